@@ -3,6 +3,9 @@
 Nothing is written into the project or the agent's own folders. Codex runs a hook only if its hash is trusted; omac
 trusts its own ones for the launch, and no others. Codex computes that hash over the hook's JSON with sorted keys, and
 names hooks of the command line by a path that is none (codex-rs: `hooks/src/engine/discovery.rs`).
+
+A project's settings, which an agent can write, may turn all hooks off. So omac states that they are on, at the command
+line, which comes before those; a person's own settings that turn them off are left to have their way.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from omac.domain.kernel.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from omac.domain.harness.harness import Harness
+    from omac.domain.harness.harness import Harness, Hook
 
 CONTROL_VARIABLES = ("OMAC_CONTROL_BASE", "OMAC_CONTROL_SOCKET", "OMAC_CONTROL_TOKEN_FILE")  # not for tools' shells
 TIMEOUT_S = 60  # of one call of a hook
@@ -35,32 +38,52 @@ class HookCommands(NamedTuple):
     session_end: str
 
 
-def bridged(harness: Harness, commands: HookCommands, words: Sequence[str], stated: str = "{}") -> tuple[str, ...]:
+def bridged(
+    harness: Harness, commands: HookCommands, words: Sequence[str], stated: str = "{}", *, hooks_off: bool = False
+) -> tuple[str, ...]:
     """Return the `words` of a person with omac's: hooks of sessions, and of tools that write. `stated` are the settings
-    to which the words' own option for them leads; they are kept, with their hooks. Raises ValueError for settings of
-    another form."""
+    to which the words' own option for them leads; they are kept, with their hooks. `hooks_off`: the person's own
+    settings turn hooks off. Raises ValueError for settings of another form."""
     bridge, hook = harness.bridge, harness.hook
     if bridge is None or hook is None:
         return tuple(words)
     if bridge.settings_option:
         handlers = {GUARDED: commands.guard, BEGUN: commands.session_start, ENDED: commands.session_end}
         hooks = {event: _group(event, command, hook.matcher) for event, command in handlers.items()}
-        merged = json.dumps(_with_hooks(json.loads(stated), hooks), separators=(",", ":"))
+        settings = _with_hooks(json.loads(stated), hooks)
+        if hook.off_switch and not hooks_off:
+            settings.setdefault(hook.off_switch, False)
+        merged = json.dumps(settings, separators=(",", ":"))
         return (bridge.settings_option, merged, *without_option(bridge.settings_option, words))
     if bridge.override_option:
         groups = {
             GUARDED: _group(GUARDED, commands.guard, hook.matcher),
             BEGUN: _group(BEGUN, commands.session_start, ""),
         }
-        settings = [f"hooks.{event}=[{_toml(group)}]" for event, group in groups.items()]
+        overrides = [f"hooks.{event}=[{_toml(group)}]" for event, group in groups.items()]
         trusted = {
             f"{_FLAGS_FILE}:{_LABELS[event]}:0:0": {"trusted_hash": _trusted_hash(_LABELS[event], group)}
             for event, group in groups.items()
         }
-        settings.append(f"hooks.state={_toml(trusted)}")
-        settings += [f"shell_environment_policy.set.{name}={_toml('')}" for name in CONTROL_VARIABLES]
-        return (*(word for setting in settings for word in (bridge.override_option, setting)), *words)
+        overrides.append(f"hooks.state={_toml(trusted)}")
+        overrides += [f"{hook.on_switch}=true"] if hook.on_switch and not hooks_off else []
+        overrides += [f"shell_environment_policy.set.{name}={_toml('')}" for name in CONTROL_VARIABLES]
+        return (*(word for setting in overrides for word in (bridge.override_option, setting)), *words)
     return tuple(words)
+
+
+def are_hooks_off(hook: Hook, stated: str) -> bool:
+    """Return whether settings turn all hooks off, which are those of a person; ones that are not valid do not."""
+    try:
+        if hook.off_switch:
+            settings = json.loads(stated)
+            return isinstance(settings, dict) and bool(settings.get(hook.off_switch))
+        value: object = tomllib.loads(stated) if hook.on_switch else None
+        for name in hook.on_switch.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        return value is False
+    except (ValueError, RecursionError):
+        return False
 
 
 def untrusted(harness: Harness, stated: str, folders: Sequence[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ HARNESS = Harness(
             paths=("file_path", "notebook_path"),
             folders=("workdir", "cwd", "working_directory"),
         ),
+        on_switch="features.hooks",
         notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),

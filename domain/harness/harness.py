@@ -31,8 +31,9 @@ class Hook(PlainData):
     """How an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
 
     `file` is the settings file, in a folder of the home or of a project. `matcher` is a regular expression for the
-    names of the tools that the hook is called for. `off_switch` is the setting that turns all hooks off, and `notice`
-    what a person must do after the hook is installed; both may be empty. `project_variable` names the variable that
+    names of the tools that the hook is called for. `off_switch` is the setting in `file` that turns all hooks off,
+    `on_switch` the dotted one of its TOML settings without which they are off, and `notice` what a person must do after
+    the hook is installed; all may be empty. `project_variable` names the variable that
     tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
     """
 
@@ -40,6 +41,7 @@ class Hook(PlainData):
     matcher: str
     tools: GuardTools
     off_switch: str = ""
+    on_switch: str = ""
     notice: str = ""
     project_variable: str = ""
     begins_in_project: bool = False

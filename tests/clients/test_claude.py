@@ -107,3 +107,18 @@ def test_a_hook_written_for_the_go_omac_works_beside_omacs_own() -> None:
         assert done.status == 0, done
         assert "REFERENCE: the skill echo" in day.context(world.requests())
         assert "by-its-variable" in "".join(seen.results(world.requests()))
+
+
+def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
+    """An agent can write them: the next session there has its skills and the guard all the same."""
+    with world_or_skip(claude) as world:
+        settings = world.one / ".claude" / "settings.local.json"
+        settings.parent.mkdir()
+        settings.write_text(json.dumps({"disableAllHooks": True}))
+        stray = {"tool": "Write", "args": {"file_path": str(world.two / day.TOOLED), "content": "stray"}}
+        step = {"sh": 'curl -sS -d by-its-variable "$OMAC_ECHO_BASE/echo"'}
+        words = claude_words(prompt(step, stray, {"text": "Done."}))
+        done = world.start(words, world.one)
+        assert done.status == 0, done
+        assert [row["session"] for row in world.omac.audit("--outcome", "completed")] != [None]
+        assert "guard.denied" in [row["kind"] for row in world.omac.attempts()]

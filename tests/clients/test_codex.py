@@ -67,3 +67,16 @@ def test_a_person_at_a_terminal_in_a_project_that_nobody_trusts() -> None:
     with world_or_skip(codex) as world:
         words = ["--no-alt-screen", prompt(*screen.STEPS)]
         screen.check_terminal(world, words, "/quit", question="Open restricted")
+
+
+def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
+    """Those of a project that the person trusts, which an agent can write all the same."""
+    with world_or_skip(codex) as world:
+        settings = world.home / ".codex" / "config.toml"
+        settings.write_text(f'{settings.read_text()}\n[projects."{world.one}"]\ntrust_level = "trusted"\n')
+        (world.one / ".codex").mkdir()
+        (world.one / ".codex" / "config.toml").write_text("[features]\nhooks = false\n")
+        tooled = {"sh": PATCH.format(path=world.two / day.TOOLED)}
+        done = world.start(codex_words(prompt(tooled, {"text": "Done."})), world.one)
+        assert done.status == 0, done
+        assert "guard.denied" in [row["kind"] for row in world.omac.attempts()]

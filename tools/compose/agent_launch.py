@@ -14,6 +14,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,15 @@ import omac
 from omac.adapters.files import bounded
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
-from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value, untrusted
+from omac.domain.guard.guard import Unclear
+from omac.domain.harness.bridge import (
+    HookCommands,
+    are_hooks_off,
+    bridge_variables,
+    bridged,
+    stated_value,
+    untrusted,
+)
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -101,7 +110,7 @@ def launch_of(
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
     if agent is not None:
         confined = (*agent.confined, *_untrusted(agent, workdir, environment)) if sandboxed else ()
-        argv = (*command, *confined, *_bridged(agent, words or (), workdir))
+        argv = (*command, *confined, *_bridged(agent, words or (), workdir, environment))
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
@@ -122,7 +131,7 @@ def launch_of(
     return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables, name)
 
 
-def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, ...]:
+def _bridged(agent: Harness, words: Sequence[str], workdir: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The arguments of an agent: those of the person, with omac's. Settings that cannot be read stay as they are: the
     agent reports what is wrong with them."""
     option = agent.bridge.settings_option if agent.bridge else ""
@@ -130,26 +139,41 @@ def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, .
     try:
         if stated is not None and not stated.lstrip().startswith("{"):
             stated = _content(os.path.normpath(os.path.join(workdir, expanded(stated))))
-        return bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated)
+        off = _are_hooks_off(agent, environment)
+        return bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated, hooks_off=off)
     except (OSError, ValueError, RecursionError) as problem:
         report(f"omac: {option} cannot be used ({problem}): omac's hooks are left out, and sessions get no skills")
         return tuple(words)
+
+
+def _are_hooks_off(agent: Harness, environment: Mapping[str, str]) -> bool:
+    """Whether the person's own settings of an agent turn its hooks off."""
+    if agent.hook is None or agent.bridge is None:
+        return False
+    return are_hooks_off(agent.hook, _of_person(agent, agent.bridge.folders_file or agent.hook.file, environment))
 
 
 def _untrusted(agent: Harness, workdir: str, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The arguments for a project that the person never trusted, nor the clone that its worktree belongs to."""
     if agent.bridge is None or not agent.bridge.folders_file:
         return ()
-    folder, name = os.path.split(agent.bridge.folders_file)
+    folders = [workdir]
+    with suppress(Unclear, OSError):  # a .git that an agent made of anything: the sandbox says what is wrong with it
+        top = top_level(os.fsencode(workdir))
+        common = common_folder(top)
+        folders += [os.fsdecode(top), *([os.path.dirname(os.fsdecode(common))] if common else [])]
+    return untrusted(agent, _of_person(agent, agent.bridge.folders_file, environment), folders)
+
+
+def _of_person(agent: Harness, file: str, environment: Mapping[str, str]) -> str:
+    """The text of a file of an agent's in the home folder; "" where it cannot be read."""
+    folder, name = os.path.split(file)
     moved = environment.get(agent.home_variable) if agent.home_variable else None
     path = os.path.join(moved or os.path.join(home_of(environment), folder), name)
     try:
-        stated = bounded.read(path, SETTINGS_BYTES_MAX, follow=True).decode()
+        return bounded.read(path, SETTINGS_BYTES_MAX, follow=True).decode()
     except (OSError, ValueError):
-        stated = ""
-    common = common_folder(top_level(os.fsencode(workdir)))
-    clones = [os.path.dirname(os.fsdecode(common))] if common else []
-    return untrusted(agent, stated, [workdir, os.fsdecode(top_level(os.fsencode(workdir))), *clones])
+        return ""
 
 
 def _content(path: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 from omac.domain.harness.bridge import (
     CONTROL_VARIABLES,
     HookCommands,
+    are_hooks_off,
     bridge_variables,
     bridged,
     stated_value,
@@ -36,6 +37,39 @@ def test_claude_gets_hooks_as_settings() -> None:
         "SessionEnd": [COMMANDS.session_end],
     }
     assert "Write" in hooks["PreToolUse"][0]["matcher"]
+
+
+def test_a_project_cannot_turn_hooks_off() -> None:
+    """The command line, which comes before a project's settings, says that they are on, unless the person's own
+    settings say otherwise."""
+    claude, codex = harness_named("claude"), harness_named("codex")
+    assert json.loads(bridged(claude, COMMANDS, ())[1])["disableAllHooks"] is False
+    assert "disableAllHooks" not in json.loads(bridged(claude, COMMANDS, (), hooks_off=True)[1])
+    assert json.loads(bridged(claude, COMMANDS, (), '{"disableAllHooks":true}')[1])["disableAllHooks"] is True
+    assert "features.hooks=true" in bridged(codex, COMMANDS, ())
+    assert "features.hooks=true" not in bridged(codex, COMMANDS, (), hooks_off=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "off"),
+    [
+        ("claude", '{"disableAllHooks":true}', True),
+        ("claude", '{"disableAllHooks":false}', False),
+        ("claude", "[]", False),
+        ("claude", "", False),
+        ("claude", "[" * 100_000, False),
+        ("codex", "[features]\nhooks = false", True),
+        ("codex", "[features]\nhooks = true", False),
+        ("codex", "features = 1", False),
+        ("codex", "features = [", False),
+        ("codex", "", False),
+    ],
+)
+def test_what_a_person_turned_off(name: str, stated: str, off: bool) -> None:
+    """Settings that are not valid turn nothing off: the agent reports those."""
+    hook = harness_named(name).hook
+    assert hook is not None
+    assert are_hooks_off(hook, stated) is off
 
 
 def test_settings_of_a_person_stay() -> None:
