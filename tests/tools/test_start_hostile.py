@@ -1,0 +1,80 @@
+"""`omac start` with what an agent left in the project, or asks of the bridge in its sandbox."""
+
+import os
+
+import pytest
+from real_omac import Omac
+
+from omac.domain.access.control import ControlRefused
+from omac.domain.guard.denial import GuardDenied
+
+AGENT = """
+import http.client, json, os, socket
+
+class Bridge(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(os.environ["OMAC_CONTROL_SOCKET"])
+
+bridge = Bridge("localhost")
+bearer = "Bearer " + open(os.environ["OMAC_CONTROL_TOKEN_FILE"]).read()
+
+def ask(action, **document):
+    bridge.request("POST", "/__omac__/" + action, json.dumps(document), {"Authorization": bearer})
+    answer = bridge.getresponse()
+    answer.read()
+    return answer.status
+
+here = os.getcwd()
+print(ask("activate", dir=here, session="s1"), ask("activate", dir=here, session="cli"))
+print(ask("deactivate", dir=here, session="cli"), ask("activate", dir=here + "/below"))
+assert {ask("denied", harness="h", tool="t", root="r", path=str(n)) for n in range(300)} == {200}
+print(ask("status"))
+"""
+
+
+def test_a_bridge_is_for_its_one_directory(omac: Omac) -> None:
+    """From inside a sandbox: neither the person's session, nor a project below with secrets of its own; and claims
+    without end hide nothing that is refused after them."""
+    project, below = omac.project("p"), omac.project("p/below")
+    omac.approve(project)
+    omac.approve(below)
+    done = omac.run("start", "--workdir", str(project), "--", "python3", "-c", AGENT)
+    assert done.out.split() == ["200", "403", "403", "400", "403"], done
+    refused = [one.event for one in omac.events(ControlRefused) if isinstance(one.event, ControlRefused)]
+    assert [(event.action, event.reason) for event in refused] == [
+        ("activate", "forbidden"),
+        ("deactivate", "forbidden"),
+        ("activate", "outside-roots"),
+        ("status", "forbidden"),
+    ]
+    denied = [one.event for one in omac.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+    assert sum(event.count for event in denied) == 300
+    assert len(denied) < 80
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "loop", "long"])
+def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str) -> None:
+    """omac start codex reads it to learn whether the person trusts the clone; the sandbox names what is wrong."""
+    project = omac.root / "p"
+    project.mkdir()
+    pointer = project / ".git"
+    match kind:
+        case "fifo":
+            os.mkfifo(pointer)
+        case "zero":
+            pointer.symlink_to("/dev/zero")
+        case "loop":
+            pointer.symlink_to(".git")
+        case _:
+            with pointer.open("wb") as file:
+                file.truncate(1 << 33)
+    folder = omac.folder / "bin"
+    folder.mkdir()
+    program = folder / "codex"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{folder}:{omac.environment['PATH']}"}
+    done = omac.run("start", "codex", "--workdir", str(project), extra=path)
+    assert done.status == 7, done
+    assert str(pointer) in done.err
