@@ -1,6 +1,7 @@
 """omac show and omac diff: a skill read before it is approved, and what has changed since."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:
         " KiB  sidecar.py\n",
     ):
         assert text in done.out, text
-    assert done.err == "  try: omac register echo\n"
+    assert re.fullmatch("  try: omac register echo --hash sha256:[0-9a-f]{64}\n", done.err)
 
 
 def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
@@ -101,6 +102,34 @@ def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path
     assert house.run("diff", "echo", cwd=project).out == ("relative: a link to tool before, a link to sidecar.py now\n")
 
 
+@pytest.mark.parametrize("relpath", ["sidecar.py", "dist/built.js", "node_modules/x/index.js"])
+def test_what_is_offered_approves_what_was_shown(house: Omac, project: Path, relpath: str) -> None:
+    """An agent that changes a file between the command and the next one gets nothing approved, also in folders that the
+    bundle hash leaves out."""
+    file = source(project) / relpath
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("first\n")
+
+    def offered(*words: str) -> list[str]:
+        done = house.run(*words, "echo", cwd=project)
+        return done.err.splitlines()[-1].removeprefix("  try: omac ").split()
+
+    register = offered("show")
+    before = file.read_text()
+    file.write_text("changed by an agent\n")
+    assert house.run(*register, "--no-secrets", "--no-fields", cwd=project).status != 0
+    assert json.loads(house.ok("show", "echo", "--json", cwd=project))["state"] == "not approved"
+    file.write_text(before)
+    house.ok(*register, "--no-secrets", "--no-fields", cwd=project)
+    file.write_text("second\n")
+    approve = offered("diff")
+    assert approve[0] == "approve"
+    file.write_text("changed by an agent\n")
+    assert house.run(*approve, cwd=project).status != 0
+    file.write_text("second\n")
+    house.ok(*approve, cwd=project)
+
+
 @pytest.mark.parametrize("what", ["show", "diff"])
 def test_what_an_agent_wrote_is_not_obeyed(house: Omac, project: Path, what: str) -> None:
     """Escapes in names, texts and descriptions are written out; a difference in tabs alone can be seen."""
@@ -138,6 +167,13 @@ def test_contents_are_printed(house: Omac, project: Path) -> None:
     assert "+-- omac.yaml\n|    1  # What omac needs" in out
 
 
+def test_a_command_is_shown_word_by_word(house: Omac, project: Path) -> None:
+    """Blanks in a word do not pass for the end of it."""
+    meta = source(project) / "omac.yaml"
+    meta.write_text(meta.read_text().replace('"sidecar.py"', '"sidecar.py --safe"', 1))
+    assert "it runs as you: python3 'sidecar.py --safe'\n" in house.ok("show", "echo", cwd=project)
+
+
 def test_a_skill_without_a_sidecar(house: Omac, project: Path) -> None:
     """Guidance is shown too; there is nothing to approve."""
     guide = project / ".agents" / "skills" / "guide"
@@ -160,6 +196,7 @@ def test_refusals(house: Omac, project: Path) -> None:
     copy = house.state / "frozen" / told["digest"].partition(":")[2]
     copy.chmod(0o700)
     copy.rename(copy.with_name("elsewhere"))
+    (source(project) / "new.py").write_text("")
     done = house.run("diff", "echo", cwd=project)
     assert (done.status, done.out) == (9, "")
     assert "cannot be read" in done.err

@@ -190,6 +190,6 @@ def show_interpreters(approved: Code) -> None:
 def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:
     """Which code it is, and what it may do."""
     say(f"  {skill.bundle_hash}")
-    say(f"  it runs as you: {' '.join(sidecar.command)}")
+    say(f"  it runs as you: {shlex.join(sidecar.command)}")
     if variables := granted(sidecar):
         say(f"  and may read these variables of yours: {', '.join(variables)}")

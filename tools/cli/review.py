@@ -3,7 +3,8 @@
 All of it may have been written by an agent: it is escaped, and bounded.
 """
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from omac.domain.credentials.credential import Credential
@@ -13,9 +14,10 @@ from omac.domain.kernel.sizes import shown_size
 from omac.domain.skills.meta import Config, FoundSkill, Secret
 from omac.domain.skills.registration import Code, Registration
 from omac.services.skills.resolution import Candidate, every, find
-from omac.tools.cli.approve import granted, show_interpreters
+from omac.tools.cli.approve import granted, recorded, show_interpreters
 from omac.tools.cli.scope_options import Where, at_once, search_of
-from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, sha256_of
+from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles, approved_copy, sha256_of
+from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
@@ -81,6 +83,16 @@ def review_of(candidate: Candidate, registry: Registry) -> Review:
     return Review(candidate, known.state if known else Registration(), known.approved_at if known else 0, given)
 
 
+def frozen(
+    reviewed: Review, journal: str | None, environment: Mapping[str, str], clock: Callable[[], int]
+) -> tuple[Code, FrozenFiles]:
+    """Copy a skill as it is now, so that what is shown and what is approved are the same; nothing is recorded. Raises
+    Refusal: it cannot be copied, or changed meanwhile."""
+    with opened(environment, journal, clock) as everything:
+        code, path = recorded(everything, lambda: everything.registering.preview(reviewed.candidate))
+    return code, FrozenFiles(path, reviewed.skill.source)
+
+
 def files_of(files: LiveFiles) -> dict[str, FileEntry]:
     """Return what is in a folder by relpath. Raises Refusal (skill-invalid)."""
     try:
@@ -100,7 +112,7 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     if sidecar is None:
         say("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
         return
-    say(f"  it runs as you: {' '.join(sidecar.command)}")
+    say(f"  it runs as you: {shlex.join(sidecar.command)}")
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
     say(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")

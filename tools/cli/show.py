@@ -1,8 +1,12 @@
-"""omac show and omac diff: what a skill is, and how it differs from what was approved."""
+"""omac show and omac diff: what a skill is, and how it differs from what was approved.
+
+The commands that they offer approve what was shown, file by file, or nothing: what is shown is a copy that no agent can
+change, and they name its digest.
+"""
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +19,7 @@ from omac.tools.cli.review import (
     Review,
     differences,
     files_of,
+    frozen,
     review,
     show_files,
     show_purpose,
@@ -40,37 +45,54 @@ class ShowRequest(NamedTuple):
     json: bool = False
 
 
-def show(request: ShowRequest, environment: Mapping[str, str]) -> int:
+def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show a skill. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac show")
-    live = LiveFiles(reviewed.skill.source)
-    files = files_of(live)
     if request.json:
+        files = files_of(LiveFiles(reviewed.skill.source))
         print_json(_document(reviewed, environment) | {"files": {name: one._asdict() for name, one in files.items()}})
         return 0
+    shown, digest = LiveFiles(reviewed.skill.source), ""
+    if reviewed.state in ("not approved", "changed"):
+        shown, digest = _to_show(reviewed, request, environment, clock)
+    files = files_of(shown)
     show_purpose(reviewed, environment)
     show_approval(reviewed)
     show_files(files)
     if request.contents:
-        show_contents(live, list(files))
+        show_contents(shown, list(files))
     note_guide(reviewed.skill)
     note_unknown_keys(reviewed.skill)
-    report_fix(next_commands(reviewed, environment))
+    report_fix(_next_commands(reviewed, environment, digest))
     return 0
 
 
-def diff(request: ShowRequest, environment: Mapping[str, str]) -> int:
+def diff(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show how a skill differs from its approved copy; 0 where it does not, else 1. Raises Refusal."""
     reviewed = review(request.skill, request.where, request.journal, environment, "omac diff")
     if reviewed.approved is None:
         message = f"{reviewed.skill.name} in {reviewed.skill.source} is not approved: nothing to compare with"
-        raise Refusal("skill-changed", message, fix=[command("show", reviewed), command("approve", reviewed)])
-    differs = show_differences(reviewed, LiveFiles(reviewed.skill.source), environment, request.journal)
+        raise Refusal("skill-changed", message, fix=[command("show", reviewed)])
+    shown, digest = _to_show(reviewed, request, environment, clock)
+    differs = show_differences(reviewed, shown, environment, request.journal)
     if not differs:
         report(f"{reviewed.skill.name}: the files are what was approved")
-    else:
-        report_fix(command for command in next_commands(reviewed, environment) if " diff " not in command)
+    elif digest:
+        report_fix([f"{command('approve', reviewed)} --hash {digest}"])
     return 1 if differs else 0
+
+
+def _to_show(
+    reviewed: Review, request: ShowRequest, environment: Mapping[str, str], clock: Callable[[], int]
+) -> tuple[LiveFiles, str]:
+    """The copy that an approval would be for, with its digest; the folder itself and "" where there can be none."""
+    try:
+        code, copy = frozen(reviewed, request.journal, environment, clock)
+    except Refusal as refusal:
+        report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
+        report_fix(refusal.fix)
+        return LiveFiles(reviewed.skill.source), ""
+    return copy, code.digest
 
 
 def show_differences(reviewed: Review, files: LiveFiles, environment: Mapping[str, str], journal: str | None) -> bool:
@@ -119,13 +141,14 @@ def show_approval(reviewed: Review) -> None:
             say(f"  {state}: {skill.bundle_hash}")
 
 
-def next_commands(reviewed: Review, environment: Mapping[str, str]) -> list[str]:
-    """Return what a person does next about it."""
+def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str) -> list[str]:
+    """What a person does next about it, who was shown the files of this digest; "": nothing that can be approved."""
     match reviewed.state:
         case "not approved":
-            return [command("register", reviewed)]
+            return [f"{command('register', reviewed)} --hash {digest}"] if digest else []
         case "changed":
-            return [command("diff", reviewed), f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"]
+            approve = [f"{command('approve', reviewed)} --hash {digest}"] if digest else []
+            return [command("diff", reviewed), *approve]
         case "approved" if reviewed.missing(environment):
             return [command("register", reviewed)]
         case _:

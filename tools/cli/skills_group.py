@@ -170,7 +170,7 @@ def show(
     from omac.tools.cli.show import ShowRequest, show
 
     request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
-    return show(request, current().environment)
+    return show(request, current().environment, time.time_ns)
 
 
 def diff(
@@ -188,7 +188,8 @@ def diff(
     from omac.tools.cli.scope_options import Where
     from omac.tools.cli.show import ShowRequest, diff
 
-    return diff(ShowRequest(skill, Where(workdir, shared, harness), journal=journal), current().environment)
+    request = ShowRequest(skill, Where(workdir, shared, harness), journal=journal)
+    return diff(request, current().environment, time.time_ns)
 
 
 def list_(

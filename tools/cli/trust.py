@@ -15,11 +15,11 @@ from typing import NamedTuple
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.services.skills.resolution import every
-from omac.tools.cli.approve import recorded, show_interpreters
+from omac.tools.cli.approve import show_interpreters
 from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
-from omac.tools.cli.review import Review, files_of, review_of, show_files, show_purpose
+from omac.tools.cli.review import Review, files_of, frozen, review_of, show_files, show_purpose
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
@@ -96,7 +96,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
         return "n"
     try:
-        code, copy = _frozen(reviewed, request, environment, clock)
+        code, copy = frozen(reviewed, request.journal, environment, clock)
     except Refusal as refusal:
         report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
@@ -128,15 +128,6 @@ def _shows_differences(
     except Refusal as refusal:
         report(refusal.message)
         return False
-
-
-def _frozen(
-    reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
-) -> tuple[Code, FrozenFiles]:
-    """Copy a skill as it is now; nothing is recorded."""
-    with opened(environment, request.journal, clock) as everything:
-        code, path = recorded(everything, lambda: everything.registering.preview(reviewed.candidate))
-    return code, FrozenFiles(path, reviewed.skill.source)
 
 
 def _approve(
@@ -182,10 +173,9 @@ def _without_terminal(pending: list[Review]) -> Refusal:
             case "broken":
                 fix.append(f"omac skill check {shlex.quote(reviewed.skill.source)}")
             case "changed":
-                approve = f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"
-                fix += [command("diff", reviewed), approve]
+                fix.append(command("diff", reviewed))
             case "not approved":
-                fix += [command("show", reviewed), command("register", reviewed)]
+                fix.append(command("show", reviewed))
             case _:
                 fix.append(command("register", reviewed))
     names = ", ".join(one.skill.name for one in pending)
