@@ -10,14 +10,14 @@ class SandboxRequest:
     """A request for one sandbox. Empty fields leave the choice to what the request is put `over`.
 
     Paths are as they were typed, until the request is settled; `env` words are NAME or NAME=VALUE; `limits` are by
-    name, as of LIMITS; `guard_scratch` is as in a PATH. `run`, the bridge's socket and token and `facade_socket`
-    are of the omac run that the sandbox is part of.
+    name, as of LIMITS; `guard_scratch` is as in a PATH. `run`, the bridge's socket and token, `facade_socket`
+    and `agent_settings` are of the omac run that the sandbox is part of.
     """
 
     def __init__(self) -> None:
         self.command: list[str] = []
         self.workdir = self.harness = self.profile = self.run = ""
-        self.bridge_socket = self.bridge_token = self.facade_socket = ""
+        self.bridge_socket = self.bridge_token = self.facade_socket = self.agent_settings = ""
         self.backend = self.network = self.git_hooks = self.git_refs = self.guard_scratch = ""
         self.roots: list[str] = []
         self.allow: list[str] = []

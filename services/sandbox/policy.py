@@ -233,12 +233,15 @@ class _Composition:
         return self._ports.base.harness_entries(harness_named(self._request.harness), self._home, self._host)
 
     def _handed_in(self) -> list[Entry]:
-        """Sockets and the token by which it reaches what is outside."""
+        """Sockets and the token by which it reaches what is outside, and settings that nobody else may read."""
         request, ports = self._request, self._ports
         entries = [ports.user_config.agent_entry(self._host)] if request.ssh_agent else []
-        if request.bridge_token:
-            token = ports.files.content(request.bridge_token)
-            entries.append(Entry(f"{RUN}/bridge.token", COPY, "the way to omac", content=token))
+        for name, file, reason in (
+            ("bridge.token", request.bridge_token, "the way to omac"),
+            ("settings.json", request.agent_settings, "the agent's settings"),
+        ):
+            if file:
+                entries.append(Entry(f"{RUN}/{name}", COPY, reason, content=ports.files.content(file)))
         for name, socket, reason in (
             ("bridge.sock", request.bridge_socket, "the way to omac"),
             ("facade.sock", request.facade_socket, "the way to the skills"),

@@ -122,3 +122,16 @@ def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
         assert done.status == 0, done
         assert [row["session"] for row in world.omac.audit("--outcome", "completed")] != [None]
         assert "guard.denied" in [row["kind"] for row in world.omac.attempts()]
+
+
+def test_a_file_of_settings_reaches_it_beside_omacs_hooks() -> None:
+    """One that the sandbox does not show, since what it holds is for the person alone."""
+    with world_or_skip(claude) as world:
+        mine = world.home / "mine.json"
+        mine.write_text(json.dumps({"env": {"MINE": "from-my-settings"}}))
+        step = {"sh": 'curl -sS -d "$MINE" "$OMAC_ECHO_BASE/echo"'}
+        done = world.start([*claude_words(prompt(step, {"text": "Done."})), "--settings", str(mine)], world.one)
+        assert done.status == 0, done
+        assert "from-my-settings" in "".join(seen.results(world.requests()))
+        (call,) = world.omac.audit("--outcome", "completed")
+        assert call["session"] in done.out

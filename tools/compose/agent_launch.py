@@ -3,7 +3,8 @@
 Rules
 
 1. Without the name of an agent, what stands after `--` is the command itself; with one, it is arguments for that agent.
-2. What holds a token reaches the command through its environment: arguments can be read by every user of the machine.
+2. What holds a token reaches the command through its environment, and what a file of settings holds through a file:
+   arguments can be read by every user of the machine.
 3. Whether its program is there is known before anything is started.
 4. An agent is given omac's hooks by its command line or a variable; nothing is written into the project.
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 import omac
-from omac.adapters.files import bounded
+from omac.adapters.files import atomic, bounded
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
@@ -38,7 +39,7 @@ from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
-from omac.tools.compose.endpoints import Ready
+from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.project import project_of
 from omac.tools.compose.sandbox_ports import SandboxAdapters
 from omac.tools.hotpath.sandbox_options import first_option
@@ -54,6 +55,8 @@ OMAC = (
 )  # fmt: skip
 SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
 SETTINGS_BYTES_MAX = 1 << 20
+SETTINGS_FILE = "settings.json"  # in the run's folder, and where a sandbox has what omac hands on
+SETTINGS_WORD = "\0settings"  # stands for that file's path, which no word of a command line can be
 HOOK = shlex.join((*OMAC, "hook"))
 HOOK_COMMANDS = HookCommands(f"{HOOK} pre-tool-use || exit 2", f"{HOOK} session-start", f"{HOOK} session-end")
 
@@ -63,7 +66,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
 
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
     that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
-    name of the harness, "" for another command.
+    name of the harness, "" for another command. `settings` are what the file holds that SETTINGS_WORD stands for.
     """
 
     argv: tuple[str, ...]
@@ -73,6 +76,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     agent: str = ""
+    settings: str = ""
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -81,18 +85,34 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     def start(self, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
         """Start it in a Trio task, with the places of `ready`, which is for a bridge. `handed_on` are the names of
         variables that its `environment` gives it. Raises Refusal (prerequisite-missing)."""
+        file = self._settings_file(ready) if self.settings else ""
         if self.request is None:
-            return Inner(self.argv, environment, self.workdir)
-        own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": list(self.argv)}
+            return Inner(_with_settings(self.argv, file), environment, self.workdir)
+        argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}")
+        own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": argv, "agent_settings": file}
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
             own["facade_socket"] = ready.facade_socket
         request = self.request.over(request_of(own))
-        with os.fdopen(os.memfd_create("omac-request"), "wb") as file:
-            file.write(json.dumps(request.fields()).encode())
-            file.flush()
-            os.lseek(file.fileno(), 0, os.SEEK_SET)
-            return Inner([*SANDBOX, str(file.fileno())], environment, handed_on=[file.fileno()])
+        with os.fdopen(os.memfd_create("omac-request"), "wb") as stream:
+            stream.write(json.dumps(request.fields()).encode())
+            stream.flush()
+            os.lseek(stream.fileno(), 0, os.SEEK_SET)
+            return Inner([*SANDBOX, str(stream.fileno())], environment, handed_on=[stream.fileno()])
+
+    def remove_settings(self, ready: Ready) -> None:
+        """Remove the file of settings, once the command has ended."""
+        with suppress(OSError):
+            os.unlink(os.path.join(os.path.dirname(ready.control_token_file), SETTINGS_FILE))
+
+    def _settings_file(self, ready: Ready) -> str:
+        """Write the settings to a file of this run, which nobody else may read. Raises Refusal (state-unusable)."""
+        path = os.path.join(os.path.dirname(ready.control_token_file), SETTINGS_FILE)
+        try:
+            atomic.create(path, self.settings.encode())
+        except OSError as error:
+            raise Refusal("state-unusable", f"{path} cannot be written: {error.strerror}", fix=["df -h"]) from None
+        return path
 
 
 def launch_of(
@@ -108,9 +128,11 @@ def launch_of(
 ) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
+    shown, settings = not sandboxed or sandbox.backend != "landlock", ""
     if agent is not None:
+        bridged_words, settings = _bridged(agent, words or (), workdir, environment, shown=shown)
         confined = (*agent.confined, *_untrusted(agent, workdir, environment)) if sandboxed else ()
-        argv = (*command, *confined, *_bridged(agent, words or (), workdir, environment))
+        argv = (*command, *confined, *bridged_words)
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
@@ -120,7 +142,7 @@ def launch_of(
     if not sandboxed:
         if option := first_option(sandbox):
             raise Refusal("misuse", f"{option} configures the sandbox, but --no-sandbox launches without one")
-        return AgentLaunch(find_program(argv, environment), workdir, variables=variables, agent=name)
+        return AgentLaunch(find_program(argv, environment), workdir, variables=variables, agent=name, settings=settings)
     own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": name}
     if sandbox.network != "none":
         own["open_ports"] = _served_ports(argv, agent)
@@ -128,22 +150,33 @@ def launch_of(
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables, name)
+    return AgentLaunch(program, workdir, request, shown, allowed, variables, name, settings)
 
 
-def _bridged(agent: Harness, words: Sequence[str], workdir: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The arguments of an agent: those of the person, with omac's. Settings that cannot be read stay as they are: the
-    agent reports what is wrong with them."""
+def _bridged(
+    agent: Harness, words: Sequence[str], workdir: str, environment: Mapping[str, str], *, shown: bool
+) -> tuple[tuple[str, ...], str]:
+    """The arguments of an agent: those of the person, with omac's; and, where the person's settings are in a file and
+    the agent can be shown another, the settings that SETTINGS_WORD stands for among them. Settings that cannot be read
+    stay as they are: the agent reports what is wrong with them."""
     option = agent.bridge.settings_option if agent.bridge else ""
     stated = stated_value(option, words) if option else None
     try:
-        if stated is not None and not stated.lstrip().startswith("{"):
-            stated = _content(os.path.normpath(os.path.join(workdir, expanded(stated))))
+        is_file = stated is not None and not stated.lstrip().startswith("{")
+        if is_file:
+            stated = _content(os.path.normpath(os.path.join(workdir, expanded(stated or ""))))
         off = _are_hooks_off(agent, environment)
-        return bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated, hooks_off=off)
+        merged = bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated, hooks_off=off)
+        if is_file and shown:
+            return (option, SETTINGS_WORD, *merged[2:]), merged[1]
+        return merged, ""
     except (OSError, ValueError, RecursionError) as problem:
         report(f"omac: {option} cannot be used ({problem}): omac's hooks are left out, and sessions get no skills")
-        return tuple(words)
+        return tuple(words), ""
+
+
+def _with_settings(argv: Sequence[str], file: str) -> list[str]:
+    return [file if word == SETTINGS_WORD else word for word in argv]
 
 
 def _are_hooks_off(agent: Harness, environment: Mapping[str, str]) -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from omac.services.sandbox import ports
 
 SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG")
-CONTENT_BYTES_MAX = 1 << 16
+CONTENT_BYTES_MAX = 2 << 20
 
 
 class _Files:

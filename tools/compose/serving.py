@@ -349,6 +349,7 @@ class Server:
             return await self._inner.ended()
         finally:
             self._inner = None
+            launch.remove_settings(ready)
 
     def _status(self, listener: Listener) -> Status:
         """To whoever may be in a sandbox, no more than what is below the roots."""

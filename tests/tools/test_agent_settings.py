@@ -1,0 +1,46 @@
+"""The settings that a person states for an agent, on their way to it beside omac's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+
+SECRET = "a-key-of-the-person"
+CLAUDE = '#!/bin/sh\nprintf "%s\\n" "$#" "$1" "$2" "$3"\ntest -f "$2" && stat -c %a "$2" && cat "$2"\nexit 0\n'
+
+
+@pytest.fixture
+def claude(omac: Omac) -> Path:
+    """A program called claude on PATH that shows its arguments, and the file that the second one names."""
+    folder = omac.folder / "bin"
+    folder.mkdir()
+    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
+    (folder / "claude").write_text(CLAUDE)
+    (folder / "claude").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("options", [(), ("--no-sandbox",)])
+@pytest.mark.parametrize("size", [0, 300_000])
+def test_a_file_of_settings_stays_one(omac: Omac, claude: Path, options: tuple[str, ...], size: int) -> None:
+    """Arguments can be read by every user of the machine: what is in the file does not become one, nor a record."""
+    project = omac.project("p")
+    settings = omac.folder / "mine.json"
+    settings.write_text(json.dumps({"env": {"KEY": SECRET}, "pad": "x" * size}))
+    done = omac.run("start", "claude", "--workdir", str(project), *options, "--", "--settings", str(settings), "-p")
+    assert done.status == 0, done
+    count, option, path, word, mode, content = done.out.splitlines()
+    assert (count, option, word, mode) == ("3", "--settings", "-p", "600")
+    merged = json.loads(content)
+    assert (merged["env"], len(merged["pad"])) == ({"KEY": SECRET}, size)
+    assert set(merged["hooks"]) == {"PreToolUse", "SessionStart", "SessionEnd"}
+    assert (path == "/run/omac/settings.json") == (not options)
+    left = [one for one in omac.state.rglob("*") if one.is_file() and SECRET.encode() in one.read_bytes()]
+    assert left == []
+
+
+def test_settings_among_the_words_stay_there(omac: Omac, claude: Path) -> None:
+    """They are arguments already."""
+    done = omac.run("start", "claude", "--no-sandbox", "--", "--settings", '{"model":"m"}')
+    assert json.loads(done.out.splitlines()[2])["model"] == "m"
