@@ -53,6 +53,32 @@ def test_a_bridge_is_for_its_one_directory(omac: Omac) -> None:
     assert len(denied) < 80
 
 
+HOOKED = """#!/usr/bin/python3
+import json, os, subprocess
+for path in ("/elsewhere/" + "x/" * 1000 + "end", "/elsewhere/" + chr(0xDC80) * 200):
+    given = {"file_path": path, "content": ""}
+    payload = {"hook_event_name": "PreToolUse", "session_id": "s" * 400, "cwd": os.getcwd(), "tool_name": "Write",
+               "tool_input": given}
+    command = os.environ["OMAC_HOOK"] + " pre-tool-use"
+    done = subprocess.run(command, shell=True, input=json.dumps(payload).encode(), capture_output=True)
+    print(done.returncode, b"could not be recorded" in done.stderr)
+"""
+
+
+def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
+    """An agent cannot keep a denied write out of the audit by the length of what it names."""
+    project = omac.project("p")
+    folder = omac.folder / "bin"
+    folder.mkdir()
+    (folder / "opencode").write_text(HOOKED)
+    (folder / "opencode").chmod(0o755)
+    path = {"PATH": f"{folder}:{omac.environment['PATH']}"}
+    done = omac.run("start", "opencode", "--workdir", str(project), extra=path)
+    assert done.out == "2 False\n2 False\n", done
+    denied = [one.event for one in omac.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+    assert [event.path[:14] for event in denied] == ["/elsewhere/x/x", ""], "the latter is no text"
+
+
 @pytest.mark.parametrize("kind", ["fifo", "zero", "loop", "long"])
 def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str) -> None:
     """omac start codex reads it to learn whether the person trusts the clone; the sandbox names what is wrong."""

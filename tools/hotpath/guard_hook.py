@@ -34,6 +34,8 @@ PAYLOAD_BYTES_MAX = 32 * 1024 * 1024
 DEADLINE_S = 20  # a hook that an agent's own deadline ends counts as consent; that is 60 s or more
 RECORD_S = 5
 READ_BYTES = 1 << 16
+CLAIMED_PATHS = ("path", "root", "probable")
+CLAIMED_PATH_MAX, CLAIMED_NAME_MAX = 1_024, 200  # characters, as services/guard/claims.py takes them
 PLACES = (b"HOME", b"OMAC_STATE_DIR", b"XDG_CONFIG_HOME", b"XDG_STATE_HOME")
 USAGE = """usage: omac hook pre-tool-use < PAYLOAD
 
@@ -329,7 +331,10 @@ def _claimed(denial: Denial) -> str:
         return ""
     from omac.adapters.harness.bridge import call
 
-    claim = {name: value for name, value in denial.fields().items() if value is not None}
+    claim = {}
+    for name, value in denial.fields().items():  # what is longer would be refused, and so go unrecorded
+        if value is not None:
+            claim[name] = str(value)[: CLAIMED_PATH_MAX if name in CLAIMED_PATHS else CLAIMED_NAME_MAX]
     call("denied", claim | {"harness": os.environ.get("OMAC_HARNESS") or claim["harness"]}, os.environ)
     return ""
 
