@@ -18,14 +18,16 @@ from omac.domain.kernel.refusal import Refusal
 
 def check_caller(head: RequestHead, token: str | None, calls: Collection[str] | None) -> None:
     """Raise Refusal for a caller that may not be served: unauthorized without the bearer `token`, if one is wanted;
-    forbidden for what is not among the `calls` of the listener, if it has few; bad-request for another protocol (h2c,
-    WebSocket)."""
+    forbidden for what is not among the `calls` of the listener, if it has few; foreign-origin for a web page there, of
+    whatever place: no bridge is one; bad-request for another protocol (h2c, WebSocket)."""
     if token is not None and not _bears(head, token):
         message = "this listener of omac requires its bearer token"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if calls is not None and not _is_among(calls, head):
         message = "an agent's bridge may activate directories, end sessions and report denials; the rest is for people"
         raise Refusal("forbidden", message, fix=["omac status  # on the host"])
+    if calls is not None and any(name.lower() == b"origin" for name, _ in head.headers):
+        raise Refusal("foreign-origin", "a web page may not call the listener of agents' bridges; see the Origin field")
     if any(name.lower() == b"upgrade" for name, _ in head.headers):
         raise bad_request("the control plane speaks HTTP/1.1 only and supports no upgrade")
 

@@ -40,6 +40,16 @@ def test_a_bridge_is_offered_few_calls(house: Omac, server: Serving, call: str) 
     eventually(is_recorded, 15.0, f"the refusal of {call}, beside {before}")
 
 
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "null", "https://evil.example"])
+def test_no_bridge_is_a_web_page(server: Serving, origin: str) -> None:
+    """One that this machine serves is turned away as well: under --bridge-compat it would need no token."""
+    folder = Path(os.path.dirname(server.ready["control_socket"]))
+    bearer = f"Authorization: Bearer {(folder / 'bridge.token').read_text()}"
+    where = ("--unix-socket", str(folder / "bridge.sock"), "http://localhost/__omac__/activate")
+    answer = curl("-H", bearer, "-H", f"Origin: {origin}", "--json", '{"dir": "/"}', *where)
+    assert (answer.status, answer.headers["x-omac-reason"]) == (403, "foreign-origin")
+
+
 def test_the_tokens_of_the_two_listeners_are_not_the_same(server: Serving) -> None:
     """Neither opens the other's listener."""
     folder = Path(os.path.dirname(server.ready["control_socket"]))
