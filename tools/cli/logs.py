@@ -20,6 +20,7 @@ from omac.tools.terminal.render import report, say
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
 TAIL_BYTES_MAX = 8 * 1024 * 1024  # as far back as a log is read
+LINE_BYTES_MAX = 1024 * 1024  # of what is followed
 START_MARK = b"[omac] sidecar "
 KINDS = ("sidecar.spawn-requested", "sidecar.started")
 
@@ -128,17 +129,20 @@ def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[
 
 
 def _added(path: str, offsets: dict[str, tuple[int, int]]) -> Iterator[str]:
-    """Yield the whole lines that a log got since the last time; a log that was rotated begins anew."""
+    """Yield the whole lines that a log got since the last time, and what is too long for one in parts; a log that was
+    rotated begins anew."""
     inode, offset = offsets.get(path, (0, 0))
     with suppress(OSError), open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if status.st_ino != inode or status.st_size < offset:
             offset = 0
         file.seek(offset)
-        added = file.read(TAIL_BYTES_MAX)
+        added = file.read(LINE_BYTES_MAX)
         whole = added.rfind(b"\n") + 1
+        if not whole and len(added) == LINE_BYTES_MAX:
+            whole = len(added)
         offsets[path] = (status.st_ino, offset + whole)
-        for line in added[:whole].split(b"\n")[:-1]:
+        for line in added[:whole].removesuffix(b"\n").split(b"\n") if whole else ():
             yield line.decode(errors="backslashreplace").expandtabs(8)
 
 
