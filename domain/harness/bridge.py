@@ -101,6 +101,16 @@ def untrusted(harness: Harness, stated: str, folders: Sequence[str]) -> tuple[st
     return harness.bridge.override_option, f"projects={_toml({folders[0]: {'trust_level': 'untrusted'}})}"
 
 
+def with_variables(settings: str, variables: Mapping[str, str]) -> str:
+    """Return an agent's settings, as `bridged` made them, with these variables for its hooks: those of a project's
+    settings do not replace them."""
+    document = json.loads(settings)
+    theirs = document.get("env", {})
+    if not isinstance(theirs, dict):  # the agent reports that
+        return settings
+    return json.dumps({**document, "env": {**theirs, **variables}}, separators=(",", ":"))
+
+
 def bridge_variables(harness: Harness, plugin_url: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables by which an agent loads omac's plugin, beside what the person's variable holds. Raises
     Refusal (settings-invalid): that is no JSON object, or its plugins are no list."""

@@ -114,7 +114,12 @@ def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
     with world_or_skip(claude) as world:
         settings = world.one / ".claude" / "settings.local.json"
         settings.parent.mkdir()
-        settings.write_text(json.dumps({"disableAllHooks": True}))
+        variables = {
+            "OMAC_GUARD_SCRATCH": str(world.two),
+            "OMAC_WORKDIR": str(world.two),
+            "OMAC_CONTROL_TOKEN_FILE": "/no",
+        }
+        settings.write_text(json.dumps({"disableAllHooks": True, "env": variables}))
         stray = {"tool": "Write", "args": {"file_path": str(world.two / day.TOOLED), "content": "stray"}}
         step = {"sh": 'curl -sS -d by-its-variable "$OMAC_ECHO_BASE/echo"'}
         words = claude_words(prompt(step, stray, {"text": "Done."}))

@@ -1,6 +1,7 @@
 """The settings that a person states for an agent, on their way to it beside omac's own."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_a_file_of_settings_stays_one(omac: Omac, claude: Path, options: tuple[s
     count, option, path, word, mode, content = done.out.splitlines()
     assert (count, option, word, mode) == ("3", "--settings", "-p", "600")
     merged = json.loads(content)
-    assert (merged["env"], len(merged["pad"])) == ({"KEY": SECRET}, size)
+    assert (merged["env"]["KEY"], len(merged["pad"])) == (SECRET, size)
     assert set(merged["hooks"]) == {"PreToolUse", "SessionStart", "SessionEnd"}
     assert (path == "/run/omac/settings.json") == (not options)
     left = [one for one in omac.state.rglob("*") if one.is_file() and SECRET.encode() in one.read_bytes()]
@@ -44,3 +45,21 @@ def test_settings_among_the_words_stay_there(omac: Omac, claude: Path) -> None:
     """They are arguments already."""
     done = omac.run("start", "claude", "--no-sandbox", "--", "--settings", '{"model":"m"}')
     assert json.loads(done.out.splitlines()[2])["model"] == "m"
+
+
+def test_variables_of_the_hooks_are_stated(omac: Omac, claude: Path) -> None:
+    """A project's settings, which an agent can write, may have others; what is stated here comes before those."""
+    project = omac.project("p")
+    stated = json.dumps({"env": {"OMAC_WORKDIR": "/elsewhere", "MINE": "m"}})
+    done = omac.run("start", "claude", "--workdir", str(project), "--", "--settings", stated)
+    variables = json.loads(done.out.splitlines()[2])["env"]
+    assert re.fullmatch("http://127.0.0.1:[0-9]+", variables.pop("OMAC_CONTROL_BASE"))
+    assert variables == {
+        "MINE": "m",
+        "OMAC_CONTROL_SOCKET": "/run/omac/bridge.sock",
+        "OMAC_CONTROL_TOKEN_FILE": "/run/omac/bridge.token",
+        "OMAC_HARNESS": "claude",
+        "OMAC_WORKDIR": str(project),
+        "OMAC_SANDBOX": "1",
+        "OMAC_GUARD_SCRATCH": "",
+    }

@@ -26,12 +26,14 @@ from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
 from omac.domain.harness.bridge import (
+    CONTROL_VARIABLES,
     HookCommands,
     are_hooks_off,
     bridge_variables,
     bridged,
     stated_value,
     untrusted,
+    with_variables,
 )
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
@@ -57,6 +59,7 @@ SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
 SETTINGS_BYTES_MAX = 1 << 20
 SETTINGS_FILE = "settings.json"  # in the run's folder, and where a sandbox has what omac hands on
 SETTINGS_WORD = "\0settings"  # stands for that file's path, which no word of a command line can be
+HOOK_VARIABLES = (*CONTROL_VARIABLES, "OMAC_HARNESS", "OMAC_WORKDIR")
 HOOK = shlex.join((*OMAC, "hook"))
 HOOK_COMMANDS = HookCommands(f"{HOOK} pre-tool-use || exit 2", f"{HOOK} session-start", f"{HOOK} session-end")
 
@@ -66,7 +69,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
 
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
     that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
-    name of the harness, "" for another command. `settings` are what the file holds that SETTINGS_WORD stands for.
+    name of the harness, "" for another command. `settings` are what SETTINGS_WORD stands for in `argv`, or the
+    file that holds them, where `is_file`. `guard_scratch` is what a profile or a setting says of it.
     """
 
     argv: tuple[str, ...]
@@ -77,6 +81,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     variables: dict[str, str] = {}
     agent: str = ""
     settings: str = ""
+    is_file: bool = False
+    guard_scratch: str = ""
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -85,10 +91,11 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     def start(self, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
         """Start it in a Trio task, with the places of `ready`, which is for a bridge. `handed_on` are the names of
         variables that its `environment` gives it. Raises Refusal (prerequisite-missing)."""
-        file = self._settings_file(ready) if self.settings else ""
+        settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
+        file = self._settings_file(ready, settings) if self.is_file else ""
         if self.request is None:
-            return Inner(_with_settings(self.argv, file), environment, self.workdir)
-        argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}")
+            return Inner(_with_settings(self.argv, file or settings), environment, self.workdir)
+        argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
         own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": argv, "agent_settings": file}
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
@@ -105,11 +112,19 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         with suppress(OSError):
             os.unlink(os.path.join(os.path.dirname(ready.control_token_file), SETTINGS_FILE))
 
-    def _settings_file(self, ready: Ready) -> str:
+    def _hook_variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables by which the agent's hooks find omac and the worktree."""
+        named = {name: environment[name] for name in HOOK_VARIABLES if name in environment}
+        if self.request is None:
+            return {"OMAC_GUARD_SCRATCH": environment.get("OMAC_GUARD_SCRATCH", "")} | named
+        scratch = {"OMAC_GUARD_SCRATCH": self.guard_scratch}
+        return named | scratch | {"OMAC_SANDBOX": "1", "OMAC_WORKDIR": self.workdir}
+
+    def _settings_file(self, ready: Ready, settings: str) -> str:
         """Write the settings to a file of this run, which nobody else may read. Raises Refusal (state-unusable)."""
         path = os.path.join(os.path.dirname(ready.control_token_file), SETTINGS_FILE)
         try:
-            atomic.create(path, self.settings.encode())
+            atomic.create(path, settings.encode())
         except OSError as error:
             raise Refusal("state-unusable", f"{path} cannot be written: {error.strerror}", fix=["df -h"]) from None
         return path
@@ -128,9 +143,10 @@ def launch_of(
 ) -> AgentLaunch:
     """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
-    shown, settings = not sandboxed or sandbox.backend != "landlock", ""
+    shown, settings, is_file = not sandboxed or sandbox.backend != "landlock", "", False
     if agent is not None:
-        bridged_words, settings = _bridged(agent, words or (), workdir, environment, shown=shown)
+        bridged_words, settings, is_file = _bridged(agent, words or (), workdir, environment)
+        is_file = is_file and shown
         confined = (*agent.confined, *_untrusted(agent, workdir, environment)) if sandboxed else ()
         argv = (*command, *confined, *bridged_words)
     else:
@@ -142,23 +158,32 @@ def launch_of(
     if not sandboxed:
         if option := first_option(sandbox):
             raise Refusal("misuse", f"{option} configures the sandbox, but --no-sandbox launches without one")
-        return AgentLaunch(find_program(argv, environment), workdir, variables=variables, agent=name, settings=settings)
+        return AgentLaunch(
+            find_program(argv, environment),
+            workdir,
+            variables=variables,
+            agent=name,
+            settings=settings,
+            is_file=is_file,
+        )
     own: dict[str, object] = {"workdir": workdir, "roots": list(roots), "harness": name}
     if sandbox.network != "none":
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
-    allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(program, workdir, request, shown, allowed, variables, name, settings)
+    whole = settled(sandbox, ports, [workdir, *roots])
+    return AgentLaunch(
+        program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file, whole.guard_scratch
+    )
 
 
 def _bridged(
-    agent: Harness, words: Sequence[str], workdir: str, environment: Mapping[str, str], *, shown: bool
-) -> tuple[tuple[str, ...], str]:
-    """The arguments of an agent: those of the person, with omac's; and, where the person's settings are in a file and
-    the agent can be shown another, the settings that SETTINGS_WORD stands for among them. Settings that cannot be read
-    stay as they are: the agent reports what is wrong with them."""
+    agent: Harness, words: Sequence[str], workdir: str, environment: Mapping[str, str]
+) -> tuple[tuple[str, ...], str, bool]:
+    """The arguments of an agent: those of the person, with omac's; the settings that SETTINGS_WORD stands for among
+    them; and whether the person's are in a file. Settings that cannot be read stay as they are: the agent reports what
+    is wrong with them."""
     option = agent.bridge.settings_option if agent.bridge else ""
     stated = stated_value(option, words) if option else None
     try:
@@ -167,12 +192,10 @@ def _bridged(
             stated = _content(os.path.normpath(os.path.join(workdir, expanded(stated or ""))))
         off = _are_hooks_off(agent, environment)
         merged = bridged(agent, HOOK_COMMANDS, words, "{}" if stated is None else stated, hooks_off=off)
-        if is_file and shown:
-            return (option, SETTINGS_WORD, *merged[2:]), merged[1]
-        return merged, ""
+        return ((option, SETTINGS_WORD, *merged[2:]), merged[1], is_file) if option else (merged, "", False)
     except (OSError, ValueError, RecursionError) as problem:
         report(f"omac: {option} cannot be used ({problem}): omac's hooks are left out, and sessions get no skills")
-        return tuple(words), ""
+        return tuple(words), "", False
 
 
 def _with_settings(argv: Sequence[str], file: str) -> list[str]:

@@ -14,6 +14,7 @@ from omac.domain.harness.bridge import (
     bridged,
     stated_value,
     untrusted,
+    with_variables,
     without_option,
 )
 from omac.domain.harness.harness import Harness
@@ -70,6 +71,16 @@ def test_what_a_person_turned_off(name: str, stated: str, off: bool) -> None:
     hook = harness_named(name).hook
     assert hook is not None
     assert are_hooks_off(hook, stated) is off
+
+
+def test_variables_are_added_to_settings() -> None:
+    """A person's others stay; settings of another form are left to the agent."""
+    assert json.loads(with_variables('{"env":{"A":"1","B":"2"},"m":1}', {"B": "3"})) == {
+        "env": {"A": "1", "B": "3"},
+        "m": 1,
+    }
+    assert json.loads(with_variables("{}", {"B": "3"})) == {"env": {"B": "3"}}
+    assert with_variables('{"env":[]}', {"B": "3"}) == '{"env":[]}'
 
 
 def test_settings_of_a_person_stay() -> None:
