@@ -10,6 +10,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.meta import FoundSkill, Health
+from omac.domain.skills.repository import WorktreeFolder
 
 
 class SpawnFailed(Exception):
@@ -77,6 +78,13 @@ class SkillFolders(Protocol):
 
     async def digest(self, source: str) -> str:
         """The digest over every file of a skill folder as it is now: that of a copy frozen now. Raises OSError."""
+
+
+class Repositories(Protocol):
+    """The git repositories that project directories are worktrees of."""
+
+    async def of(self, workdir: str) -> WorktreeFolder | None:
+        """The part of a repository that a canonical directory is; None where it is none, or only claims to be."""
 
 
 class Policies(Protocol):

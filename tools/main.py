@@ -39,7 +39,10 @@ class Root(CommandGroup):
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
-        ("Skills", ("list", "trust", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
+        (
+            "Skills",
+            ("list", "trust", "register", "approve", "revoke", "approvals", "deregister", "show", "diff", "skill"),
+        ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),

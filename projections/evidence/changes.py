@@ -16,6 +16,7 @@ from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
 from omac.domain.skills import registration
+from omac.domain.skills.repository import is_repository
 
 OUTSIDE = "outside-worktree"
 
@@ -57,6 +58,8 @@ class TrustChanges:
         if described is None:
             return None
         kind, refused, reason, detail = described
+        if is_repository(scope):
+            detail += f"{', ' if detail else ''}for every worktree of {self._paths.get(scope) or 'a repository'}"
         match event:
             case ControlCalled(_, directory, _, session):
                 return TrustChange(kind, directory or None, None, refused, reason, detail, session)

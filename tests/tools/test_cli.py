@@ -80,6 +80,7 @@ def test_approving(house: Omac, server: Serving) -> None:
     assert told | {"bundle_hash": "", "digest": ""} == {
         "skill": "echo",
         "dir": str(project),
+        "repository": "",
         "source": str(project / ".agents" / "skills" / "echo"),
         "bundle_hash": "",
         "digest": "",

@@ -18,7 +18,7 @@ from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
-from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import CollectedValues, ValueCollection, Ways, explicit_values, usable
@@ -88,7 +88,9 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
     request.ways.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
-    candidate = trio.run(find, folders, search, request.skill, COMMAND, request.words(), request.bundle_hash)
+    repeated = " ".join(filter(None, (request.words(), "--repository" if request.where.repository else "")))
+    candidate = trio.run(find, folders, search, request.skill, COMMAND, repeated, request.bundle_hash)
+    candidate = for_repository(candidate, request.where, f"{COMMAND} {shlex.quote(request.skill)}")
     digest = require_meant(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
     explicit = explicit_values(sidecar_of(candidate), request.ways, environment)
     with opened(environment, request.journal, clock) as everything:
@@ -215,11 +217,13 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
 
 def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
     skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
+    repository = done.candidate.place.repository
     script = install_script(skill, environment)
     sources, declared = done.collected.sources, {secret.name for secret in sidecar.secrets}
     return {
         "skill": skill.name,
         "dir": done.candidate.place.workdir,
+        "repository": repository.common if repository else "",
         "source": skill.source,
         "bundle_hash": skill.bundle_hash,
         "digest": done.approved.digest,
@@ -246,6 +250,8 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    if repository := done.candidate.place.repository:
+        say(f"  for the same files in {repository.shown}")
     if not request.brief:
         show_code(skill, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):

@@ -112,6 +112,8 @@ def show_approval(reviewed: Review) -> None:
     match reviewed.state:
         case "approved":
             say(f"  approved{since}: {skill.bundle_hash}")
+            if reviewed.standing.repository:
+                say(f"  its approval holds for the same files in {reviewed.standing.repository.shown}")
         case "changed" if approved is not None:
             say(f"  CHANGED after it was approved{since}: {approved.bundle_hash}")
             say(f"  and now it is {skill.bundle_hash}")
@@ -150,6 +152,7 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "bundle_hash": skill.bundle_hash,
         "approved_hash": approved.bundle_hash if approved else "",
         "digest": approved.digest if approved else "",
+        "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
         "sidecar": None if sidecar is None else msgspec.to_builtins(sidecar),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),

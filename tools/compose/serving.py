@@ -65,6 +65,7 @@ from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, mark_of
 from omac.tools.compose.listening import Listening
+from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.compose.state import StateDir, host_id
@@ -185,7 +186,14 @@ class Server:
         await self._prune_copies()
         await self._record_start()
         registrar = Registrar(
-            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
+            self.engine,
+            folders,
+            self._frozen,
+            self._credentials,
+            options.harness,
+            self._policies,
+            self._environment,
+            GitRepositories(),
         )
         self._supervision = supervision = Supervision(
             self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name,
