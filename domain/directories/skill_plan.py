@@ -101,7 +101,7 @@ def plan(
         elif taken:
             result.stubs[skill.name] = _broken(skill, "", f"its mount {mount!r} is already that of {taken!r}", ())
         elif code is None and policy.unapproved == "refuse":
-            result.stubs[skill.name] = _not_approved(skill, own, place, recorded.registration)
+            result.stubs[skill.name] = _not_approved(skill, own, place, recorded)
         else:
             given = recorded.given(skill.code) if code else Credential()
             repository = recorded.repository if recorded.by_repository(skill.code) else ""
@@ -197,8 +197,8 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration: Registration) -> RouteStubbed:
-    approved = registration.approved
+def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, known: KnownSkill) -> RouteStubbed:
+    registration, approved = known.registration, known.registration.approved
     if registration.found is None:
         detail = "not registered on this machine, and discovery does not register it"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
@@ -209,12 +209,23 @@ def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration
     detail = "not host-approved: its code is not approved on this machine"
     if approved is not None and approved.is_bundle(skill.code):
         detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
-    elif approved is not None:
+    elif was := approved or known.shared.approved:
+        there = f" in {was.source}" if approved and was.source != skill.source else ""
+        before, now = drift(was, registration.found)
         detail = (
-            f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in "
-            f"{approved.source}, found {skill.bundle_hash} in {skill.source})"
+            f"not host-approved: its code is not what was approved{there}; it needs approval again "
+            f"(approved {before}, found {now})"
         )
+        compare = f"omac diff {shlex.quote(skill.name)} {place.flags}"
+        return _broken(skill, mount, detail, (compare, approve_command(skill, place, registration.found)))
     return _broken(skill, mount, detail, (approve_command(skill, place, registration.found),))
+
+
+def drift(approved: Code, found: Code) -> tuple[str, str]:
+    """The hashes of what was approved and of what is there, of one kind: the one that `--hash` of a fix has."""
+    if approved.digest and found.digest not in ("", UNREADABLE):
+        return approved.digest, found.digest
+    return approved.bundle_hash, found.bundle_hash
 
 
 def _spec(judged: _Judged) -> SidecarSpec:

@@ -109,6 +109,23 @@ def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> No
     assert server.skill(project)["state"] == "broken"
 
 
+def test_code_that_changed_names_the_difference(house: Omac, server: Serving) -> None:
+    """The message has two hashes of the kind that --hash takes, and the command that shows the difference."""
+    project = house.project("drifted")
+    house.approve(project)
+    program = project / ".agents/skills/echo/sidecar.py"
+    program.write_text(program.read_text() + "# drifted\n")
+    skill = server.skill(project)
+    compare, approve = (shlex.split(fix)[1:] for fix in skill["fix"])
+    assert compare[:2] == ["diff", "echo"]
+    assert "+# drifted" in house.run(*compare).out
+    approved, found = re.findall(r"sha256:[0-9a-f]{64}", skill["detail"])
+    assert approved != found == approve[approve.index("--hash") + 1]
+    assert "CHANGED after it was approved since" in house.ok("show", "echo", "--workdir", str(project))
+    house.ok(*approve)
+    assert server.skill(project)["state"] == "ready"
+
+
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:
     """People activate, look again and deactivate by path, relative ones too; the manifest is the server's own."""
     project = house.project("by-hand")

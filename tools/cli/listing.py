@@ -145,7 +145,10 @@ def _state(one: Candidate, standing: Standing) -> tuple[str, str]:
         return ("not approved" if standing.known else "not registered"), ""
     if not approved.digest and approved.is_bundle(skill.code):
         return "not approved", "the approved copy is missing"
-    return "changed", f"approved is {approved.bundle_hash} in {approved.source}"
+    there = (
+        "" if approved.source == skill.source or approved.bundle_hash == skill.bundle_hash else f" in {approved.source}"
+    )
+    return "changed", f"its files are not those approved{there}; compare: omac diff {skill.name} {one.place.where}"
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:

@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
 import trio
 
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.skill_plan import unmet
+from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.ids import GLOBAL, RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Secret
@@ -127,13 +128,15 @@ def _require_unchanged(
         return None
     digest = digest_of(folders, skill)
     if approved.bundle_hash != skill.bundle_hash:
-        was, present, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
+        what = "is not the code that was approved"
     elif approved.digest not in ("", digest):
-        was, present, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
+        what = "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
+    was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
     message = f"{skill.name} in {skill.source} {what}: approved {was}, found {present}; nothing was recorded"
-    fix = [request.command(candidate, request.words(), "--force", "--hash", digest)]
+    compare = f"omac diff {shlex.quote(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
+    fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 

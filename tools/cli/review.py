@@ -3,11 +3,15 @@
 All of it may have been written by an agent: it is escaped, and bounded.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+import trio
+
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.skill_plan import unmet
+from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import shown_size
 from omac.domain.skills.meta import Config, FoundSkill, Secret
@@ -62,6 +66,14 @@ class Review(NamedTuple):
         if self.standing.is_current:
             return "approved"
         return "not approved" if self.approved is None or not self.approved.digest else "changed"
+
+    def drift(self, folders: SkillFolders) -> tuple[str, str]:
+        """The hashes of what was approved and of what is there, of the kind that `--hash` of a fix has."""
+        assert self.approved is not None, "its callers ask before"
+        code, digest = self.skill.code, ""
+        with contextlib.suppress(OSError):
+            digest = trio.run(folders.digest, self.skill.source)
+        return drift(self.approved, msgspec.structs.replace(code, digest=digest))
 
     def missing(self, environment: Mapping[str, str]) -> list[str]:
         """The names of the values that it waits for."""

@@ -22,6 +22,7 @@ from omac.tools.cli.review import (
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say
@@ -49,7 +50,7 @@ def show(request: ShowRequest, environment: Mapping[str, str]) -> int:
         print_json(_document(reviewed, environment) | {"files": {name: one._asdict() for name, one in files.items()}})
         return 0
     show_purpose(reviewed, environment)
-    show_approval(reviewed)
+    show_approval(reviewed, environment)
     show_files(files)
     if request.contents:
         show_contents(live, list(files))
@@ -103,7 +104,7 @@ def show_contents(files: LiveFiles, names: list[str]) -> None:
         say("+--")
 
 
-def show_approval(reviewed: Review) -> None:
+def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print whether its code is approved, and which."""
     skill, approved = reviewed.skill, reviewed.approved
     if skill.sidecar is None:
@@ -115,8 +116,9 @@ def show_approval(reviewed: Review) -> None:
             if reviewed.standing.repository:
                 say(f"  its approval holds for the same files in {reviewed.standing.repository.shown}")
         case "changed" if approved is not None:
-            say(f"  CHANGED after it was approved{since}: {approved.bundle_hash}")
-            say(f"  and now it is {skill.bundle_hash}")
+            before, now = reviewed.drift(DiskSkillFolders(environment))
+            say(f"  CHANGED after it was approved{since}: {before}")
+            say(f"  and now it is {now}")
         case state:
             say(f"  {state}: {skill.bundle_hash}")
 
@@ -127,7 +129,8 @@ def next_commands(reviewed: Review, environment: Mapping[str, str]) -> list[str]
         case "not approved":
             return [command("register", reviewed)]
         case "changed":
-            return [command("diff", reviewed), f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"]
+            _, now = reviewed.drift(DiskSkillFolders(environment))
+            return [command("diff", reviewed), f"{command('approve', reviewed)} --hash {now}"]
         case "approved" if reviewed.missing(environment):
             return [command("register", reviewed)]
         case _:

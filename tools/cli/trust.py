@@ -21,7 +21,7 @@ from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, review_of, show_files, show_purpose
 from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
-from omac.tools.cli.show import command, show_approval, show_contents, show_differences
+from omac.tools.cli.show import command, next_commands, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import Ways
 from omac.tools.compose.approved_copies import FrozenFiles
@@ -64,7 +64,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         return 0
     pending = [one for one in reviews if _needs(one, environment)]
     if pending and not can_ask():
-        raise _without_terminal(pending)
+        raise _without_terminal(pending, environment)
     counts = Counts()
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
@@ -109,7 +109,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     if reviewed.candidate.place.repository:
         say(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}")
     show_interpreters(code)
-    show_approval(reviewed)
+    show_approval(reviewed, environment)
     files = files_of(copy)
     if reviewed.state != "changed" or not _shows_differences(reviewed, copy, request, environment):
         show_files(files)
@@ -181,15 +181,14 @@ def _takes_saved(
     return choose(question, "yn") == "y"
 
 
-def _without_terminal(pending: list[Review]) -> Refusal:
+def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> Refusal:
     fix = []
     for reviewed in pending:
         match reviewed.state:
             case "broken":
                 fix.append(f"omac skill check {shlex.quote(reviewed.skill.source)}")
             case "changed":
-                approve = f"{command('approve', reviewed)} --hash {reviewed.skill.bundle_hash}"
-                fix += [command("diff", reviewed), approve]
+                fix += next_commands(reviewed, environment)
             case "not approved":
                 fix += [command("show", reviewed), command("register", reviewed)]
             case _:
