@@ -130,6 +130,22 @@ class Interpreters(Protocol):
         None of them comes from a folder that an agent of `workdir` may write. Raises Refusal (skill-invalid)."""
 
 
+class VaultKeys(Protocol):
+    """The key of the vault in the memory of this process."""
+
+    def give_vault_key(self, key: bytes) -> None:
+        """Keep it. Raises Refusal (vault-key-wrong)."""
+
+    def renew_vault_key(self, key: bytes) -> None:
+        """Keep it in place of one that was given; where none was, nothing. Raises Refusal (vault-key-wrong)."""
+
+    def forget_vault_key(self) -> bool:
+        """Forget the one that was given; whether there was one."""
+
+    def opened_by(self) -> str:
+        """What opens the vault at any time, a key file say; empty where nothing does."""
+
+
 class Secrets(Protocol):
     """Stores for the values of secrets: "keychain" (the system's) and "vault" (omac's own encrypted file).
 

@@ -410,6 +410,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
         control.ControlRefused("activate", "/w", "tcp", "bad-token"),
         "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
     ),
+    ("control.vault-locked", control.VaultLocked("socket"), "0191a6736f636b6574"),
     (
         "guard.denied",
         denial.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),

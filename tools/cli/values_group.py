@@ -213,6 +213,30 @@ def vault_status(json: Json = False) -> int:
     return status(json, current().environment)
 
 
+@vault_app.command("passwd")
+def vault_passwd() -> int:
+    """Change the vault's passphrase; a server that holds its key goes on with the new one.
+
+    \b
+    omac vault passwd
+    """
+    from omac.tools.cli.vault import passwd
+
+    return passwd(current().environment)
+
+
+@vault_app.command("lock")
+def vault_lock(json: Json = False) -> int:
+    """Have running servers forget the vault's key. Sidecars that run keep their values.
+
+    \b
+    omac vault lock
+    """
+    from omac.tools.cli.vault import lock
+
+    return lock(json, current().environment)
+
+
 def unlock(json: Json = False) -> int:
     """Open the keychain or the vault for the server.
 

@@ -235,8 +235,8 @@ class Server:
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(folders, for_bridge)
         claims = DenialClaims(self.engine, self._refusals)
-        correlate, give_key = partial(secrets.token_hex, 8), self.secrets.give_vault_key
-        app = LateApp(directories, claims, self._status, correlate, give_key, bridge_compat=options.bridge_compat)
+        correlate = partial(secrets.token_hex, 8)
+        app = LateApp(directories, claims, self._status, correlate, self.secrets, bridge_compat=options.bridge_compat)
         gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
