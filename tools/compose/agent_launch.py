@@ -54,7 +54,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
 
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
     that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
-    name of the harness, "" for another command.
+    name of the harness, "" for another command. `offline`: its sandbox has no network.
     """
 
     argv: tuple[str, ...]
@@ -64,6 +64,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     agent: str = ""
+    offline: bool = False
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -118,8 +119,9 @@ def launch_of(
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
-    allowed = tuple(settled(sandbox, ports, [workdir, *roots]).allow)
-    return AgentLaunch(program, workdir, request, sandbox.backend != "landlock", allowed, variables, name)
+    holds = settled(sandbox, ports, [workdir, *roots])
+    shown, offline = sandbox.backend != "landlock", holds.network == "none"
+    return AgentLaunch(program, workdir, request, shown, tuple(holds.allow), variables, name, offline)
 
 
 def _bridged(agent: Harness, words: Sequence[str], workdir: str) -> tuple[str, ...]:

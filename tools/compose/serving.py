@@ -277,7 +277,8 @@ class Server:
     def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
         options = self._options
         seen = options.launch.sees(endpoints) if options.launch else endpoints
-        reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket)
+        offline = options.launch is not None and options.launch.offline
+        reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket, offline)
         mint = partial(secrets.token_hex, 16)
         return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals)
 
