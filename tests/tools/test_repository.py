@@ -221,6 +221,24 @@ def test_a_secret_by_repository(omac: Omac) -> None:
     assert any(row["kind"] == "secret.removed" and row["dir"] == f"{main}/.git" for row in rows)
 
 
+def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
+    """It can be forgotten by the folder where the repository was, with its values; the store has none left."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    assert json.loads(omac.ok("vault", "status", "--json"))["services"] == 2, "its own, and the default"
+    shutil.rmtree(main)
+    purge = ("--purge-secrets", "--purge-defaults", "--yes")
+    assert omac.run("deregister", "slack", "--workdir", str(main), "--purge-secrets", "--yes").status == 4
+    omac.ok("deregister", "slack", "--workdir", str(main), "--repository", *purge)
+    assert json.loads(omac.ok("vault", "status", "--json"))["services"] == 0
+    assert "slack" not in omac.ok("approvals")
+    again = omac.run("deregister", "slack", "--workdir", str(main), "--repository", *purge)
+    assert again.status == 4
+    assert omac.run("deregister", "--prune", "--workdir", str(main), "--repository").status == 2
+
+
 def test_a_secret_by_repository_is_not_for_other_code(omac: Omac) -> None:
     """A worktree whose own code was approved alone does not get it."""
     with_vault(omac)

@@ -33,7 +33,7 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
     if request.bundle_hash is not None:
         raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
     registry = Registry.read(environment, request.journal)
-    targets = _by_repository(request, registry)
+    targets = [one for one in by_repository(request.skill, request.where, registry) if one.state.approved]
     if not request.where.repository:
         own = registry.one(request.where, request.skill, "omac revoke")
         targets = [own, *targets] if own is not None else targets
@@ -47,10 +47,9 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
     return 0
 
 
-def _by_repository(request: RevokeRequest, registry: Registry) -> list[RegisteredSkill]:
-    """The approvals by repository that hold in the directory; of a directory that is gone, those that were given there,
-    and for that of a repository itself, its own."""
-    where = request.where
+def by_repository(skill: str, where: Where, registry: Registry) -> list[RegisteredSkill]:
+    """The registrations by repository that count in the directory; of a directory that is gone, those that were made
+    there, and for that of a repository itself, its own."""
     if where.shared:
         return []
     directory = directory_of(where)
@@ -60,13 +59,13 @@ def _by_repository(request: RevokeRequest, registry: Registry) -> list[Registere
     def holds(one: RegisteredSkill) -> bool:
         if part is not None:
             return one.status.scope == part.scope or one.status.dir == directory
-        approved = one.state.approved
-        return one.status.dir == directory or (approved is not None and below(approved.source, directory))
+        code = one.state.approved or one.state.found
+        return one.status.dir == directory or (code is not None and below(code.source, directory))
 
     return [
         one
         for one in registry.known
-        if is_repository(one.status.scope) and one.status.skill == request.skill and one.state.approved and holds(one)
+        if is_repository(one.status.scope) and one.status.skill == skill and holds(one)
         and (bases is None or one.status.harness in bases)
     ]  # fmt: skip
 

@@ -74,6 +74,9 @@ def deregister(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Annotated[
+        bool, typer.Option("--repository", help="What holds in every worktree of its git repository instead.")
+    ] = False,
     purge_secrets: Annotated[bool, typer.Option("--purge-secrets", help="Remove their secrets.")] = False,
     purge_fields: Annotated[bool, typer.Option("--purge-fields", help="Remove their settings.")] = False,
     purge_defaults: Annotated[bool, typer.Option("--purge-defaults", help="Remove their saved defaults.")] = False,
@@ -92,7 +95,7 @@ def deregister(
     from omac.tools.cli.deregister import DeregisterRequest, run
     from omac.tools.cli.scope_options import Where
 
-    where = Where(workdir, shared, harness)
+    where = Where(workdir, shared, harness, repository)
     request = DeregisterRequest(
         tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
     )
