@@ -3,12 +3,10 @@
 All of it may have been written by an agent: it is escaped, and bounded.
 """
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
-import trio
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import drift, unmet
@@ -21,7 +19,7 @@ from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, show_interpreters
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.compose.approved_copies import FileEntry, LiveFiles, approved_copy, sha256_of
-from omac.tools.compose.registered_skills import Registry, Standing
+from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
 from omac.tools.terminal.render import say
@@ -70,10 +68,8 @@ class Review(NamedTuple):
     def drift(self, folders: SkillFolders) -> tuple[str, str]:
         """The hashes of what was approved and of what is there, of the kind that `--hash` of a fix has."""
         assert self.approved is not None, "its callers ask before"
-        code, digest = self.skill.code, ""
-        with contextlib.suppress(OSError):
-            digest = trio.run(folders.digest, self.skill.source)
-        return drift(self.approved, msgspec.structs.replace(code, digest=digest))
+        digest = digest_now(folders, self.skill.source)
+        return drift(self.approved, msgspec.structs.replace(self.skill.code, digest=digest))
 
     def missing(self, environment: Mapping[str, str]) -> list[str]:
         """The names of the values that it waits for."""

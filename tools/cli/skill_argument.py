@@ -20,6 +20,7 @@ from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.registered_skills import digest_now
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
 
@@ -74,18 +75,12 @@ class OpenedSkill(NamedTuple):
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
         code = self.candidate.skill.code
-        if self.place.repository is None and not known.may_run(code, ""):
-            return skill_plan.approve_command(self.skill, self.place, known.found)
-        if self.place.repository and not known.covers(Code(code.source, code.bundle_hash, self.digest())):
-            return skill_plan.approve_command(self.skill, self.place, known.found)
-        return None
-
-    def digest(self) -> str:
-        """The digest over every file of the skill as it is now; empty where it cannot be read as a whole."""
-        try:
-            return trio.run(self.opened.folders.digest, self.skill.source)
-        except OSError:
-            return ""
+        if self.place.repository is None:
+            is_approved = known.may_run(code, "") is not None
+        else:
+            now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
+            is_approved = known.covers(now) is not None
+        return None if is_approved else skill_plan.approve_command(self.skill, self.place, known.found)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""

@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
-import trio
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.harness.table import harness_named
@@ -56,6 +55,16 @@ class Standing(NamedTuple):
     is_current: bool
     repository: WorktreeFolder | None
     given: Credential
+
+
+def digest_now(folders: SkillFolders, source: str) -> str:
+    """Return the digest over every file of a skill; empty where it cannot be read as a whole."""
+    import trio  # late: commands that only read start without it
+
+    try:
+        return trio.run(folders.digest, source)
+    except OSError:
+        return ""
 
 
 class Registry:
@@ -113,10 +122,7 @@ class Registry:
         approved = shared.state.approved if shared else None
         if shared is None or approved is None or approved.bundle_hash != skill.bundle_hash:
             return None
-        try:
-            digest = trio.run(folders.digest, skill.source)
-        except OSError:
-            return None
+        digest = digest_now(folders, skill.source)
         return shared.state.covers(Code(skill.source, skill.bundle_hash, digest))
 
     def within(self, where: Where) -> list[RegisteredSkill]:

@@ -3,8 +3,6 @@
 import logging
 import shlex
 
-import trio
-
 from omac.adapters.git.common_directory import worktree_folder
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.repository import WorktreeFolder
@@ -17,6 +15,8 @@ class GitRepositories(Repositories):
     """The port, by the files of git; what only claims to be a worktree is none."""
 
     async def of(self, workdir: str) -> WorktreeFolder | None:
+        import trio  # late: commands that only read start without it
+
         return await trio.to_thread.run_sync(repository_of, workdir)
 
 
