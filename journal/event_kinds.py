@@ -72,6 +72,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "access.refused": (1, access.AccessRefused),
     "control.called": (1, control.ControlCalled),
     "control.refused": (1, control.ControlRefused),
+    "control.vault-locked": (1, control.VaultLocked),
     "sandbox.launch-requested": (1, launch.LaunchRequested),
     "sandbox.launched": (1, launch.Launched),
     "sandbox.exited": (1, launch.LaunchExited),
@@ -90,6 +91,7 @@ SINCE: dict[str, int] = {
     "position.set-aside": 2,
     "position.emptied": 2,
     "skill.planned": 3,
+    "control.vault-locked": 4,
 }
 
 SCHEMA = max(SINCE.values())  # the highest format that this omac understands

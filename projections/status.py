@@ -19,7 +19,10 @@ STATE_OF = {"pending-credentials": "pending_credentials", "skill-broken": "broke
 
 
 class SkillStatus(msgspec.Struct, frozen=True):
-    """A skill of a directory: ready, pending_credentials, broken or restarting; `fix` can be pasted."""
+    """A skill of a directory: ready, pending_credentials, broken or restarting; `fix` can be pasted.
+
+    `repository` is the git common directory of the repository by which it is approved, if it is by one.
+    """
 
     name: str
     scope: str
@@ -28,6 +31,7 @@ class SkillStatus(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
     fix: tuple[str, ...]
     detail: str
+    repository: str = ""
 
 
 class DirectoryStatus(msgspec.Struct, frozen=True):
@@ -220,10 +224,15 @@ def _skill(system: System, namespace: ids.HostId, directory: Directory, name: st
         state, detail, missing, fix = STATE_OF[route.why], route.detail, route.missing, route.fix
         return SkillStatus(name, scope, skill.mount, state, missing, fix, detail)
     sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(directory.path), name)].state
+    spec = directory.specs.get(name)
+    repository = ""
+    if spec is not None and spec.repository:
+        stream = ids.registration_stream(ids.host_of(namespace), spec.repository, skill.base, name)
+        repository = system.registrations[stream].state.workdir
     if route is not None and sidecar.status == "healthy":
-        return SkillStatus(name, scope, skill.mount, "ready", (), (), "")
+        return SkillStatus(name, scope, skill.mount, "ready", (), (), "", repository)
     fix = (reload_command(directory.path),)
-    return SkillStatus(name, scope, skill.mount, "restarting", (), fix, down_detail(sidecar))
+    return SkillStatus(name, scope, skill.mount, "restarting", (), fix, down_detail(sidecar), repository)
 
 
 def _runs(system: System) -> list[RunStatus]:

@@ -10,6 +10,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Birth, Exit, SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.meta import FoundSkill, Health
+from omac.domain.skills.repository import WorktreeFolder
 
 
 class SpawnFailed(Exception):
@@ -79,6 +80,13 @@ class SkillFolders(Protocol):
         """The digest over every file of a skill folder as it is now: that of a copy frozen now. Raises OSError."""
 
 
+class Repositories(Protocol):
+    """The git repositories that project directories are worktrees of."""
+
+    async def of(self, workdir: str) -> WorktreeFolder | None:
+        """The part of a repository that a canonical directory is; None where it is none, or only claims to be."""
+
+
 class Policies(Protocol):
     """How skills are treated."""
 
@@ -120,6 +128,22 @@ class Interpreters(Protocol):
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
         """Return those by which `command` runs in `copy`, the approved copy of `source`, in the order of their start.
         None of them comes from a folder that an agent of `workdir` may write. Raises Refusal (skill-invalid)."""
+
+
+class VaultKeys(Protocol):
+    """The key of the vault in the memory of this process."""
+
+    def give_vault_key(self, key: bytes) -> None:
+        """Keep it. Raises Refusal (vault-key-wrong)."""
+
+    def renew_vault_key(self, key: bytes) -> None:
+        """Keep it in place of one that was given; where none was, nothing. Raises Refusal (vault-key-wrong)."""
+
+    def forget_vault_key(self) -> bool:
+        """Forget the one that was given; whether there was one."""
+
+    def opened_by(self) -> str:
+        """What opens the vault at any time, a key file say; empty where nothing does."""
 
 
 class Secrets(Protocol):

@@ -39,11 +39,14 @@ class Root(CommandGroup):
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
-        ("Skills", ("list", "trust", "register", "approve", "approvals", "deregister", "show", "diff", "skill")),
+        (
+            "Skills",
+            ("list", "trust", "register", "approve", "revoke", "approvals", "deregister", "show", "diff", "skill"),
+        ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
-        ("Set-up", ("sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
+        ("Set-up", ("doctor", "sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
     )
 
 
@@ -242,6 +245,7 @@ app.add_typer(skill_group.skill_app, name="skill")
 values_group.add_to(app)
 app.command("import")(go_import_group.import_)
 app.add_typer(sandbox_group.sandbox_app, name="sandbox")
+app.command("doctor")(sandbox_group.doctor_of_all)
 app.add_typer(sandbox_group.hook_app, name="hook")
 app.add_typer(cache_group.cache_app, name="cache")
 app.add_typer(journal_group.journal_app, name="journal")

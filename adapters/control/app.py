@@ -17,6 +17,7 @@ from omac.domain.skills.values import shown
 from omac.services.directories.manifest import as_compat
 from omac.services.directories.requests import Caller, Directories
 from omac.services.guard.claims import DenialClaim, DenialClaims
+from omac.services.ports import VaultKeys
 
 _log = logging.getLogger("omac.control")
 
@@ -26,12 +27,12 @@ def control_app(
     claims: DenialClaims,
     status: Callable[[Listener], object],
     correlate: Callable[[], str],
-    give_vault_key: Callable[[bytes], None],
+    keys: VaultKeys,
     *,
     bridge_compat: bool = False,
 ) -> QuartTrio:
     """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
-    id; `give_vault_key` takes the key of the vault into this process's memory. `bridge_compat`: an agent's bridge gets
+    id; `keys` keeps the key of the vault in this process's memory. `bridge_compat`: an agent's bridge gets
     the JSON of the Go omac."""
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
@@ -39,7 +40,7 @@ def control_app(
     if bridge_compat:
         _add_session(app)
     _add_claims(app, claims, correlate)
-    _add_unlock(app, directories, correlate, give_vault_key)
+    _add_unlock(app, directories, correlate, keys)
     _add_readings(app, directories, status)
     _add_refusals(app)
     return app
@@ -91,21 +92,27 @@ def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], st
         return _json({"ok": True})
 
 
-def _add_unlock(
-    app: QuartTrio, directories: Directories, correlate: Callable[[], str], give_vault_key: Callable[[bytes], None]
-) -> None:
+def _add_unlock(app: QuartTrio, directories: Directories, correlate: Callable[[], str], keys: VaultKeys) -> None:
     @app.post(ROOT + "unlock")
     async def unlock() -> Response:
         caller = Caller(_listener(), correlate())
         if caller.listener != "socket":  # a key is taken from the person only
             raise Refusal("unauthorized", "only the private socket may unlock a store", fix=["omac unlock"])
-        key = _vault_key(await _body())
+        key, renews = _vault_key(await _body())
 
         def open_store() -> None:
             if key is not None:
-                give_vault_key(key)
+                keys.renew_vault_key(key) if renews else keys.give_vault_key(key)
 
         return _json({"dirs": await directories.unlock(caller, open_store)})
+
+    @app.post(ROOT + "lock")
+    async def lock() -> Response:
+        caller = Caller(_listener(), correlate())
+        if caller.listener != "socket":
+            raise Refusal("unauthorized", "only the private socket may lock a store", fix=["omac vault lock"])
+        was_open = await directories.lock(caller, keys.forget_vault_key)
+        return _json({"forgotten": was_open, "opened_by": keys.opened_by()})
 
 
 def _add_readings(app: QuartTrio, directories: Directories, status: Callable[[Listener], object]) -> None:
@@ -186,15 +193,22 @@ def _require_known(document: Mapping[str, object], members: Sequence[str]) -> No
         raise Refusal("bad-request", f"unknown member {shown(unknown)}; this call takes {known}")
 
 
-def _vault_key(body: bytes) -> bytes | None:
-    """The key in `{"key": "64 hex digits"}`, or None. What is wrong with it is not repeated: it may be a key."""
+class _Unlock(msgspec.Struct, forbid_unknown_fields=True):
+    key: str | None = None
+    renews: bool = False
+
+    def __repr__(self) -> str:
+        return "_Unlock(<hidden>)"
+
+
+def _vault_key(body: bytes) -> tuple[bytes | None, bool]:
+    """The key in `{"key": "64 hex digits"}`, or None, and whether it only replaces one that was given (`renews`). What
+    is wrong with it is not repeated: it may be a key."""
     try:
-        document = msgspec.json.decode(body, type=dict[str, str])
-        if document.keys() - {"key"}:
-            raise ValueError
-        return bytes.fromhex(document["key"]) if "key" in document else None
+        document = msgspec.json.decode(body, type=_Unlock)
+        return bytes.fromhex(document.key) if document.key is not None else None, document.renews
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        raise Refusal("bad-request", "bad json body: this call takes 'key' and nothing else") from None
+        raise Refusal("bad-request", "bad json body: this call takes 'key', 'renews' and nothing else") from None
 
 
 def _json(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -11,6 +11,7 @@ import trio
 from omac.domain.access.control import Listener
 from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaims
+from omac.services.ports import VaultKeys
 
 
 class LateApp:
@@ -22,12 +23,12 @@ class LateApp:
         claims: DenialClaims,
         status: Callable[[Listener], object],
         correlate: Callable[[], str],
-        give_vault_key: Callable[[bytes], None],
+        keys: VaultKeys,
         *,
         bridge_compat: bool = False,
     ) -> None:
         self._bridge_compat = bridge_compat
-        self._parts = (directories, claims, status, correlate, give_vault_key)
+        self._parts = (directories, claims, status, correlate, keys)
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
 

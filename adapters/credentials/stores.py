@@ -122,6 +122,24 @@ class SecretStores:
         """
         self._given_key = key_of(key)
 
+    def renew_vault_key(self, key: bytes) -> None:
+        """Take another key in place of one that was given: the passphrase was changed. Raises Refusal
+        (vault-key-wrong)."""
+        if self._given_key is not None:
+            self._given_key = key_of(key)
+
+    def forget_vault_key(self) -> bool:
+        """Forget the key that was given; whether there was one."""
+        held, self._given_key = self._given_key is not None, None
+        return held
+
+    def opened_by(self) -> str:
+        """What opens the vault for this process at any time, in words; empty where nothing does."""
+        try:
+            return key_at_hand(self._environment, None).origin
+        except Refusal:
+            return ""
+
     def _key(self) -> KeyAtHand:
         try:
             return key_at_hand(self._environment, self._given_key)

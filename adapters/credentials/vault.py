@@ -87,6 +87,15 @@ class Vault:
             raise Refusal("vault-key-wrong", message, fix=["omac unlock"])
         return key
 
+    def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden, cost: Scrypt = COST) -> VaultKey:
+        """Seal what it holds under another passphrase, in one step; returns the key it makes. Raises Refusal: nothing
+        was changed."""
+        if not passphrase.reveal():
+            raise Refusal("value-refused", "an empty passphrase protects nothing")
+        header, key = Header.of_passphrase(passphrase, cost)
+        self._change(at_hand, lambda _: None, (header, key))
+        return key
+
     def check(self, at_hand: KeyAtHand) -> None:
         """Nothing, if the vault is whole and this is its key."""
         self._open(at_hand)
@@ -128,7 +137,9 @@ class Vault:
         with self._words(at_hand.origin):
             return unseal(self._file(), at_hand.key)
 
-    def _change(self, at_hand: KeyAtHand, change: Callable[[Contents], None]) -> None:
+    def _change(
+        self, at_hand: KeyAtHand, change: Callable[[Contents], None], under: tuple[Header, VaultKey] | None = None
+    ) -> None:
         with self._words(at_hand.origin):
             self._file()  # so that the lock of a vault that is not there is not made
             with self._turn():
@@ -136,7 +147,8 @@ class Vault:
                 before = self._file()
                 contents = unseal(before, at_hand.key)
                 change(contents)
-                changed = seal(contents, open_header(before), at_hand.key)
+                header, key = under or (open_header(before), at_hand.key)
+                changed = seal(contents, header, key)
                 atomic.replace(self.path, changed, prefix=self._draft_prefix)
 
     def _file(self) -> bytes:

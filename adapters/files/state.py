@@ -199,14 +199,27 @@ class StateDir:
 
     def prune_runs(self, living: Collection[RunId] = ()) -> None:
         """Remove the folders of ended runs except the newest few, and never one of the `living`."""
+        for path in self.stale_runs(living):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def stale_runs(self, living: Collection[RunId] = ()) -> list[str]:
+        """The folders of ended runs except the newest few, and none of the `living`."""
         folder = os.path.join(self.path, "run")
+        if not os.path.isdir(folder):
+            return []
         with self._usable():
             runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-            begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
-            for path in sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]:
-                run = RunId(os.path.basename(path))
-                if run not in living and not self.is_alive(run):
-                    shutil.rmtree(path, ignore_errors=True)
+        begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
+        older = sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]
+        ids = {path: RunId(os.path.basename(path)) for path in older}
+        return [path for path, run in ids.items() if run not in living and not self.is_alive(run)]
+
+    def remove_stale_run(self, path: str, living: Collection[RunId] = ()) -> bool:
+        """Remove one of `stale_runs`, if it is one still; whether it was."""
+        is_stale = path in self.stale_runs(living)
+        if is_stale:
+            shutil.rmtree(path)
+        return is_stale
 
     def _require_private(self) -> None:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""

@@ -15,8 +15,10 @@ OPENAT2 = 437  # on every architecture
 RESOLVE_NO_SYMLINKS = 0x04
 AT_EMPTY_PATH = 0x1000
 STATX_MNT_ID = 0x1000
+STATX_BTIME = 0x800
 _STATX = {"x86_64": 332, "aarch64": 291}.get(os.uname().machine, -1)
 _MOUNT_AT = 0x90  # of stx_mnt_id in struct statx
+_BIRTH_AT = 0x50  # of stx_btime: seconds in 8 bytes, nanoseconds in 4
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
@@ -24,14 +26,26 @@ _HOW = words(_FLAGS, 0, RESOLVE_NO_SYMLINKS)  # struct open_how
 
 def mount_of(descriptor: int) -> int | None:
     """Return the number of the mount that an open path lies in, as in /proc/PID/mountinfo; None before Linux 5.8."""
+    read = _statx(descriptor, STATX_MNT_ID)
+    return int.from_bytes(read[_MOUNT_AT : _MOUNT_AT + 8], "little") if read else None
+
+
+def born_ns(descriptor: int) -> int | None:
+    """Return when an open file or folder was made; None where its file system does not record that."""
+    read = _statx(descriptor, STATX_BTIME)
+    seconds = int.from_bytes(read[_BIRTH_AT : _BIRTH_AT + 8], "little", signed=True)
+    return seconds * 10**9 + int.from_bytes(read[_BIRTH_AT + 8 : _BIRTH_AT + 12], "little") if read else None
+
+
+def _statx(descriptor: int, wanted: int) -> bytes:
+    """Return the struct statx of an open path; empty where the field that is wanted is not known."""
     answer = SyscallBuffer()
     try:
-        call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, STATX_MNT_ID, answer)
+        call(_STATX, descriptor, b"\0", AT_EMPTY_PATH, wanted, answer)
     except OSError:
-        return None
+        return b""
     read = bytes(answer)
-    known = int.from_bytes(read[:4], "little") & STATX_MNT_ID
-    return int.from_bytes(read[_MOUNT_AT : _MOUNT_AT + 8], "little") if known else None
+    return read if int.from_bytes(read[:4], "little") & wanted else b""
 
 
 def opened_without_links(path: str, root: int) -> int:

@@ -2,7 +2,7 @@
 
 Rules
 
-1. A call that changes something is recorded together with the change, before its effect.
+1. A call that changes something is recorded together with the change, before its effect; one that locks, after it.
 2. A call that is refused is recorded with the reason.
 3. A call that only reads, or changes nothing, is not recorded.
 4. An agent's bridge may make the calls of BRIDGE_CALLS, and deactivates a session, never a directory; one that was
@@ -17,8 +17,9 @@ from omac.domain.kernel.aggregate import log
 from omac.domain.kernel.event import Event
 
 Action = Literal["activate", "deactivate", "reload", "unlock", "denied"]  # changes something
+Locking = Literal["lock"]  # takes away: done first, and recorded by an event of its own
 Query = Literal["dirs", "global", "session", "status"]  # changes nothing
-CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Query))
+CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Locking), *get_args(Query))
 BRIDGE_CALLS = frozenset(("activate", "deactivate", "denied"))
 COMPAT_CALLS = BRIDGE_CALLS | {"session"}
 PERSON = "cli"  # the session of `omac call`, `omac url` and `omac env`
@@ -34,6 +35,12 @@ class ControlCalled(Event, frozen=True):
     session: str | None = None
 
 
+class VaultLocked(Event, frozen=True):
+    """The key of the vault, which was given to this run, is forgotten."""
+
+    listener: Listener
+
+
 class ControlRefused(Event, frozen=True):
     """It was refused, `count` times in a row. `dir` is what the first caller wrote, cut to 1,024 characters."""
 
@@ -44,4 +51,4 @@ class ControlRefused(Event, frozen=True):
     count: int = 1
 
 
-AGGREGATE = log("control", (ControlCalled, ControlRefused))
+AGGREGATE = log("control", (ControlCalled, ControlRefused, VaultLocked))

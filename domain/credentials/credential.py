@@ -13,7 +13,9 @@ Rules
    given to is approved. What is adopted becomes the scope's own value.
 5. A value counts for the base folder (such as "agents") whose skill it was given to, and for no other skill of that
    name; one without a base counts for all. A name has one value: given to another base, it is no longer the first's.
-6. Taking back counts at once. A store that may hold what counts no longer is remembered until it has forgotten it.
+6. A value given by repository (`domain/skills/repository.py`) counts in each worktree whose code is approved by
+   repository, unless the skill there has a value of its own, or a person took it back there.
+7. Taking back counts at once. A store that may hold what counts no longer is remembered until it has forgotten it.
 """
 
 import hashlib
@@ -144,6 +146,16 @@ class Credential(msgspec.Struct, frozen=True):
             writing=_without(self.writing, *others),
             config=_without(self.config, *others),
             taken=tuple(name for name in self.taken if name not in others),
+        )
+
+    def over(self, wider: "Credential") -> "Credential":
+        """These values, and those of a wider scope for names that have none and were not taken back here (rule 6)."""
+        own = {*self.secrets, *self.config, *self.taken}
+        return replace(
+            self,
+            secrets=_without(wider.secrets, *own) | self.secrets,
+            config=_without(wider.config, *own) | self.config,
+            taken=(*self.taken, *(name for name in wider.taken if name not in own)),
         )
 
     def is_used(self, name: str, store: str) -> bool:

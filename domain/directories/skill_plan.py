@@ -6,11 +6,12 @@ Rules
 2. A mount goes to the first skill that may run, else to the first that claims it: code that nobody approved takes no
    mount from code that somebody did. The others are broken and name that skill.
 3. A skill that nobody registered is broken where finding does not register.
-4. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
+4. A skill runs that is approved here, or in exactly these files by repository (`domain/skills/repository.py`).
+5. A skill nobody approved does not run, unless this run was started with `--unapproved allow`; then it gets nothing
    that was given to its name, and no declared variable of the host.
-5. A value is the one given to the skill here, else its `default`, else a variable of the host: for a secret that
-   `env_passthrough` names too the one of that name, else the one of `default_from_env`. A skill that lacks a required
-   value, or has one that its rules refuse, is pending and names it; it is not started.
+6. A value is the one given to the skill here, else the one by repository, else its `default`, else a variable of the
+   host: for a secret that `env_passthrough` names too the one of that name, else the one of `default_from_env`. A skill
+   that lacks a required value, or has one that its rules refuse, is pending and names it; it is not started.
 """
 
 import shlex
@@ -41,10 +42,27 @@ class SkillPolicy(msgspec.Struct, frozen=True):
 
 
 class KnownSkill(msgspec.Struct, frozen=True):
-    """What this host knows of a skill: its registration, and the values given to it here."""
+    """What this host knows of a skill: its registration, and the values given to it here; the same by `repository`,
+    which is the scope of that."""
 
     registration: Registration = Registration()
     credential: Credential = Credential()
+    repository: str = ""
+    shared: Registration = Registration()
+    shared_credential: Credential = Credential()
+
+    def by_repository(self, code: Code) -> Code | None:
+        """The frozen code that is approved by repository for the files that were found last, if they are `code`."""
+        found = self.registration.found
+        return self.shared.covers(found) if found is not None and code.is_bundle(found) else None
+
+    def may_run(self, code: Code, run: str) -> Code | None:
+        """The frozen code that stands for `code` in this run; None when it is not approved."""
+        return self.registration.may_run(code, run) or self.by_repository(code)
+
+    def given(self, code: Code) -> Credential:
+        """The values that count for `code`."""
+        return self.credential.over(self.shared_credential) if self.by_repository(code) else self.credential
 
 
 class _Judged(msgspec.Struct, frozen=True):
@@ -57,6 +75,7 @@ class _Judged(msgspec.Struct, frozen=True):
     given: Credential
     host: Mapping[str, str]
     found: Code | None
+    repository: str = ""
 
 
 def plan(
@@ -75,17 +94,19 @@ def plan(
         taken = owners[mount] if mount and owners[mount] != skill.name else None
         own = "" if taken else mount
         result.skills[skill.name] = Skill(skill.name, skill.base, skill.source, skill.bundle_hash, own)
-        registration = known[skill.name].registration
-        code = registration.may_run(skill.code, run)
+        recorded = known[skill.name]
+        code = recorded.may_run(skill.code, run)
         if sidecar is None or skill.problem is not None:
             result.stubs[skill.name] = _broken(skill, own, skill.problem or "it has no sidecar", ())
         elif taken:
             result.stubs[skill.name] = _broken(skill, "", f"its mount {mount!r} is already that of {taken!r}", ())
         elif code is None and policy.unapproved == "refuse":
-            result.stubs[skill.name] = _not_approved(skill, own, place, registration)
+            result.stubs[skill.name] = _not_approved(skill, own, place, recorded)
         else:
-            given = known[skill.name].credential if code else Credential()
-            _add(result, _Judged(skill, sidecar, place, code, given, host, registration.found))
+            given = recorded.given(skill.code) if code else Credential()
+            repository = recorded.repository if recorded.by_repository(skill.code) else ""
+            found = recorded.registration.found
+            _add(result, _Judged(skill, sidecar, place, code, given, host, found, repository))
     return result
 
 
@@ -98,7 +119,7 @@ def _mount(skill: FoundSkill) -> str:
 def _owners(skills: Sequence[FoundSkill], known: Mapping[str, KnownSkill], run: str) -> dict[str, str]:
     """Who has each mount (rule 2)."""
     owners: dict[str, str] = {}
-    for skill in sorted(skills, key=lambda one: known[one.name].registration.may_run(one.code, run) is None):
+    for skill in sorted(skills, key=lambda one: known[one.name].may_run(one.code, run) is None):
         owners.setdefault(_mount(skill), skill.name)
     return owners
 
@@ -176,8 +197,8 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration: Registration) -> RouteStubbed:
-    approved = registration.approved
+def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, known: KnownSkill) -> RouteStubbed:
+    registration, approved = known.registration, known.registration.approved
     if registration.found is None:
         detail = "not registered on this machine, and discovery does not register it"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
@@ -188,12 +209,23 @@ def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, registration
     detail = "not host-approved: its code is not approved on this machine"
     if approved is not None and approved.is_bundle(skill.code):
         detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
-    elif approved is not None:
+    elif was := approved or known.shared.approved:
+        there = f" in {was.source}" if approved and was.source != skill.source else ""
+        before, now = drift(was, registration.found)
         detail = (
-            f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in "
-            f"{approved.source}, found {skill.bundle_hash} in {skill.source})"
+            f"not host-approved: its code is not what was approved{there}; it needs approval again "
+            f"(approved {before}, found {now})"
         )
+        compare = f"omac diff {shlex.quote(skill.name)} {place.flags}"
+        return _broken(skill, mount, detail, (compare, approve_command(skill, place, registration.found)))
     return _broken(skill, mount, detail, (approve_command(skill, place, registration.found),))
+
+
+def drift(approved: Code, found: Code) -> tuple[str, str]:
+    """The hashes of what was approved and of what is there, of one kind: the one that `--hash` of a fix has."""
+    if approved.digest and found.digest not in ("", UNREADABLE):
+        return approved.digest, found.digest
+    return approved.bundle_hash, found.bundle_hash
 
 
 def _spec(judged: _Judged) -> SidecarSpec:
@@ -215,4 +247,5 @@ def _spec(judged: _Judged) -> SidecarSpec:
         skill.name, sidecar.mount, judged.place.workdir, skill.source, skill.skills_dir, skill.bundle_hash,
         judged.code is not None, sidecar.command, sidecar.health, passthrough, tuple(variables),
         judged.code.digest if judged.code else "", judged.code.interpreters if judged.code else None,
+        judged.repository, judged.code.source if judged.code and judged.code.source != skill.source else "",
     )  # fmt: skip

@@ -45,6 +45,11 @@ def namespace_beside(host: HostId, run: RunId) -> RunNamespace:
     return RunNamespace(HostId(f"{host}@{run}"))
 
 
+def host_of(namespace: HostId) -> HostId:
+    """Return the host that a run namespace belongs to."""
+    return HostId(namespace.partition("@")[0])
+
+
 class StreamKey(NamedTuple):
     """A stream id taken apart: the one place that knows its form.
 
@@ -61,7 +66,7 @@ class StreamKey(NamedTuple):
     @property
     def host(self) -> HostId:
         """The host that the stream belongs to, whichever run has it."""
-        return HostId(self.namespace.partition("@")[0])
+        return host_of(self.namespace)
 
     @property
     def workdir(self) -> WorkdirId:

@@ -31,13 +31,15 @@ def briefing(facts: BriefingFacts) -> str:
     hidden = " Files that hold credentials, such as .env, are hidden: they exist, and are not to be recreated."
     kept = "kept for this project" if facts.kept else "gone when the sandbox ends"
     hidden = hidden if facts.hides_env_files else ""
+    call = "the URL in `OMAC_<MOUNT>_BASE`, for example with curl"
+    if facts.network == "none":
+        call = '`curl --unix-socket "$OMAC_SOCKET" "$OMAC_<MOUNT>_BASE/"`'
     lines = [
         f"Files: you can change what is in {facts.writable[0]}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
         "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends.",
         f"Network: {_NETWORKS.get(facts.network, facts.network)}.",
-        "Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by the URL in "
-        "`OMAC_<MOUNT>_BASE`, for example with curl.",
+        f"Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by {call}.",
         f"Caches of tools are in {facts.cache} (`OMAC_CACHE_DIR`), {kept}; the tools' variables lead there.",
         "Only a person can change these rules, outside the sandbox. When something is denied, say what you need and "
         "why; do not try to get around it.",

@@ -43,6 +43,8 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     `passthrough` the host variables an approved skill may see. `digest` addresses the approved copy that it runs from;
     it is empty for a skill that nobody approved, which runs from `source`. `workdir` is empty for a shared skill.
     `interpreters` are the programs of the host that were approved with it; None: they are whatever PATH has.
+    `repository` is the scope of the repository by which it is approved, if it is by one; `copied_from` the folder of
+    which the approved copy was made, where that is not `source`.
     """
 
     skill: str
@@ -58,6 +60,8 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
     variables: tuple[Variable, ...] = ()
     digest: str = ""
     interpreters: tuple[Interpreter, ...] | None = None
+    repository: str = ""
+    copied_from: str = ""
 
     @property
     def stored(self) -> dict[str, dict[str, str]]:

@@ -11,6 +11,8 @@ Rules
    that the bundle hash leaves out, the approved copy goes on running.
 5. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
 6. Removing a registration revokes its approval.
+7. In the scope of a repository (`domain/skills/repository.py`) an approval holds in each worktree, for files with
+   exactly the approved digest, wherever they are.
 """
 
 from typing import Literal, assert_never
@@ -107,6 +109,10 @@ class Registration(msgspec.Struct, frozen=True):
         if self.found is None:
             return "unknown"
         return "known" if self.approved is None else "approved"
+
+    def covers(self, code: Code) -> Code | None:
+        """The frozen code that stands for `code` by rule 7; None where its digest is another, or was not taken."""
+        return self.approved if self.approved is not None and self.approved.digest == code.digest != "" else None
 
     def may_run(self, code: Code, run: str) -> Code | None:
         """The frozen code that stands for `code` in this run; None when it is not approved."""

@@ -7,23 +7,33 @@ import msgspec
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
+from omac.domain.skills.repository import WorktreeFolder
 
 
 class SkillScope(msgspec.Struct, frozen=True):
-    """`workdir` is a canonical directory, or empty for skills shared by all; `harness` the agent that looks there."""
+    """`workdir` is a canonical directory, or empty for skills shared by all; `harness` the agent that looks there.
+
+    With `repository`, of which `workdir` is a part, it stands for each worktree of that.
+    """
 
     workdir: str
     harness: str = DEFAULT_HARNESS.name
+    repository: WorktreeFolder | None = None
 
     @property
     def scope(self) -> WorkdirId:
         """The key of registrations and credentials here."""
-        return ids.scope_of(self.workdir)
+        return self.repository.scope if self.repository else ids.scope_of(self.workdir)
+
+    @property
+    def dir(self) -> str:
+        """What is recorded of it: the directory, the git common directory of a repository, or nothing for all."""
+        return self.repository.common if self.repository else self.workdir
 
     @property
     def shown(self) -> str:
         """For people."""
-        return self.workdir or "all projects"
+        return self.repository.shown if self.repository else self.workdir or "all projects"
 
     @property
     def where(self) -> str:
@@ -33,4 +43,4 @@ class SkillScope(msgspec.Struct, frozen=True):
     @property
     def flags(self) -> str:
         """What a command needs to mean this place, and no other harness's, ready to be pasted."""
-        return f"{self.where} --harness {self.harness}"
+        return f"{self.where} --harness {self.harness}{' --repository' if self.repository else ''}"

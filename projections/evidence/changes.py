@@ -6,7 +6,7 @@ repeat.
 
 from typing import NamedTuple
 
-from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.access.control import ControlCalled, ControlRefused, VaultLocked
 from omac.domain.credentials import credential
 from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
@@ -16,6 +16,7 @@ from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
 from omac.domain.skills import registration
+from omac.domain.skills.repository import is_repository
 
 OUTSIDE = "outside-worktree"
 
@@ -57,6 +58,8 @@ class TrustChanges:
         if described is None:
             return None
         kind, refused, reason, detail = described
+        if is_repository(scope):
+            detail += f"{', ' if detail else ''}for every worktree of {self._paths.get(scope) or 'a repository'}"
         match event:
             case ControlCalled(_, directory, _, session):
                 return TrustChange(kind, directory or None, None, refused, reason, detail, session)
@@ -66,7 +69,7 @@ class TrustChanges:
                 return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
             case GuardDenied():
                 return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
-            case SettingChanged() | SettingChangeFailed():
+            case SettingChanged() | SettingChangeFailed() | VaultLocked():
                 return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
                 return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
@@ -105,6 +108,8 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
         case ControlCalled(action, _, listener, session):
             of_session = " of the session" if session is not None else ""
             return "control.called", False, None, f"{action}{of_session} by {listener}"
+        case VaultLocked(listener):
+            return "control.vault-locked", False, None, f"the key of the vault is forgotten, by {listener}"
         case ControlRefused(action, _, listener, reason, count):
             times = f", {count} times" if count > 1 else ""
             return "control.refused", True, reason, f"{action or 'unknown'} by {listener}{times}"

@@ -162,13 +162,21 @@ class Credentials:
             for store, names in spec.stored.items()
             for name, fingerprint in names.items()
         }
-        given = self.given(place.scope, spec.skill).secrets if wanted else {}
-        if taken := sorted(name for name, one in wanted.items() if given.get(name) != one):
-            raise _missing(spec, place, taken, "revoked or replaced since the start was planned")
-        try:
-            values, changed = await self._read(credential.service(place.scope, spec.skill), wanted)
-        except Refusal as refusal:
-            raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
+        values: dict[str, Hidden] = {}
+        changed, left = False, dict(wanted)
+        scopes = (place.scope, spec.repository) if spec.repository else (place.scope,)
+        for scope in scopes if wanted else ():
+            given = self.given(scope, spec.skill).secrets
+            here = {name: one for name, one in left.items() if given.get(name) == one}
+            left = _but(here, left)
+            try:
+                read, differs = await self._read(credential.service(scope, spec.skill), here)
+            except Refusal as refusal:
+                raise SecretsMissing(wanted, refusal.message, refusal.fix) from None
+            values |= read
+            changed |= differs
+        if left:
+            raise _missing(spec, place, sorted(left), "revoked or replaced since the start was planned")
         if absent := sorted(wanted.keys() - values.keys()):
             how = "is not the recorded value" if changed else "is missing"
             raise _missing(spec, place, absent, f"the entry in the {wanted[absent[0]].store} {how}")

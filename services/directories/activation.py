@@ -19,6 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
+from omac.domain.skills.repository import is_repository
 from omac.services.kernel.engine import JOURNAL_AWAY, Engine, first, together
 from omac.services.kernel.owners import Owners
 from omac.services.skills.registrar import Registrar
@@ -53,14 +54,28 @@ class Activation:
             self._owners.need(recorded.stream)
         elif isinstance(recorded.event, CHANGES) and recorded.run != self._engine.run:
             key = ids.key_of(recorded.stream)
-            changed = ids.directory_stream(self._engine.namespace, key.workdir)
-            if key.host == self._engine.host and key.workdir == ids.GLOBAL and changed not in self._owners:
+            if key.host != self._engine.host:
+                return
+            concerned = self._concerned(key.workdir)
+            if key.workdir == ids.GLOBAL and not concerned:
                 self.discover_shared()  # the first of those that all share
-            if key.host == self._engine.host and changed in self._owners:
+            for changed in concerned:
                 cause = Cause("omac", recorded.correlation, recorded.position)
                 if isinstance(recorded.event, REVOCATIONS):  # at once, whatever there is to look at
                     self._revoke(self._target(changed, key.name), cause)
                 self._owners.also(self._reload, changed, self._state(changed).generation, cause)
+
+    def _concerned(self, scope: ids.WorkdirId) -> list[StreamId]:
+        """The directories of this run for which something is recorded in `scope`: one, or those of a repository."""
+        if not is_repository(scope):
+            own = ids.directory_stream(self._engine.namespace, scope)
+            return [own] if own in self._owners else []
+        directories = self._engine.system.directories.entries.items()
+        return [
+            stream
+            for stream, entry in directories
+            if stream in self._owners and self._registrar.is_worktree(entry.state.path, scope)
+        ]
 
     def notice_revocation(self, stream: StreamId, cause: Cause | None) -> None:
         """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""

@@ -12,16 +12,25 @@ HEADING = """\
 A skill's service runs outside the sandbox and holds its own credentials. Call it by the URL in its variable, for
 example with curl in your shell; its guide says what it offers. The URL is secret: do not print or store it.
 """
+OFFLINE_HEADING = """\
+## Skills that omac serves
+
+A skill's service runs outside the sandbox and holds its own credentials. There is no network here: call it by the
+Unix socket, as below, with a path of the skill's at the end; its guide says what it offers. The URL in its variable is
+secret: do not print or store it.
+"""
 
 
-def skills_context(skills: Sequence[SkillStatus], sources: Mapping[str, str], directory: str) -> str:
+def skills_context(
+    skills: Sequence[SkillStatus], sources: Mapping[str, str], directory: str, *, offline: bool = False
+) -> str:
     """Return the skills with their state, variable and guide; "" where there are none. `sources` are the folders of
-    the directory's own skills, by name."""
-    lines = [_line(skill, sources.get(skill.name, ""), directory) for skill in skills]
-    return "\n".join((HEADING, *lines)) + "\n" if lines else ""
+    the directory's own skills, by name. `offline`: the agent's only way is the facade's Unix socket."""
+    lines = [_line(skill, sources.get(skill.name, ""), directory, offline) for skill in skills]
+    return "\n".join((OFFLINE_HEADING if offline else HEADING, *lines)) + "\n" if lines else ""
 
 
-def _line(skill: SkillStatus, source: str, directory: str) -> str:
+def _line(skill: SkillStatus, source: str, directory: str, offline: bool) -> str:
     guide = ""
     if source:
         folder = source[len(directory) :].lstrip("/") if below(source, directory) else source
@@ -29,7 +38,10 @@ def _line(skill: SkillStatus, source: str, directory: str) -> str:
     if not skill.mount:
         return f"* {printable(skill.name)}{guide}"
     if skill.state in ("ready", "restarting"):
-        return f"* {printable(skill.name)}: $OMAC_{skill.mount.upper().replace('-', '_')}_BASE{guide}"
+        variable = f"$OMAC_{skill.mount.upper().replace('-', '_')}_BASE"
+        call = f'`curl --unix-socket "$OMAC_SOCKET" "{variable}/"`' if offline else variable
+        return f"* {printable(skill.name)}: {call}{guide}"
     why = f"{skill.state.replace('_', ' ')}, {printable(skill.detail)}"
-    fix = f"; a person can mend it on the host: {printable(skill.fix[0])}" if skill.fix else ""
+    commands = ", then ".join(map(printable, skill.fix))
+    fix = f"; a person can mend it on the host: {commands}" if skill.fix else ""
     return f"* {printable(skill.name)}: not available ({why}){fix}{guide}"

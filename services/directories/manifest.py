@@ -16,16 +16,20 @@ from omac.services.directories.context import skills_context
 class Reach(msgspec.Struct, frozen=True):
     """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
 
-    `inside` is the path of that socket as the inner command sees it; empty where that cannot.
+    `inside` is the path of that socket as the inner command sees it; empty where that cannot. `offline`: the inner
+    command has no network, so that socket is its only way.
     """
 
     base: str
     socket: str
     inside: str = ""
+    offline: bool = False
 
     def seen_by(self, listener: Listener) -> "Reach":
         """As a caller sees it: an agent's bridge may be in a sandbox, everybody else stands outside."""
-        return Reach(self.base, self.inside) if listener == "bridge" else self
+        if listener == "bridge":
+            return Reach(self.base, self.inside, offline=self.offline)
+        return msgspec.structs.replace(self, offline=False)
 
     def socket_base(self, path: str) -> str:
         """The URL of a path by the Unix socket."""
@@ -69,7 +73,8 @@ def manifest_of(system: System, namespace: ids.HostId, directory: Directory, tok
         long = f"OMAC_D_{token.upper()}_{name}_BASE" if skill.scope == "workdir" else f"OMAC_G_{name}_BASE"
         env[long] = f"{reach.base}/{token}/{_path(skill)}"
     skills_described = [described(skill, f"{token}/{_path(skill)}", reach) for skill in skills]
-    context = skills_context(skills, {name: skill.source for name, skill in directory.skills.items()}, directory.path)
+    sources = {name: skill.source for name, skill in directory.skills.items()}
+    context = skills_context(skills, sources, directory.path, offline=reach.offline)
     return Manifest(directory.path, token, directory.status, skills_described, env, context)
 
 

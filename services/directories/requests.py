@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from omac.domain.access import control
-from omac.domain.access.control import Action, ControlCalled, ControlRefused, Listener
+from omac.domain.access.control import Action, ControlCalled, ControlRefused, Listener, Locking, VaultLocked
 from omac.domain.directories import directory
 from omac.domain.directories.directory import Directory
 from omac.domain.directories.events import (
@@ -205,6 +205,14 @@ class Directories:
                     await self._execute(stream, directory.RequestReload(path), call.cause())
             return [path for _, path in waiting]
 
+    async def lock(self, caller: Caller, close_store: Callable[[], bool]) -> bool:
+        """Lock a store of secrets at once, and record it as soon as the journal takes that; whether it was open. What
+        runs keeps the values it was started with."""
+        async with _ControlCall(self, "lock", "", caller) as call:
+            if was_open := close_store():
+                self._engine.record_soon(call.granted(""), call.cause())
+            return was_open
+
     async def reload(self, path: str, caller: Caller) -> Manifest:
         """Look at a directory's skills again; its tokens stay. One that is offline is activated. Raises Refusal, as
         `activate`."""
@@ -351,7 +359,7 @@ class _ControlCall:
     """Around one control call: what is granted is recorded with its change, what is refused with its reason."""
 
     _directories: Directories
-    _action: Action
+    _action: Action | Locking
     _path: str
     _caller: Caller
 
@@ -359,8 +367,10 @@ class _ControlCall:
         return Cause("bridge" if self._caller.listener in ("tcp", "bridge") else "person", self._caller.correlation)
 
     def granted(self, canonical: str, session: str | None = None) -> tuple[Addressed[None, Event], ...]:
-        event = ControlCalled(self._action, canonical, self._caller.listener, session)
-        return (self._fact(event),)
+        listener = self._caller.listener
+        if self._action == "lock":
+            return (self._fact(VaultLocked(listener)),)
+        return (self._fact(ControlCalled(self._action, canonical, listener, session)),)
 
     async def __aenter__(self) -> "_ControlCall":
         return self

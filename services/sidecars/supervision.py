@@ -193,7 +193,7 @@ class Supervision:
             raise _Changed("its code is no longer approved")
         if spec.digest:
             try:
-                return await self._frozen.checked(spec.digest, spec.source)
+                return await self._frozen.checked(spec.digest, spec.copied_from or spec.source)
             except CopyDamaged as damaged:
                 problem = f"the approved copy is not what was approved: {damaged}; approve it again"
                 raise _Changed(problem, self._approve(spec)) from None

@@ -6,7 +6,7 @@ here is adopted before it could be missed.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from omac.domain.directories import skill_plan
@@ -15,7 +15,7 @@ from omac.domain.directories.skill_plan import KnownSkill, SkillPolicy
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
-from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.ids import StreamId, WorkdirId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills import registration
@@ -24,7 +24,7 @@ from omac.domain.skills.registration import UNREADABLE, Code, Registration
 from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials
 from omac.services.kernel.engine import Engine, together
-from omac.services.ports import FrozenSkills, Policies, SkillFolders
+from omac.services.ports import FrozenSkills, Policies, Repositories, SkillFolders
 
 _log = logging.getLogger("omac.registrar")
 
@@ -40,10 +40,13 @@ class Registrar:
     _harness: Harness
     _policies: Policies
     _environment: Mapping[str, str]
+    _repositories: Repositories
+    _repository_of: dict[str, WorkdirId] = field(default_factory=dict, init=False)  # scopes, by directory
 
     async def plan(self, workdir: str) -> ActivationPlan:
         """Return what shall run in a directory, or, for the empty path, of what all share. Raises Refusal, OSError."""
         place = SkillScope(workdir, self._harness.name)
+        await self._identify(workdir)
         policy = await self._policies.policy(workdir)
         skills = await self._discover(workdir)
         await together(partial(self._register, place, policy, skill) for skill in skills if skill.problem is None)
@@ -53,20 +56,35 @@ class Registrar:
 
     def is_approved(self, spec: SidecarSpec) -> bool:
         """Return whether the code that `spec` runs is approved now, or needs no approval."""
-        scope, code = ids.scope_of(spec.workdir), Code(spec.source, spec.bundle_hash)
+        scope = spec.repository or ids.scope_of(spec.workdir)
+        code = Code(spec.source, spec.bundle_hash, spec.digest)
         for base in self._harness.bases:
-            stream = ids.registration_stream(self._engine.host, scope, base, spec.skill)
-            runs = self._registration(stream).may_run(code, self._engine.run)
+            known = self._registration(ids.registration_stream(self._engine.host, scope, base, spec.skill))
+            runs = known.covers(code) if spec.repository else known.may_run(code, self._engine.run)
             if runs is not None and runs.digest == spec.digest:
                 return True
         return not spec.digest
 
     def lacks(self, spec: SidecarSpec) -> bool:
         """Whether `spec` has lost its approval, or a secret that it was made with."""
-        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill).secrets
-        secrets = [(name, one.fingerprint) for name, one in given.items()]
+        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill)
+        if spec.repository:
+            given = given.over(self._credentials.given(spec.repository, spec.skill))
+        secrets = [(name, one.fingerprint) for name, one in given.secrets.items()]
         wanted = [item for names in spec.stored.values() for item in names.items()]
         return not self.is_approved(spec) or any(item not in secrets for item in wanted)
+
+    def is_worktree(self, workdir: str, scope: str) -> bool:
+        """Return whether a directory was, when its skills were planned last, in the repository of this scope."""
+        return self._repository_of.get(workdir) == scope
+
+    async def _identify(self, workdir: str) -> None:
+        """Find of which repository a directory is a worktree now."""
+        found = await self._repositories.of(workdir) if workdir else None
+        if found is not None:
+            self._repository_of[workdir] = found.scope
+        else:
+            self._repository_of.pop(workdir, None)
 
     async def shared_differ(self, shared: Directory) -> bool:
         """Whether the skills that all directories share are not those that `shared` has."""
@@ -80,7 +98,9 @@ class Registrar:
     async def _register(self, place: SkillScope, policy: SkillPolicy, skill: FoundSkill) -> None:
         stream = self._stream(place, skill)
         before = self._registration(stream)
-        if before.found is None and not policy.auto_register:
+        approved = self._shared(place, skill).approved
+        by_repository = approved is not None and approved.bundle_hash == skill.bundle_hash
+        if before.found is None and not policy.auto_register and not by_repository:
             return
         code = Code(skill.source, skill.bundle_hash, await self._digest(skill.source))
         await self._decide(stream, registration.Discover(code, place.workdir))
@@ -102,11 +122,11 @@ class Registrar:
 
     async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
         """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
-        code = self._registration(self._stream(place, skill)).approved
-        sidecar = skill.sidecar
-        if not place.workdir or sidecar is None or code is None or not code.is_bundle(skill.code):
+        known, sidecar = self._known(place, skill), skill.sidecar
+        code = known.may_run(skill.code, "")
+        if not place.workdir or sidecar is None or code is None:
             return
-        given = self._credentials.given(place.scope, skill.name, skill.base)
+        given = known.given(skill.code)
         has = {*given.secrets, *given.config, *given.taken}
         remembered = self._credentials.defaults(skill.name)
         names = [field.name for field in sidecar.fields if field.name not in has]
@@ -126,7 +146,18 @@ class Registrar:
 
     def _known(self, place: SkillScope, skill: FoundSkill) -> KnownSkill:
         given = self._credentials.given(place.scope, skill.name, skill.base)
-        return KnownSkill(self._registration(self._stream(place, skill)), given)
+        own, scope = self._registration(self._stream(place, skill)), self._repository_of.get(place.workdir)
+        if scope is None:
+            return KnownSkill(own, given)
+        shared_given = self._credentials.given(scope, skill.name, skill.base)
+        return KnownSkill(own, given, scope, self._shared(place, skill), shared_given)
+
+    def _shared(self, place: SkillScope, skill: FoundSkill) -> Registration:
+        """What is recorded of a skill for each worktree of the repository of a place."""
+        scope = self._repository_of.get(place.workdir)
+        if scope is None:
+            return Registration()
+        return self._registration(ids.registration_stream(self._engine.host, scope, skill.base, skill.name))
 
     def _registration(self, stream: StreamId) -> Registration:
         return self._engine.system.registrations[stream].state

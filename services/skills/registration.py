@@ -52,11 +52,12 @@ class Registering:
 
     async def note(self, candidate: Candidate) -> bool:
         """Register a skill without approving it. False: it was registered."""
-        return await self._decide(candidate, registration.Register(candidate.skill.code, candidate.place.workdir))
+        return await self._decide(candidate, registration.Register(candidate.skill.code, candidate.place.dir))
 
-    async def revoke(self, candidate: Candidate) -> bool:
-        """Revoke the approval of a skill. False: it had none."""
-        return await self._decide(candidate, registration.Revoke("a person revoked it"))
+    async def revoke(self, stream: StreamId) -> bool:
+        """Revoke the approval of a registration. False: it had none."""
+        why = registration.Revoke("a person revoked it")
+        return bool(await self._execution.execute(registration.AGGREGATE, stream, why, PERSON))
 
     async def register(
         self, candidate: Candidate, values: Values, adopted: Sequence[str] = (), digest: str | None = None
@@ -83,14 +84,19 @@ class Registering:
         remembered = self._credentials.defaults(skill.name)
         origins = {name: remembered[name].code for name in adopted if name in remembered}
         code = code or self.code(candidate)
+        if candidate.place.repository and self.known(candidate).found is None:
+            await self.note(candidate)  # it names the repository, for whoever reads the record
         return await self._credentials.give(
             scope, skill.name, code, values, PERSON, base=skill.base, mirror=mirror, adopted=origins
         )
 
     def code(self, candidate: Candidate) -> str:
         """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
-        approved = self.known(candidate).approved
-        return approved.digest if candidate.skill.code.is_bundle(approved) and approved else candidate.skill.bundle_hash
+        skill, approved = candidate.skill, self.known(candidate).approved
+        if approved is None or approved.bundle_hash != skill.bundle_hash:
+            return skill.bundle_hash
+        same = candidate.place.repository is not None or skill.code.is_bundle(approved)
+        return approved.digest if same else skill.bundle_hash
 
     async def deregister(self, stream: StreamId) -> bool:
         """Forget a registration, and with it the approval. False: there was none."""
@@ -112,7 +118,10 @@ class Registering:
         return Code(skill.source, frozen.bundle_hash, frozen.digest, by)
 
     async def _approve(self, candidate: Candidate, code: Code) -> bool:
-        return await self._decide(candidate, registration.Approve(code, candidate.place.workdir))
+        before = self.known(candidate).approved if candidate.place.repository else None
+        if before is not None and (before.digest, before.interpreters) == (code.digest, code.interpreters):
+            return False  # the same files, in whichever worktree
+        return await self._decide(candidate, registration.Approve(code, candidate.place.dir))
 
     async def _decide(self, candidate: Candidate, command: registration.Command) -> bool:
         return bool(await self._execution.execute(registration.AGGREGATE, self._stream(candidate), command, PERSON))

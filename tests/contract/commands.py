@@ -119,6 +119,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "control": (
         control.ControlCalled("activate", WORKDIR, "socket"),
         control.ControlRefused("activate", WORKDIR, "tcp", "outside-roots", 3),
+        control.VaultLocked("socket"),
     ),
     "journal": (
         set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),

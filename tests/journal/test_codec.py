@@ -310,9 +310,9 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "sidecar.spawn-requested",
         sidecar.SpawnRequested(SPEC, 1),
         (
-            "01939da46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
+            "01939fa46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
             "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196a5544f4b45"
-            "4ec0aa484f53545f544f4b454ec3a0a0a0c00101"
+            "4ec0aa484f53545f544f4b454ec3a0a0a0c0a0a00101"
         ),
     ),
     (
@@ -410,6 +410,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
         control.ControlRefused("activate", "/w", "tcp", "bad-token"),
         "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
     ),
+    ("control.vault-locked", control.VaultLocked("socket"), "0191a6736f636b6574"),
     (
         "guard.denied",
         denial.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),
@@ -454,9 +455,9 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "skill.planned",
         events.SkillPlanned("echo", SPEC, 1024),
         (
-            "0194a46563686f9da46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
+            "0194a46563686f9fa46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
             "68613235363a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196"
-            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0cd0400a0"
+            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0a0a0cd0400a0"
         ),
     ),
     ("skill.vanished", events.SkillVanished("echo"), "0191a46563686f"),
@@ -501,6 +502,22 @@ GOLDEN: list[tuple[str, Event, str]] = [
 
 # Bytes that earlier versions stored: fields were appended since.
 EARLIER: list[tuple[str, str]] = [
+    (
+        "sidecar.spawn-requested",
+        (
+            "01939da46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a9736861323536"
+            "3a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196a5544f4b45"
+            "4ec0aa484f53545f544f4b454ec3a0a0a0c00101"
+        ),
+    ),
+    (
+        "skill.planned",
+        (
+            "0194a46563686f9da46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
+            "68613235363a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196"
+            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0cd0400a0"
+        ),
+    ),
     (
         "run.started",
         "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",

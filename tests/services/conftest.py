@@ -26,6 +26,7 @@ from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, Sidecar, Si
 from omac.domain.skills import registration
 from omac.domain.skills.meta import FoundSkill, Health, Meta, Secret, SidecarMeta
 from omac.domain.skills.registration import Approve, Code
+from omac.domain.skills.repository import WorktreeFolder
 from omac.journal.application import Journal
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.opening import open_journal
@@ -298,12 +299,23 @@ class FixedPolicies:
         return self.asked
 
 
+class ScriptedRepositories:
+    """Implements Repositories: `parts` by directory."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, WorktreeFolder] = {}
+
+    async def of(self, workdir: str) -> WorktreeFolder | None:
+        return self.parts.get(workdir)
+
+
 class World:
     """One omac that serves."""
 
     def __init__(self, journal: Journal, bell: Bell, host: ScriptedHost, folders: ScriptedFolders) -> None:
         self.secrets = ScriptedSecrets()
         self.frozen = ScriptedFrozen(folders)
+        self.repositories = ScriptedRepositories()
         self.journal = journal
         self.path = journal.store.path
         self.bell = bell
@@ -511,7 +523,7 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
                     if reactors:
                         registrar = Registrar(
                             world.engine, world.folders, world.frozen, world.credentials, DEFAULT_HARNESS,
-                            FixedPolicies(policy), environment or {},
+                            FixedPolicies(policy), environment or {}, world.repositories,
                         )  # fmt: skip
                         supervision = Supervision(
                             world.engine, world.host, world.folders, world.frozen, world.credentials, "opencode",

@@ -78,7 +78,7 @@ async def command(simulation: Simulation) -> None:
             case 0:
                 await expected(registering.approve(skill))
             case 1:
-                await expected(registering.revoke(skill))
+                await expected(registering.revoke(stream))
             case 2:
                 await expected(registering.register(skill, values))
             case 3:

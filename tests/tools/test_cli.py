@@ -80,6 +80,7 @@ def test_approving(house: Omac, server: Serving) -> None:
     assert told | {"bundle_hash": "", "digest": ""} == {
         "skill": "echo",
         "dir": str(project),
+        "repository": "",
         "source": str(project / ".agents" / "skills" / "echo"),
         "bundle_hash": "",
         "digest": "",
@@ -106,6 +107,23 @@ def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> No
     assert done.status == 9
     assert "does not match --hash" in done.err
     assert server.skill(project)["state"] == "broken"
+
+
+def test_code_that_changed_names_the_difference(house: Omac, server: Serving) -> None:
+    """The message has two hashes of the kind that --hash takes, and the command that shows the difference."""
+    project = house.project("drifted")
+    house.approve(project)
+    program = project / ".agents/skills/echo/sidecar.py"
+    program.write_text(program.read_text() + "# drifted\n")
+    skill = server.skill(project)
+    compare, approve = (shlex.split(fix)[1:] for fix in skill["fix"])
+    assert compare[:2] == ["diff", "echo"]
+    assert "+# drifted" in house.run(*compare).out
+    approved, found = re.findall(r"sha256:[0-9a-f]{64}", skill["detail"])
+    assert approved != found == approve[approve.index("--hash") + 1]
+    assert "CHANGED after it was approved since" in house.ok("show", "echo", "--workdir", str(project))
+    house.ok(*approve)
+    eventually(lambda: server.skill(project)["state"] == "ready", 5.0, "the approved skill to run")
 
 
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:

@@ -104,6 +104,7 @@ def test_as_data(omac: Omac, shop: Path) -> None:
         "hidden": False,
         "detail": "",
         "secrets_from_host": [],
+        "repository": "",
     }
 
 
@@ -184,8 +185,8 @@ def test_approving_and_revoking(omac: Omac, shop: Path) -> None:
     assert json.loads(omac.ok(*command)) == told | {"new": False}
     revoked = json.loads(omac.ok(*command, "--revoke"))
     assert revoked == {
-        "skill": "slack", "dir": str(shop), "source": str(source), "bundle_hash": told["bundle_hash"],
-        "digest": told["digest"], "revoked": True,
+        "skill": "slack", "dir": str(shop), "repository": "", "source": str(source),
+        "bundle_hash": told["bundle_hash"], "digest": told["digest"], "revoked": True,
     }  # fmt: skip
     assert omac.ok(*command[:-1], "--revoke") == f"was not approved: slack in {source}\n"
     assert (len(omac.events(Approved)), len(omac.events(ApprovalRevoked))) == (1, 1)

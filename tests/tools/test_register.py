@@ -446,9 +446,10 @@ def test_code_that_changed(omac: Omac, shop: Path) -> None:
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# more\n")
     done = register(omac, shop)
     assert done.status == 9
-    assert f"approved {first['bundle_hash']}, found sha256:" in done.err
-    (fix,) = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
-    assert " --force --hash sha256:" in fix
+    assert f"approved {first['digest']}, found sha256:" in done.err
+    (compare, fix) = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
+    assert compare.startswith("omac diff slack --workdir ")
+    assert f" --force --hash {done.err.partition('found ')[2][:71]}" in fix
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# still more\n")
     assert "does not match --hash" in alone(omac, *shlex.split(fix)[1:]).err
     assert len(omac.events(Approved)) == 1

@@ -230,6 +230,101 @@ def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
     assert SECRET.encode() not in found
 
 
+def started(omac: Omac, project: Path, *answers: tuple[str, bytes]) -> Done:
+    """`omac start` at a terminal, of a command that asks the skill for its values."""
+    command = 'curl -sS --unix-socket "$OMAC_SOCKET" http://x/chat/; echo; echo ended'
+    return typed(omac, answers, "start", "--workdir", str(project), "--", "sh", "-c", command)
+
+
+def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
+    """Once, and the skill is ready when the command begins; with Enter it waits, a wrong one may be typed again."""
+    omac = passphrase
+    project = valued(omac)
+    given_at_a_terminal(omac, project)
+    assert ASKED not in started(omac, project).out, "nothing is approved, so nothing needs it"
+    omac.approve(project, "slack")
+    done = started(omac, project, (ASKED, line("wrong-wrong")), (ASKED, line(PASSPHRASE)))
+    assert done.status == 0, done
+    assert "for slack" in done.out
+    assert done.out.index("2 more tries") < done.out.index(SECRET)
+    skipped = started(omac, project, (ASKED, b"\r"))
+    assert "slack is pending credentials" in skipped.out
+    assert "ended" in skipped.out
+    before = len(omac.events())
+    refused = started(omac, project, *[(ASKED, line("wrong-wrong"))] * 3)
+    assert refused.status == 8
+    assert "ended" not in refused.out
+    assert len(omac.events()) == before, "nothing was started"
+    assert PASSPHRASE.encode() not in everywhere(omac, done, skipped, refused)
+
+
+def test_another_passphrase(passphrase: Omac) -> None:
+    """Whoever has the old one may change it; a server that was unlocked goes on, one that was not stays locked."""
+    omac, other = passphrase, "pferd-korrekt-8"
+    project, second = valued(omac), valued(omac, "second")
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 0
+    runs(serving, project, START_S)
+    vault = omac.state / "vault"
+    before = vault.read_bytes()
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    short = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line("short-7"))], "vault", "passwd")
+    assert (wrong.status, short.status) == (8, 9)
+    assert "8 characters or more; nothing was changed" in short.out
+    assert omac.run("vault", "passwd").status == 2, "nobody can type"
+    assert vault.read_bytes() == before
+    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
+    assert done.status == 0, done
+    assert f"changed the passphrase of the vault {vault}" in done.out
+    omac.approve(second, "slack")
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(second))
+    given = typed(omac, [(ASKED, line(other)), ("opens the door", line(SECRET))], *command)
+    assert given.status == 0, given
+    runs(serving, second, START_S)
+    assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 8
+    found = everywhere(omac, done, given)
+    assert not any(secret.encode() in found for secret in (PASSPHRASE, other, SECRET))
+    assert [path for path in omac.state.iterdir() if path.name.startswith("vault.draft")] == []
+
+
+def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
+    """`vault lock` has it forget the key, at once, and that is recorded; a new passphrase does not open it again."""
+    omac, other = passphrase, "pferd-korrekt-8"
+    project, second = valued(omac), valued(omac, "second")
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    serving = omac.serve()
+    assert json.loads(omac.ok("vault", "lock", "--json"))["forgotten"] == 0
+    assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 0
+    runs(serving, project, START_S)
+    assert "1 of 1 runs had the key of the vault" in omac.ok("vault", "lock")
+    assert serving.skill(project, "slack")["state"] == "ready", "what runs keeps its values"
+    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
+    assert done.status == 0, done
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(second))
+    assert typed(omac, [(ASKED, line(other)), ("opens the door", line(SECRET))], *command).status == 0
+    omac.approve(second, "slack")
+    waiting(serving, second)
+    rows = [json.loads(row) for row in omac.ok("audit", "--kind", "control", "--json").splitlines()]
+    assert [row["kind"] for row in rows].count("control.vault-locked") == 1
+    assert serving.call_tcp("lock", "-X", "POST", "-H", f"Authorization: Bearer {serving.token}").status == 401
+
+
+def test_lock_without_a_server_or_a_passphrase(omac: Omac, key: Path) -> None:
+    """Nothing holds a key then; a vault with a key file has no passphrase to change, and a server opens it again."""
+    assert "0 of 0 runs had the key" in omac.ok("vault", "lock")
+    key.parent.mkdir(mode=0o700)
+    omac.ok("vault", "init", "--key-file", str(key))
+    assert omac.run("vault", "passwd").status == 2
+    omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
+    omac.serve()
+    done = omac.run("vault", "lock")
+    assert done.status == 0
+    assert f"a run still opens the vault by the key file {key}" in done.err
+
+
 def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
     """A server that was started without the key file gets its key from a shell that has it."""
     key.parent.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""omac approve: look at a skill as it is now, and record or revoke its approval."""
+"""omac approve: look at a skill as it is now, and record its approval."""
 
 import shlex
 from collections.abc import Callable, Coroutine, Mapping
@@ -10,13 +10,11 @@ from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code
-from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
@@ -30,18 +28,17 @@ class ApproveRequest(NamedTuple):
     skill: str
     where: Where
     bundle_hash: str | None
-    revoke: bool
     journal: str | None
     json: bool
 
 
 def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Approve a skill, or revoke its approval. Raises Refusal."""
-    if request.revoke:
-        return _revoke(request, environment, clock)
+    """Approve a skill. Raises Refusal."""
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
-    candidate = trio.run(find, folders, search, request.skill, "omac approve", "", request.bundle_hash)
+    words = "--repository" if request.where.repository else ""
+    candidate = trio.run(find, folders, search, request.skill, "omac approve", words, request.bundle_hash)
+    candidate = for_repository(candidate, request.where, f"omac approve {shlex.quote(request.skill)}")
     command = f"omac approve {shlex.quote(request.skill)} {candidate.place.flags}"
     digest = require_meant(folders, candidate, request.bundle_hash, command)
     with opened(environment, request.journal, clock) as everything:
@@ -106,34 +103,6 @@ def granted(sidecar: SidecarMeta) -> list[str]:
     )
 
 
-def _revoke(request: ApproveRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """By what is recorded: the folder may be gone."""
-    if request.bundle_hash is not None:
-        raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
-    registry = Registry.read(environment, request.journal)
-    known = registry.one(request.where, request.skill, "omac approve", "--revoke")
-    if known is None:
-        message = f"no skill {request.skill!r} is registered there"
-        raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
-    status, place = known.status, SkillScope(known.status.dir)
-    skill = FoundSkill(status.skill, status.harness, "", status.source, status.bundle_hash)
-    with opened(environment, request.journal, clock) as everything:
-        changed = trio.run(everything.registering.revoke, Candidate(place, skill))
-    if request.json:
-        document = {
-            "skill": status.skill,
-            "dir": status.dir,
-            "source": status.source,
-            "bundle_hash": status.approved_hash,
-            "digest": status.digest,
-            "revoked": changed,
-        }
-        print_json(document)
-    else:
-        say(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {status.source}")
-    return 0
-
-
 class ApprovalResult(NamedTuple):
     """What came of an approval: `before` is what was approved until now, if that was other code; `gets` are the names
     of values that were given to the skill before, `missing` those that it needs and lacks."""
@@ -148,10 +117,12 @@ class ApprovalResult(NamedTuple):
 
 def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
     skill, sidecar = approval.candidate.skill, sidecar_of(approval.candidate)
+    repository = approval.candidate.place.repository
     if request.json:
         fields = {
             "skill": skill.name,
             "dir": approval.candidate.place.workdir,
+            "repository": repository.common if repository else "",
             "source": skill.source,
             "bundle_hash": skill.bundle_hash,
             "digest": approval.approved.digest,
@@ -166,6 +137,8 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         return
     again = " again, other code than before" if approval.before else ""
     say(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
+    if repository:
+        say(f"  for the same files in {repository.shown}")
     show_code(skill, sidecar)
     show_interpreters(approval.approved)
     if approval.before:

@@ -102,7 +102,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
 
 
 def _row(one: OpenedSkill, field: Config) -> ConfigRow:
-    """Where the value comes from is decided as in rule 5 of skill_plan.py."""
+    """Where the value comes from is decided as in rule 6 of skill_plan.py."""
     stored = one.given().config.get(field.name)
     value = field.default if stored is None else stored
     source = "default" if stored is None and value is not None else source_of(one, field, is_stored=value is not None)

@@ -17,6 +17,7 @@ from omac.services.credentials.values import Credentials
 from omac.services.skills.registration import PERSON
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
+from omac.tools.cli.revoke import by_repository
 from omac.tools.cli.scope_options import Where, directory_of, search_of
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
@@ -61,6 +62,11 @@ class Target(NamedTuple):
     known: RegisteredSkill | None
     base: str | None
 
+    @property
+    def scope(self) -> str:
+        """The key of its registration and its values."""
+        return self.known.status.scope if self.known else self.place.scope
+
 
 class DefaultsToPurge(NamedTuple):
     """What is taken back from one skill. `left`: secrets of which stores may still hold earlier values; `defaults`:
@@ -77,10 +83,7 @@ class DefaultsToPurge(NamedTuple):
 
 def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
-    if not request.skills and not request.prune:
-        raise Refusal(
-            "misuse", "name a skill, or use --prune for every skill whose folder is gone", fix=["omac list --all"]
-        )
+    _require_sense(request)
     registry = Registry.read(environment, request.journal)
     targets = _meant(request, registry, environment)
     if not targets:
@@ -113,8 +116,20 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     return 0
 
 
+def _require_sense(request: DeregisterRequest) -> None:
+    """Raise Refusal (misuse) for a command line that names nothing, or contradicts itself."""
+    if not request.skills and not request.prune:
+        raise Refusal(
+            "misuse", "name a skill, or use --prune for every skill whose folder is gone", fix=["omac list --all"]
+        )
+    if request.prune and request.where.repository:
+        raise Refusal("misuse", "--prune and --repository cannot be combined: name the skills", fix=["omac approvals"])
+
+
 def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
     names = dict.fromkeys(request.skills)
+    if request.where.repository:
+        return _of_repository(request, registry)
     if request.prune:
         return _gone(request, registry, names)
     targets = []
@@ -128,6 +143,18 @@ def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[
         if target is None:
             raise _unregistered(request, registry, name, environment)
         targets.append(target)
+    return targets
+
+
+def _of_repository(request: DeregisterRequest, registry: Registry) -> list[Target]:
+    """What is known for each worktree of the repository, also of one that is gone. Raises Refusal."""
+    targets = []
+    for name in request.skills:
+        matches = by_repository(name, request.where, registry)
+        if not matches:
+            message = f"{name!r} is not registered for every worktree of a repository there"
+            raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=name)
+        targets += [Target(name, SkillScope(one.status.dir), one, one.status.harness) for one in matches]
     return targets
 
 
@@ -187,7 +214,7 @@ def _unregistered(request: DeregisterRequest, registry: Registry, name: str, env
 
 
 def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
-    scope, skill = target.place.scope, target.skill
+    scope, skill = target.scope, target.skill
     given = credentials.given(scope, skill, target.base)
     secrets = {*given.secrets, *given.writing} if request.purge_secrets else set()
     return DefaultsToPurge(
@@ -222,7 +249,8 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
 def _again(request: DeregisterRequest, targets: list[Target]) -> str:
     """The same command, for the same place."""
     places = {one.place.flags for one in targets}
-    flags = places.pop() if len(places) == 1 else request.where.flags
+    is_one = len(places) == 1 and not request.where.repository
+    flags = places.pop() if is_one else request.where.flags
     words = [COMMAND, *map(shlex.quote, request.skills), flags, request.words()]
     return " ".join(word for word in words if word)
 

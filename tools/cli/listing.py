@@ -6,12 +6,13 @@ import msgspec
 
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.registration import Registration
+from omac.domain.skills.repository import is_repository
 from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.skill_notes import note_unknown_keys
-from omac.tools.compose.registered_skills import RegisteredSkill, Registry
+from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, report_fix, report_folded, show_columns
@@ -25,7 +26,8 @@ APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "DIGEST",
 class SkillRow(msgspec.Struct, frozen=True):
     """A skill. `state` is approved, not approved, changed, not registered, broken or guidance; `detail` says why.
 
-    `harness` is the base folder it lies in, `dir` is empty for one that all projects share. `hidden`: in this project
+    `harness` is the base folder it lies in, `dir` is empty for one that all projects share. `repository` is the git
+    common directory of the repository by which it is approved. `hidden`: in this project
     another of that name comes first. `secrets_from_host` come from variables of this environment where none is given.
     """
 
@@ -43,10 +45,14 @@ class SkillRow(msgspec.Struct, frozen=True):
     hidden: bool = False
     detail: str = ""
     secrets_from_host: tuple[str, ...] = ()
+    repository: str = ""
 
 
 class ApprovalRow(msgspec.Struct, frozen=True):
-    """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at."""
+    """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at.
+
+    `repository` is the git common directory, for one that holds in each worktree of it.
+    """
 
     scope: str
     skill: str
@@ -56,6 +62,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     source: str
     since: str
     code: str | None
+    repository: str = ""
 
 
 def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environment: Mapping[str, str]) -> int:
@@ -65,7 +72,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
     candidates = at_once(every(folders, search, guidance=whole))
-    rows = [_row(one, registry) for one in candidates]
+    rows = [_row(one, registry, folders) for one in candidates]
     if whole:
         rows += _elsewhere(registry, search.workdir, folders)
     own = {(row.name, row.dir) for row in rows if row.dir == search.workdir}
@@ -107,36 +114,41 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     return 0
 
 
-def _row(one: Candidate, registry: Registry) -> SkillRow:
+def _row(one: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
     skill, place = one.skill, one.place
     sidecar = skill.sidecar
-    known = registry.find(place.scope, skill.base, skill.name)
-    state, detail = _state(one, known.state if known else Registration())
+    standing = registry.standing(one, folders)
+    known = standing.known
+    state, detail = _state(one, standing)
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
-    given = registry.credential(place.scope, skill.name, skill.base).secrets
+    given = standing.given.secrets
     absent = [secret for secret in (sidecar.secrets if sidecar else ()) if secret.name not in given]
     from_host = tuple(one.name for one in absent if sidecar and sidecar.host_variable(one, current().environment))
     return SkillRow(
         skill.name, skill.scope, place.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
         skill.bundle_hash, state, declared, tuple(name for name in declared if name in given),
         rfc3339(known.at) if known and known.at else None, detail=detail, secrets_from_host=from_host,
+        repository=standing.repository.common if standing.repository else "",
     )  # fmt: skip
 
 
-def _state(one: Candidate, registration: Registration) -> tuple[str, str]:
+def _state(one: Candidate, standing: Standing) -> tuple[str, str]:
     """In one word, and why."""
-    skill, approved = one.skill, registration.approved
+    skill, approved = one.skill, standing.approved
     if skill.problem is not None:
         return "broken", skill.problem
     if skill.sidecar is None:
         return "guidance", ""
-    if registration.found is None:
-        return "not registered", ""
+    if standing.is_current:
+        return "approved", ""
     if approved is None:
-        return "not approved", ""
-    if not approved.is_bundle(skill.code):
-        return "changed", f"approved is {approved.bundle_hash} in {approved.source}"
-    return ("approved", "") if approved.digest else ("not approved", "the approved copy is missing")
+        return ("not approved" if standing.known else "not registered"), ""
+    if not approved.digest and approved.is_bundle(skill.code):
+        return "not approved", "the approved copy is missing"
+    there = (
+        "" if approved.source == skill.source or approved.bundle_hash == skill.bundle_hash else f" in {approved.source}"
+    )
+    return "changed", f"its files are not those approved{there}; compare: omac diff {skill.name} {one.place.where}"
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:
@@ -144,14 +156,16 @@ def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[
     rows = []
     by_dir: dict[str, list[RegisteredSkill]] = {}
     for known in registry.known:
-        if known.status.scope != GLOBAL and known.status.dir != workdir and not known.gone:
+        scope = known.status.scope
+        is_project = scope != GLOBAL and not is_repository(scope)
+        if is_project and known.status.dir != workdir and not known.gone:
             by_dir.setdefault(known.status.dir, []).append(known)
     for directory, there in by_dir.items():
         elsewhere = at_once(every(folders, SkillSearch(directory, None, "workdir"))) if directory else []
         candidates = {(one.skill.base, one.skill.name): one for one in elsewhere}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
-            rows.append(_row(candidate, registry) if candidate else _lost(known))
+            rows.append(_row(candidate, registry, folders) if candidate else _lost(known))
     return rows
 
 
@@ -173,9 +187,11 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
     if approved.source in now:
         digest = now[approved.source]
         code = digest if digest == "gone" else "ok" if digest == approved.bundle_hash else "changed"
+    repository = one.status.dir if is_repository(one.status.scope) else ""
+    scope = f"every worktree of {repository}" if repository else registry.place(one).shown
     return ApprovalRow(
-        registry.place(one).shown, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
-        approved.source, rfc3339(one.approved_at), code,
+        scope, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
+        approved.source, rfc3339(one.approved_at), code, repository,
     )  # fmt: skip
 
 
@@ -213,7 +229,7 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
 
 
 def _report_stale(known: Iterable[RegisteredSkill]) -> None:
-    gone = [one.status for one in known if one.gone]
+    gone = [one.status for one in known if one.gone and not is_repository(one.status.scope)]
     for status in gone:
         report(f"stale: {status.skill}: its folder {status.source} is gone")
     report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))

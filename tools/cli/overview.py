@@ -35,7 +35,7 @@ def run(environment: Mapping[str, str]) -> int:
     folders = DiskSkillFolders(environment)
     registry = Registry.read(environment, None)
     candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
-    reviews = [review_of(one, registry) for one in candidates]
+    reviews = [review_of(one, registry, folders) for one in candidates]
     runs = _runs(project, environment)
     say(elided_middle(f"project  {project}", WIDTH))
     _show_skills(reviews, environment)

@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
 import trio
 
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.skill_plan import unmet
+from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.ids import GLOBAL, RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Secret
@@ -18,7 +19,7 @@ from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
-from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import CollectedValues, ValueCollection, Ways, explicit_values, usable
@@ -88,7 +89,9 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
     request.ways.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
-    candidate = trio.run(find, folders, search, request.skill, COMMAND, request.words(), request.bundle_hash)
+    repeated = " ".join(filter(None, (request.words(), "--repository" if request.where.repository else "")))
+    candidate = trio.run(find, folders, search, request.skill, COMMAND, repeated, request.bundle_hash)
+    candidate = for_repository(candidate, request.where, f"{COMMAND} {shlex.quote(request.skill)}")
     digest = require_meant(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
     explicit = explicit_values(sidecar_of(candidate), request.ways, environment)
     with opened(environment, request.journal, clock) as everything:
@@ -125,13 +128,15 @@ def _require_unchanged(
         return None
     digest = digest_of(folders, skill)
     if approved.bundle_hash != skill.bundle_hash:
-        was, present, what = approved.bundle_hash, skill.bundle_hash, "is not the code that was approved"
+        what = "is not the code that was approved"
     elif approved.digest not in ("", digest):
-        was, present, what = approved.digest, digest, "has other files than when it was approved, in folders like dist"
+        what = "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
+    was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
     message = f"{skill.name} in {skill.source} {what}: approved {was}, found {present}; nothing was recorded"
-    fix = [request.command(candidate, request.words(), "--force", "--hash", digest)]
+    compare = f"omac diff {shlex.quote(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
+    fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
 
@@ -215,11 +220,13 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
 
 def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
     skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
+    repository = done.candidate.place.repository
     script = install_script(skill, environment)
     sources, declared = done.collected.sources, {secret.name for secret in sidecar.secrets}
     return {
         "skill": skill.name,
         "dir": done.candidate.place.workdir,
+        "repository": repository.common if repository else "",
         "source": skill.source,
         "bundle_hash": skill.bundle_hash,
         "digest": done.approved.digest,
@@ -246,6 +253,8 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
     say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    if repository := done.candidate.place.repository:
+        say(f"  for the same files in {repository.shown}")
     if not request.brief:
         show_code(skill, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):

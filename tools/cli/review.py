@@ -7,18 +7,21 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from omac.domain.credentials.credential import Credential
-from omac.domain.directories.skill_plan import unmet
+from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import shown_size
 from omac.domain.skills.meta import Config, FoundSkill, Secret
-from omac.domain.skills.registration import Code, Registration
+from omac.domain.skills.registration import Code
+from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, every, find
 from omac.tools.cli.approve import granted, recorded, show_interpreters
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.compose.approved_copies import FileEntry, FrozenFiles, LiveFiles, approved_copy, sha256_of
 from omac.tools.compose.command_context import opened
-from omac.tools.compose.registered_skills import Registry
+from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
 from omac.tools.terminal.render import say
@@ -29,12 +32,10 @@ LINES_SHOWN = 5_000  # of a whole difference
 
 
 class Review(NamedTuple):
-    """A skill as it is now, what is recorded of it, and what it was given. `approved_at` in ns, UTC."""
+    """A skill as it is now, and what lets it run."""
 
     candidate: Candidate
-    registration: Registration
-    approved_at: int
-    given: Credential
+    standing: Standing
 
     @property
     def skill(self) -> FoundSkill:
@@ -42,7 +43,18 @@ class Review(NamedTuple):
 
     @property
     def approved(self) -> Code | None:
-        return self.registration.approved
+        """The code that stands for it, else the one that was approved last."""
+        return self.standing.approved
+
+    @property
+    def given(self) -> Credential:
+        return self.standing.given
+
+    @property
+    def approved_at(self) -> int:
+        """When it was approved last, in ns, UTC; 0 for never."""
+        known = (self.standing.known, self.standing.shared)
+        return next((one.approved_at for one in known if one and one.state.approved == self.approved), 0)
 
     @property
     def state(self) -> str:
@@ -51,9 +63,15 @@ class Review(NamedTuple):
             return "broken"
         if self.skill.sidecar is None:
             return "guidance"
-        if self.approved is None or not self.approved.digest:
-            return "not approved"
-        return "approved" if self.approved.is_bundle(self.skill.code) else "changed"
+        if self.standing.is_current:
+            return "approved"
+        return "not approved" if self.approved is None or not self.approved.digest else "changed"
+
+    def drift(self, folders: SkillFolders) -> tuple[str, str]:
+        """The hashes of what was approved and of what is there, of the kind that `--hash` of a fix has."""
+        assert self.approved is not None, "its callers ask before"
+        digest = digest_now(folders, self.skill.source)
+        return drift(self.approved, msgspec.structs.replace(self.skill.code, digest=digest))
 
     def missing(self, environment: Mapping[str, str]) -> list[str]:
         """The names of the values that it waits for."""
@@ -72,15 +90,12 @@ def review(skill: str, where: Where, journal: str | None, environment: Mapping[s
             raise
         there = at_once(every(folders, search, guidance=True))
         candidate = next(one for one in there if one.skill.name == skill)
-    return review_of(candidate, registry)
+    return review_of(candidate, registry, folders)
 
 
-def review_of(candidate: Candidate, registry: Registry) -> Review:
+def review_of(candidate: Candidate, registry: Registry, folders: SkillFolders) -> Review:
     """Return what is known of a skill that was found."""
-    place, skill = candidate.place, candidate.skill
-    known = registry.find(place.scope, skill.base, skill.name)
-    given = registry.credential(place.scope, skill.name, skill.base)
-    return Review(candidate, known.state if known else Registration(), known.approved_at if known else 0, given)
+    return Review(candidate, registry.standing(candidate, folders))
 
 
 def frozen(

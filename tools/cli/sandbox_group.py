@@ -38,6 +38,21 @@ def pre_tool_use(context: typer.Context) -> int:
     return guard_hook.main(context.args)
 
 
+def doctor_of_all(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend modes of omac's own files; remove old run folders.")] = False,
+    json: Json = False,
+) -> int:
+    """Check this machine and omac's own files, and print the command that mends each problem.
+
+    \b
+    omac doctor
+    omac doctor --fix
+    """
+    from omac.tools.cli.doctor import run
+
+    return run(fix, json, current().environment)
+
+
 Project = Annotated[bool, typer.Option("--project", help="The project's file; an agent can change that one.")]
 User = Annotated[bool, typer.Option("--user", help="Your own file; the default.")]
 Agent = Annotated[str, typer.Argument(help=f"{listed(HOOKED_NAMES, 'or')}.")]

@@ -5,11 +5,14 @@ import shlex
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import msgspec
+
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import ScopeKind
-from omac.services.skills.resolution import SkillSearch
+from omac.services.skills.resolution import Candidate, SkillSearch
 from omac.tools.terminal.invocation import expanded
 
 if TYPE_CHECKING:
@@ -20,11 +23,13 @@ Answer = TypeVar("Answer")
 
 
 class Where(NamedTuple):
-    """Which skills a command line means. `workdir` None: the current directory, and what all projects share."""
+    """Which skills a command line means. `workdir` None: the current directory, and what all projects share.
+    `repository`: in each worktree of the repository that the directory is a part of."""
 
     workdir: str | None = None
     shared: bool = False
     harness: str | None = None
+    repository: bool = False
 
     @property
     def flags(self) -> str:
@@ -32,6 +37,7 @@ class Where(NamedTuple):
         words = ["--global"] if self.shared else []
         words += ["--workdir", self.workdir] if self.workdir is not None else []
         words += ["--harness", self.harness] if self.harness is not None else []
+        words += ["--repository"] if self.repository else []
         return shlex.join(words)
 
     @property
@@ -66,6 +72,21 @@ def search_of(where: Where, folders: "SkillFolders") -> SkillSearch:
     canonical = at_once(folders.canonical(path, ("/",)))
     harness = harness_named(where.harness) if where.harness else None
     return SkillSearch(canonical, harness, where.scope)
+
+
+def for_repository(candidate: Candidate, where: Where, command: str) -> Candidate:
+    """Return the skill that is meant, with `--repository` in the scope of its repository; `command` names the skill.
+    Raises Refusal: misuse, git-unsafe."""
+    if not where.repository:
+        return candidate
+    place = candidate.place
+    if not place.workdir:
+        message = f"{candidate.skill.name} is shared by all projects, also in each worktree of a repository"
+        raise Refusal("misuse", message, fix=[f"{command} --global"])
+    from omac.tools.compose.repositories import repository_for
+
+    repository = repository_for(place.workdir, command)
+    return msgspec.structs.replace(candidate, place=msgspec.structs.replace(place, repository=repository))
 
 
 def at_once(work: Coroutine[Any, Any, Answer]) -> Answer:

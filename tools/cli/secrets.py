@@ -144,7 +144,7 @@ def rows_of(one: OpenedSkill) -> list[SecretRow]:
 
 
 def source_of(one: OpenedSkill, field: Secret | Config, *, is_stored: bool) -> str:
-    """Where the value of a field without a `default` comes from, as rule 5 of skill_plan.py decides it."""
+    """Where the value of a field without a `default` comes from, as rule 6 of skill_plan.py decides it."""
     if is_stored:
         return "stored"
     if variable := one.sidecar.host_variable(field, current().environment):

@@ -27,6 +27,7 @@ from omac.tools.cli.review import (
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say
@@ -57,7 +58,7 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
         shown, digest = _to_show(reviewed, request, environment, clock)
     files = files_of(shown)
     show_purpose(reviewed, environment)
-    show_approval(reviewed)
+    show_approval(reviewed, environment)
     show_files(files)
     if request.contents:
         show_contents(shown, list(files))
@@ -125,7 +126,7 @@ def show_contents(files: LiveFiles, names: list[str]) -> None:
         say("+--")
 
 
-def show_approval(reviewed: Review) -> None:
+def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print whether its code is approved, and which."""
     skill, approved = reviewed.skill, reviewed.approved
     if skill.sidecar is None:
@@ -134,9 +135,12 @@ def show_approval(reviewed: Review) -> None:
     match reviewed.state:
         case "approved":
             say(f"  approved{since}: {skill.bundle_hash}")
+            if reviewed.standing.repository:
+                say(f"  its approval holds for the same files in {reviewed.standing.repository.shown}")
         case "changed" if approved is not None:
-            say(f"  CHANGED after it was approved{since}: {approved.bundle_hash}")
-            say(f"  and now it is {skill.bundle_hash}")
+            before, now = reviewed.drift(DiskSkillFolders(environment))
+            say(f"  CHANGED after it was approved{since}: {before}")
+            say(f"  and now it is {now}")
         case state:
             say(f"  {state}: {skill.bundle_hash}")
 
@@ -173,6 +177,7 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "bundle_hash": skill.bundle_hash,
         "approved_hash": approved.bundle_hash if approved else "",
         "digest": approved.digest if approved else "",
+        "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
         "sidecar": None if sidecar is None else msgspec.to_builtins(sidecar),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),

@@ -13,12 +13,14 @@ from omac.domain.directories import skill_plan
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
+from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, decoded
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.scope_options import Where, search_of
+from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.registered_skills import digest_now
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
 
@@ -72,8 +74,13 @@ class OpenedSkill(NamedTuple):
     def approve_command(self) -> str | None:
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
-        approved = known.may_run(self.candidate.skill.code, "")
-        return None if approved else skill_plan.approve_command(self.skill, self.place, known.found)
+        code = self.candidate.skill.code
+        if self.place.repository is None:
+            is_approved = known.may_run(code, "") is not None
+        else:
+            now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
+            is_approved = known.covers(now) is not None
+        return None if is_approved else skill_plan.approve_command(self.skill, self.place, known.found)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""
@@ -119,6 +126,7 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
             forget = f"omac deregister {shlex.quote(request.skill)} {place.where} --purge-secrets --purge-fields"
             fix = (*refusal.fix, f"{forget}  # needs no folder")
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
+        candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())
         assert candidate.skill.sidecar is not None, "find returns no other"
         yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where)
 

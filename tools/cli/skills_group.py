@@ -14,11 +14,14 @@ Workdir = Annotated[
 ]
 Shared = Annotated[bool, typer.Option("--global", help="Only the skills that all projects share.")]
 Hash = Annotated[str | None, typer.Option("--hash", help="Only if its code has this hash.")]
+Repository = Annotated[
+    bool, typer.Option("--repository", help="For the same files in every worktree of its git repository.")
+]
 SkillName = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (register, deregister, approve, approvals, show, diff, trust):
+    for command in (register, deregister, approve, revoke, approvals, show, diff, trust):
         app.command()(command)
     app.command("list")(list_)
 
@@ -28,6 +31,7 @@ def register(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Repository = False,
     force: Annotated[bool, typer.Option("--force", help="Also if its code is no longer what was approved.")] = False,
     defaults: Annotated[bool, typer.Option("--defaults", help="Use saved defaults; ask for the rest.")] = False,
     no_secrets: Annotated[bool, typer.Option("--no-secrets", help="Leave secrets as they are.")] = False,
@@ -59,7 +63,9 @@ def register(
     from omac.tools.cli.value_sources import Ways
 
     ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
-    request = RegisterRequest(skill, Where(workdir, shared, harness), ways, force, bundle_hash, journal, json)
+    request = RegisterRequest(
+        skill, Where(workdir, shared, harness, repository), ways, force, bundle_hash, journal, json
+    )
     return run(request, current().environment, time.time_ns)
 
 
@@ -68,6 +74,9 @@ def deregister(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Annotated[
+        bool, typer.Option("--repository", help="What holds in every worktree of its git repository instead.")
+    ] = False,
     purge_secrets: Annotated[bool, typer.Option("--purge-secrets", help="Remove their secrets.")] = False,
     purge_fields: Annotated[bool, typer.Option("--purge-fields", help="Remove their settings.")] = False,
     purge_defaults: Annotated[bool, typer.Option("--purge-defaults", help="Remove their saved defaults.")] = False,
@@ -86,7 +95,7 @@ def deregister(
     from omac.tools.cli.deregister import DeregisterRequest, run
     from omac.tools.cli.scope_options import Where
 
-    where = Where(workdir, shared, harness)
+    where = Where(workdir, shared, harness, repository)
     request = DeregisterRequest(
         tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
     )
@@ -98,8 +107,9 @@ def approve(
     workdir: Workdir = None,
     harness: Harness = None,
     shared: Shared = False,
+    repository: Repository = False,
     bundle_hash: Hash = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke its approval.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke its approval, as omac revoke does.")] = False,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -107,12 +117,43 @@ def approve(
 
     \b
     omac approve echo --workdir ~/projects/shop
+    omac approve echo --repository
     omac approve echo --revoke
     """
     from omac.tools.cli.approve import ApproveRequest, run
+    from omac.tools.cli.revoke import RevokeRequest
+    from omac.tools.cli.revoke import run as run_revoke
     from omac.tools.cli.scope_options import Where
 
-    request = ApproveRequest(skill, Where(workdir, shared, harness), bundle_hash, revoke, journal, json)
+    where = Where(workdir, shared, harness, repository)
+    if revoke:
+        revocation = RevokeRequest(skill, where, journal, json, bundle_hash)
+        return run_revoke(revocation, current().environment, time.time_ns)
+    request = ApproveRequest(skill, where, bundle_hash, journal, json)
+    return run(request, current().environment, time.time_ns)
+
+
+def revoke(
+    skill: SkillName,
+    workdir: Workdir = None,
+    harness: Harness = None,
+    shared: Shared = False,
+    repository: Annotated[bool, typer.Option("--repository", help="Only its approval by repository.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Revoke the approval of a skill, at once and where it runs too.
+
+    One that was given by --repository ends in every worktree.
+
+    \b
+    omac revoke slack
+    omac revoke slack --workdir ~/projects/shop
+    """
+    from omac.tools.cli.revoke import RevokeRequest, run
+    from omac.tools.cli.scope_options import Where
+
+    request = RevokeRequest(skill, Where(workdir, shared, harness, repository), journal, json)
     return run(request, current().environment, time.time_ns)
 
 
@@ -134,6 +175,7 @@ def approvals(
 def trust(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A project directory.")] = ".",
     harness: Harness = None,
+    repository: Repository = False,
     journal: JournalPath = None,
 ) -> int:
     """Read the skills of a project one after the other, approve them and set their values.
@@ -147,7 +189,7 @@ def trust(
     from omac.tools.cli.scope_options import Where
     from omac.tools.cli.trust import TrustRequest, run
 
-    request = TrustRequest(Where(directory, harness=harness), journal)
+    request = TrustRequest(Where(directory, harness=harness, repository=repository), journal)
     return run(request, current().environment, time.time_ns)
 
 

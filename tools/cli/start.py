@@ -9,6 +9,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.render import report, report_fix
@@ -35,7 +36,10 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
+    key = ask_before_start(wanted, environment)
     server = Server(wanted, environment)
+    if key is not None:
+        server.secrets.give_vault_key(key)
     return trio.run(server.run, lambda _: None, _report_unavailable)
 
 

@@ -20,7 +20,7 @@ from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, frozen, review_of, show_files, show_purpose
-from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import Ways
@@ -52,7 +52,11 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
     registry = Registry.read(environment, request.journal)
-    reviews = [review_of(one, registry) for one in at_once(every(folders, search, guidance=True))]
+    candidates = at_once(every(folders, search, guidance=True))
+    if request.where.repository:
+        again = f"omac trust {shlex.quote(search.workdir)}"
+        candidates = [for_repository(one, request.where, again) if one.place.workdir else one for one in candidates]
+    reviews = [review_of(one, registry, folders) for one in candidates]
     reviews.sort(key=lambda one: (not one.candidate.place.workdir, one.skill.name, one.skill.base))
     if not reviews:
         report(f"no skills in {search.workdir}")
@@ -60,7 +64,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         return 0
     pending = [one for one in reviews if _needs(one, environment)]
     if pending and not can_ask():
-        raise _without_terminal(pending)
+        raise _without_terminal(pending, environment)
     counts = Counts()
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
@@ -102,8 +106,10 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         report_fix(refusal.fix)
         return "n"
     show_purpose(reviewed, environment)
+    if reviewed.candidate.place.repository:
+        say(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}")
     show_interpreters(code)
-    show_approval(reviewed)
+    show_approval(reviewed, environment)
     files = files_of(copy)
     if reviewed.state != "changed" or not _shows_differences(reviewed, copy, request, environment):
         show_files(files)
@@ -135,7 +141,7 @@ def _approve(
 ) -> str:
     """Approve the copy that was shown, and ask for its values; return y, or n where that failed."""
     place, skill = reviewed.candidate.place, reviewed.skill
-    where = Where(place.workdir or None, not place.workdir, place.harness)
+    where = Where(place.workdir or None, not place.workdir, place.harness, place.repository is not None)
     ways = Ways(defaults=_takes_saved(reviewed, code, request, environment, clock))
     wanted = RegisterRequest(
         skill.name, where, ways, True, code.digest, request.journal, remembered_for=code.digest, brief=True
@@ -144,7 +150,7 @@ def _approve(
         register(wanted, environment, clock)
     except Refusal as refusal:
         report(f"{skill.name} is not approved: {refusal.message}")
-        again = [f"omac trust {shlex.quote(place.workdir or '.')}"]
+        again = [f"omac trust {shlex.quote(place.workdir or '.')}{' --repository' if place.repository else ''}"]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
         return "n"
     return "y"
@@ -166,7 +172,7 @@ def _takes_saved(
     return choose(question, "yn") == "y"
 
 
-def _without_terminal(pending: list[Review]) -> Refusal:
+def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> Refusal:
     fix = []
     for reviewed in pending:
         match reviewed.state:

@@ -30,11 +30,13 @@ def on_skill(command: Callable[..., int]) -> Callable[..., int]:
     """Let a command take the options that name one skill; its parameter `request` gets them."""
 
     @functools.wraps(command)
-    def with_options(*, skill: str, workdir: str, harness: str, shared: bool, journal: str, **given: Any) -> int:
+    def with_options(
+        *, skill: str, workdir: str, harness: str, shared: bool, repository: bool, journal: str, **given: Any
+    ) -> int:
         from omac.tools.cli.scope_options import Where
         from omac.tools.cli.skill_argument import SkillArgument
 
-        return command(request=SkillArgument(skill, Where(workdir, shared, harness), journal), **given)
+        return command(request=SkillArgument(skill, Where(workdir, shared, harness, repository), journal), **given)
 
     common = dict(inspect.signature(_options).parameters)
     own = [one for one in inspect.signature(command).parameters.values() if one.name not in ("request", "json")]
@@ -52,6 +54,9 @@ def _options(
         str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")
     ] = None,
     shared: Annotated[bool, typer.Option("--global", help="A skill that all projects share.")] = False,
+    repository: Annotated[
+        bool, typer.Option("--repository", help="For the same files in every worktree of its git repository.")
+    ] = False,
     journal: JournalPath = None,
     json: Json = False,
 ) -> None:
@@ -206,6 +211,30 @@ def vault_status(json: Json = False) -> int:
     from omac.tools.cli.vault import status
 
     return status(json, current().environment)
+
+
+@vault_app.command("passwd")
+def vault_passwd() -> int:
+    """Change the vault's passphrase; a server that holds its key goes on with the new one.
+
+    \b
+    omac vault passwd
+    """
+    from omac.tools.cli.vault import passwd
+
+    return passwd(current().environment)
+
+
+@vault_app.command("lock")
+def vault_lock(json: Json = False) -> int:
+    """Have running servers forget the vault's key. Sidecars that run keep their values.
+
+    \b
+    omac vault lock
+    """
+    from omac.tools.cli.vault import lock
+
+    return lock(json, current().environment)
 
 
 def unlock(json: Json = False) -> int:

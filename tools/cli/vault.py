@@ -10,9 +10,10 @@ import trio
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Secret
-from omac.tools.cli.control import ask_each
+from omac.tools.cli.control import ask_each, ask_run
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
+from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say
@@ -86,6 +87,53 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json(document)
         return 0
     _show_status(document, detail)
+    return 0
+
+
+def passwd(environment: Mapping[str, str]) -> int:
+    """Change the passphrase of the vault; runs that hold its key get the new one. Raises Refusal: nothing was
+    changed."""
+    vault = vaults.secret_stores(environment).vault
+    if not vault.has_passphrase():
+        message = f"the vault {vault.path} opens with a key file, and has no passphrase"
+        raise Refusal("misuse", message, fix=["omac vault status"])
+    if not at_terminal():
+        message = "the passphrases are typed at a terminal, and there is none; nothing was changed"
+        raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
+    before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
+    key = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
+    say(f"changed the passphrase of the vault {vault.path}")
+    for run in living_sockets(environment):
+        try:
+            ask_run(run, "POST", "/__omac__/unlock", {"key": key.hex(), "renews": True})
+        except Refusal as refusal:
+            report(f"the run at {os.path.dirname(run)} did not take the new key: {refusal.message}")
+            report_fix(["omac unlock"])
+    return 0
+
+
+def lock(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Have each run that lives forget the key of the vault. Raises Refusal once all were asked."""
+    vault = vaults.secret_stores(environment).vault
+    answers, refusals = [], []
+    for run in living_sockets(environment):
+        try:
+            if (answer := ask_run(run, "POST", "/__omac__/lock", {})) is not None:
+                answers.append(msgspec.json.decode(answer))
+        except Refusal as refusal:
+            refusals.append(refusal)
+    forgotten = sum(bool(answer["forgotten"]) for answer in answers)
+    opened_by = sorted({answer["opened_by"] for answer in answers if answer["opened_by"]})
+    if as_json:
+        print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
+    else:
+        say(f"{forgotten} of {len(answers)} runs had the key of the vault {vault.path}, and forgot it")
+        if forgotten:
+            say("sidecars that run keep their values until they end: omac deactivate DIR ends those of a project")
+        for origin in opened_by:
+            report(f"a run still opens the vault by {origin}")
+    if refusals:
+        raise refusals[0]
     return 0
 
 
@@ -179,11 +227,11 @@ def _show_status(document: Mapping[str, object], detail: str) -> None:
         say(f"open here: {document['names']} values of {document['services']} skills")
 
 
-def _new_passphrase() -> Hidden:
+def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:
     first = _typed(f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
     if len(first.reveal()) < PASSPHRASE_CHARS_MIN:
-        message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; nothing was made"
-        raise Refusal("value-refused", message, fix=["omac vault init"])
+        message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; {otherwise}"
+        raise Refusal("value-refused", message, fix=[command])
     if first != _typed("the same again"):
-        raise Refusal("value-refused", "the two passphrases differ; nothing was made", fix=["omac vault init"])
+        raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
     return first

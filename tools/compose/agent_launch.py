@@ -70,7 +70,8 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     `shown`: the sandbox can show it omac's socket and token; Landlock alone cannot. `allowed` are the canonical paths
     that flags or a profile let it change. `variables` are what its environment gets for omac's plugin; `agent` is the
     name of the harness, "" for another command. `settings` are what SETTINGS_WORD stands for in `argv`, or the
-    file that holds them, where `is_file`. `guard_scratch` is what a profile or a setting says of it.
+    file that holds them, where `is_file`. `guard_scratch` is what a profile or a setting says of it. `offline`: its
+    sandbox has no network.
     """
 
     argv: tuple[str, ...]
@@ -83,6 +84,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     settings: str = ""
     is_file: bool = False
     guard_scratch: str = ""
+    offline: bool = False
 
     def sees(self, ready: Ready) -> Ready:
         """Where the command finds what omac offers; `ready` is for a bridge."""
@@ -173,9 +175,11 @@ def launch_of(
     program = find_program(argv, environment)
     ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
     whole = settled(sandbox, ports, [workdir, *roots])
+    offline = whole.network == "none"
     return AgentLaunch(
-        program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file, whole.guard_scratch
-    )
+        program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file,
+        whole.guard_scratch, offline,
+    )  # fmt: skip
 
 
 def _bridged(

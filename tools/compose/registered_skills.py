@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,14 +12,18 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId
-from omac.domain.skills.registration import Approved, AutoRegistered, Deregistered, Registered, Registration
+from omac.domain.skills.meta import FoundSkill
+from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
+from omac.domain.skills.repository import WorktreeFolder
 from omac.domain.skills.scope import SkillScope
 from omac.journal.reader import Records
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
-from omac.services.skills.resolution import ambiguous
+from omac.services.ports import SkillFolders
+from omac.services.skills.resolution import Candidate, ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.repositories import repository_of
 from omac.tools.compose.state import StateDir, host_id
 
 
@@ -35,6 +40,31 @@ class RegisteredSkill(msgspec.Struct, frozen=True):
     def gone(self) -> bool:
         """Whether its source folder is no longer there."""
         return not os.path.isdir(self.status.source)
+
+
+class Standing(NamedTuple):
+    """What lets a skill run: its own registration, that of its repository, and what counts as given.
+
+    `approved` is the code that stands for its files now, else what was approved last; `is_current`: it does.
+    `repository` is that by which it does, if it is by one.
+    """
+
+    known: RegisteredSkill | None
+    shared: RegisteredSkill | None
+    approved: Code | None
+    is_current: bool
+    repository: WorktreeFolder | None
+    given: Credential
+
+
+def digest_now(folders: SkillFolders, source: str) -> str:
+    """Return the digest over every file of a skill; empty where it cannot be read as a whole."""
+    import trio  # late: commands that only read start without it
+
+    try:
+        return trio.run(folders.digest, source)
+    except OSError:
+        return ""
 
 
 class Registry:
@@ -69,6 +99,31 @@ class Registry:
         """The registration of a skill in the base folder `base`."""
         stream = ids.registration_stream(self._host, scope, base, skill)
         return next((one for one in self.known if one.stream == stream), None)
+
+    def standing(self, candidate: Candidate, folders: SkillFolders) -> Standing:
+        """Return what lets a skill run as its files are now."""
+        place, skill = candidate.place, candidate.skill
+        part = place.repository or (repository_of(place.workdir) if place.workdir else None)
+        own = None if place.repository else self.find(place.scope, skill.base, skill.name)
+        shared = self.find(part.scope, skill.base, skill.name) if part else None
+        given = self.credential(place.scope, skill.name, skill.base)
+        covering = self._covered(shared, skill, folders)
+        if part is not None and covering is not None:
+            given = given.over(self.credential(part.scope, skill.name, skill.base))
+        approved = own.state.approved if own else None
+        if approved is not None and approved.digest and approved.is_bundle(skill.code):
+            return Standing(own, shared, approved, True, part if covering else None, given)
+        if covering is not None:
+            return Standing(own, shared, covering, True, part, given)
+        return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, given)
+
+    def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
+        """Return the approval by repository that holds for exactly the files of a skill."""
+        approved = shared.state.approved if shared else None
+        if shared is None or approved is None or approved.bundle_hash != skill.bundle_hash:
+            return None
+        digest = digest_now(folders, skill.source)
+        return shared.state.covers(Code(skill.source, skill.bundle_hash, digest))
 
     def within(self, where: Where) -> list[RegisteredSkill]:
         """The registrations that a command line means."""

@@ -65,6 +65,7 @@ from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, mark_of
 from omac.tools.compose.listening import Listening
+from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.compose.state import StateDir, host_id
@@ -185,8 +186,9 @@ class Server:
         await self._prune_copies()
         await self._record_start()
         registrar = Registrar(
-            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies, self._environment
-        )
+            self.engine, folders, self._frozen, self._credentials, options.harness, self._policies,
+            self._environment, GitRepositories(),
+        )  # fmt: skip
         self._supervision = supervision = Supervision(
             self.engine, sidecars, folders, self._frozen, self._credentials, options.harness.name,
             registrar.is_approved, options.restarts,
@@ -227,8 +229,8 @@ class Server:
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(folders, for_bridge)
         claims = DenialClaims(self.engine, self._refusals)
-        correlate, give_key = partial(secrets.token_hex, 8), self.secrets.give_vault_key
-        app = LateApp(directories, claims, self._status, correlate, give_key, bridge_compat=options.bridge_compat)
+        correlate = partial(secrets.token_hex, 8)
+        app = LateApp(directories, claims, self._status, correlate, self.secrets, bridge_compat=options.bridge_compat)
         gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
@@ -269,7 +271,8 @@ class Server:
     def _directories(self, folders: DiskSkillFolders, endpoints: Ready) -> Directories:
         options = self._options
         seen = options.launch.sees(endpoints) if options.launch else endpoints
-        reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket)
+        offline = options.launch is not None and options.launch.offline
+        reach = Reach(endpoints.facade_base, endpoints.facade_socket, seen.facade_socket, offline)
         mint = partial(secrets.token_hex, 16)
         only = options.workdirs[0] if options.beside else ""
         return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals, only)

@@ -9,6 +9,7 @@ import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import Status, about_stream
 from omac.projections.system import System
@@ -70,6 +71,7 @@ def show_registry(status: Status) -> None:
     say("registry:")
     for one in status.registry:
         place = one.dir or ("all projects" if one.scope == "global" else one.scope)
+        place = f"every worktree of {place}" if is_repository(one.scope) else place
         say_folded(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
         if one.approved_hash and not one.approved:
             say_folded(f"    approved is {one.approved_hash}", 6)
@@ -87,6 +89,8 @@ def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
         say_folded(f"  {skill['name']:<20} {mount:<20} {skill['state']}", 4)
         if skill.get("base"):
             say_folded(f"    {skill['base']}")
+        if skill.get("repository"):
+            say_folded(f"    approved for every worktree of {skill['repository']}", 4)
         if skill.get("detail"):
             say_folded(f"    {skill['detail']}", 4)
         for command in skill.get("fix", ()):

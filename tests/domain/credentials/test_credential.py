@@ -354,3 +354,13 @@ def test_a_fingerprint_is_of_a_place() -> None:
     assert len(set(found)) == len(found) == 60
     assert all(len(one) == len("hmac:") + credential.FINGERPRINT_DIGITS for one in found)
     assert hashlib.sha256(b"v").hexdigest()[:16] not in "".join(found)
+
+
+def test_values_of_a_wider_scope() -> None:
+    """A name's own value comes first, and what was taken back here is not had from there; else the wider one counts."""
+    own = Credential(secrets={"A": Stored("1", "vault")}, config={"B": "own"}, taken=("C",))
+    wide = {name: Stored("2", "vault") for name in "ABCD"}
+    both = own.over(Credential(secrets=wide, config={"A": "x", "E": "wide"}, taken=("F", "A")))
+    assert both.secrets == {"A": Stored("1", "vault"), "D": Stored("2", "vault")}
+    assert both.config == {"B": "own", "E": "wide"}
+    assert both.taken == ("C", "F")

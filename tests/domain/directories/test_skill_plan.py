@@ -136,14 +136,18 @@ def test_an_unapproved_skill_does_not_run() -> None:
     "approved", [Code(f"{W}/.agents/skills/echo", "sha256:0", "d"), Code("/elsewhere", "sha256:1", "d")]
 )
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
-    """An approval is for one folder and one hash; both are named, so that a person can compare."""
+    """An approval is for one folder and one hash; both hashes are of the kind that --hash has, and a command compares
+    the files."""
     skill = found()
     known = {"echo": KnownSkill(Registration(code(skill), approved))}
     result = plan([skill], SkillScope(W), known, SkillPolicy(), {}, "run1")
+    there = "" if approved.source == skill.source else " in /elsewhere"
     assert result.stubs["echo"].detail == (
-        f"not host-approved: its code is not what was approved (approved {approved.bundle_hash} in {approved.source}, "
-        f"found sha256:1 in {skill.source})"
+        f"not host-approved: its code is not what was approved{there}; it needs approval again "
+        "(approved d, found sha256:d)"
     )
+    approve = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
+    assert result.stubs["echo"].fix == (f"omac diff echo --workdir {W} --harness opencode", approve)
 
 
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:

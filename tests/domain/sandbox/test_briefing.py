@@ -36,6 +36,7 @@ def test_it_begins_as_agents_know_it() -> None:
         ({"hides_env_files": False}, "at its end.", ".env"),
         ({}, "it is the host's", "Unix socket"),
         ({"network": "none"}, "there is none, not even loopback", "host's"),
+        ({"network": "none"}, 'curl --unix-socket "$OMAC_SOCKET" "$OMAC_<MOUNT>_BASE/"', "by the URL"),
         ({}, "kept for this project", "gone when"),
         ({"kept": False}, "are in /c (`OMAC_CACHE_DIR`), gone when the sandbox ends", "kept for"),
     ],

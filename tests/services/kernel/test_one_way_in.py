@@ -82,7 +82,8 @@ FACTS = frozenset(
         "skill.deregistered",
         "config.written", "config.removed", "default.adopted", "default.purged",
         "secret.removed",  # counts at once; what a store still has is erased afterwards
-        "control.called", "control.refused", "access.refused", "sandbox.denied", "sandbox.inspected", "guard.denied",
+        "control.called", "control.refused", "control.vault-locked",
+        "access.refused", "sandbox.denied", "sandbox.inspected", "guard.denied",
         "position.set-aside", "position.emptied",  # in the very transaction of a repair, which changes nothing else
     }
 )  # fmt: skip

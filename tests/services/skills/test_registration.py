@@ -319,10 +319,10 @@ async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Can
 async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:
     """Each once; what is forgotten is as if it had never been known."""
     await desk.registering.approve(echo)
-    assert [await desk.registering.revoke(echo) for _ in range(2)] == [True, False]
+    stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
+    assert [await desk.registering.revoke(stream) for _ in range(2)] == [True, False]
     assert desk.registering.known(echo).found is not None
     await desk.registering.approve(echo)
-    stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
     assert [await desk.registering.deregister(stream) for _ in range(2)] == [True, False]
     assert desk.registering.known(echo).found is None
     last = [record.event for record in desk.journal.records()][-2:]

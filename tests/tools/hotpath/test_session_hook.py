@@ -43,6 +43,32 @@ def test_a_session_gets_its_skills(omac: Omac) -> None:
     assert access.session == "s-1"
 
 
+def test_without_a_network_the_socket_is_named(omac: Omac) -> None:
+    """The command in the text reaches the skill, also where a profile says that there is no network; its URL alone
+    would not."""
+    project = omac.project("p")
+    omac.approve(project)
+    profiles = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac" / "sandbox-profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "alone.toml").write_text('network = "none"\n')
+    script = f"""
+export CLAUDE_ENV_FILE=$PWD/env OMAC_HARNESS=claude
+echo '{{"session_id": "s-1"}}' | {HOOK} session-start > answer || exit 9
+. ./env
+curl -sS --max-time 5 "$OMAC_ECHO_BASE/status" 2>/dev/null && exit 8
+sed 's/.*`\\(curl [^`]*\\)`.*/\\1status/; s/\\\\"/"/g; s/"status/status"/' answer > call
+sh -e ./call
+"""
+    for options in (("--network", "none"), ("--profile", "alone")):
+        done = omac.run("start", "--workdir", str(project), *options, "--", "bash", "-c", script)
+        context = json.loads((project / "answer").read_text())["hookSpecificOutput"]["additionalContext"]
+        assert "There is no network here" in context
+        assert '* echo: `curl --unix-socket "$OMAC_SOCKET" "$OMAC_ECHO_BASE/"`; guide: ' in context
+        assert "Call it by the URL" not in context
+        assert done.status == 0, (done, context)
+        assert "ok" in done.out
+
+
 def test_what_is_pending_is_said_with_its_mend(omac: Omac) -> None:
     """A skill that nobody approved is named, with the command for a person; names cannot forge lines."""
     project = omac.project("p")

@@ -1,0 +1,100 @@
+"""Looking after omac's own files: what is wrong with them, and mending what can be mended safely.
+
+What is mended is looked at again by descriptor: what is at a path then may be another file than before. The journal is
+never opened for it (an O_PATH descriptor holds no lock, and drops none).
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterator
+
+from omac.adapters.files.state import StateDir
+from omac.domain.kernel.ids import RunId
+from omac.domain.sandbox.own_files import Flaw, private_mode
+
+ENTRIES_MAX = 10_000  # in one folder: what is beyond is left to the next time
+PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+RUN_DEPTH = 3  # run/ID/logs/FILE, below the state directory
+LEFT_ALONE = ("frozen", "set-aside")  # whose contents have modes of their own
+
+
+def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[RunId] = ()) -> tuple[Flaw, ...]:
+    """Return what is wrong with the state directory. `public` are files of omac's elsewhere which others may read and
+    not change; `unended` are runs whose end is not recorded."""
+    flaws = [flaw for path in public if (flaw := _flaw(path, is_secret=False))]
+    try:
+        status = os.stat(state.path)
+    except FileNotFoundError:
+        return (*flaws, Flaw("missing", state.path))
+    if not stat.S_ISDIR(status.st_mode):
+        return (*flaws, Flaw("not-a-folder", state.path))
+    if status.st_uid != os.geteuid():
+        return (*flaws, Flaw("foreign", state.path))
+    flaws += [flaw for path in _own(os.path.realpath(state.path)) if (flaw := _flaw(path))]
+    current = os.path.join(state.path, "run", "current")
+    if os.path.islink(current) and not os.path.exists(current):
+        flaws.append(Flaw("dangling", current))
+    return (*flaws, *(Flaw("stale", path) for path in state.stale_runs(unended)))
+
+
+def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
+    """Mend a flaw; whether that was done: False for one that is gone, or is something else by now. Raises OSError."""
+    match flaw.kind:
+        case "missing":
+            os.makedirs(flaw.path, mode=0o700, exist_ok=True)
+            return True
+        case "mode":
+            return _mend_mode(flaw)
+        case "dangling":
+            if not os.path.islink(flaw.path) or os.path.exists(flaw.path):
+                return False
+            os.unlink(flaw.path)
+            return True
+        case "stale":
+            return state.remove_stale_run(flaw.path, unended)
+        case _:
+            return False
+
+
+def _own(folder: str, depth: int = 0) -> Iterator[str]:
+    """The paths of a folder of omac's and of what is in it, links left out."""
+    yield folder
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for _, entry in zip(range(ENTRIES_MAX), entries, strict=False):
+            if entry.is_symlink():
+                continue
+            is_left = depth == 0 and (entry.name in LEFT_ALONE or entry.name.startswith("frozen-"))
+            if entry.is_dir(follow_symlinks=False) and depth < RUN_DEPTH and not is_left:
+                yield from _own(entry.path, depth + 1)
+            else:
+                yield entry.path
+
+
+def _flaw(path: str, *, is_secret: bool = True) -> Flaw | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return None
+    if status.st_uid != os.geteuid():
+        return Flaw("foreign", path)
+    mode = stat.S_IMODE(status.st_mode)
+    wanted = private_mode(mode, is_folder=stat.S_ISDIR(status.st_mode), is_secret=is_secret)
+    return Flaw("mode", path, mode, wanted) if mode != wanted else None
+
+
+def _mend_mode(flaw: Flaw) -> bool:
+    try:
+        descriptor = os.open(flaw.path, PATH_ONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != flaw.mode or stat.S_ISLNK(status.st_mode):
+            return False
+        os.chmod(f"/proc/self/fd/{descriptor}", flaw.wanted)
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,91 @@
+"""omac's own files as a doctor judges them: what is wrong, what omac can mend by itself, and the command for the rest.
+
+Rules
+
+1. Nobody but the owner may change or read what is in the state directory. omac takes rights away from others, from what
+   belongs to this user only; it gives none, but to the owner of a folder.
+2. What belongs to another user is reported with the command that shows it, and never changed.
+3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.
+"""
+
+import shlex
+from dataclasses import dataclass
+from typing import Literal
+
+from omac.domain.kernel.refusal import list_command
+from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
+
+NAME = "own files"
+
+FlawKind = Literal["missing", "not-a-folder", "foreign", "mode", "dangling", "stale"]
+MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong at a path. With `mode`, that is what it has and `wanted` what it should have."""
+
+    kind: FlawKind
+    path: str
+    mode: int = 0
+    wanted: int = 0
+
+    @property
+    def is_mendable(self) -> bool:
+        return self.kind in MENDABLE
+
+
+def private_mode(mode: int, *, is_folder: bool, is_secret: bool = True) -> int:
+    """The mode that a file or folder of omac's should have, from the one it has: that, where nothing is wrong.
+
+    `is_secret`: nobody else may read it, either.
+    """
+    kept = mode & (0o7700 if is_secret else 0o7755)
+    return kept | 0o700 if is_folder else kept
+
+
+def diagnose(state: str, flaws: tuple[Flaw, ...]) -> tuple[Diagnosis, ...]:
+    """The findings about omac's files: one that all is well, or one for each flaw."""
+    if not flaws:
+        return (Diagnosis(NAME, OK, f"{state} and what is in it are yours alone"),)
+    return tuple(_diagnosis(flaw) for flaw in flaws)
+
+
+def mended(flaw: Flaw) -> str:
+    """What was done about a flaw, for a person."""
+    match flaw.kind:
+        case "missing":
+            return f"made the state directory {flaw.path}"
+        case "mode":
+            return f"changed the mode of {flaw.path} from {flaw.mode:03o} to {flaw.wanted:03o}"
+        case "dangling":
+            return f"removed {flaw.path}, which led to a run that is gone"
+        case "stale":
+            return f"removed the folder of an ended run, {flaw.path}"
+        case _:
+            raise ValueError(flaw.kind)
+
+
+def _diagnosis(flaw: Flaw) -> Diagnosis:
+    path = shlex.quote(flaw.path)
+    match flaw.kind:
+        case "missing":
+            return Diagnosis(NAME, OK, f"{flaw.path} does not exist yet; omac makes it when it is needed")
+        case "not-a-folder":
+            says = f"the state directory {flaw.path} is not a folder"
+            return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH"))
+        case "foreign":
+            return Diagnosis(NAME, FAIL, f"{flaw.path} belongs to another user", (list_command(flaw.path),))
+        case "mode":
+            level = FAIL if flaw.mode & 0o022 else WARN
+            what = f"other users can {'change' if flaw.mode & 0o022 else 'read'} it"
+            if not flaw.mode & 0o077:
+                what = "you cannot use it yourself"
+            says = f"{flaw.path} has mode {flaw.mode:03o}: {what}"
+            return Diagnosis(NAME, level, says, ("omac doctor --fix", f"chmod {flaw.wanted:03o} {path}"))
+        case "dangling":
+            says = f"{flaw.path} leads to a run that is gone"
+            return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm {path}"))
+        case "stale":
+            says = f"{flaw.path} is left of a run that ended"
+            return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm -r {path}"))

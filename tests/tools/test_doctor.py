@@ -1,0 +1,125 @@
+"""omac doctor: findings about the machine and omac's own files, and what --fix mends, through the real command line."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Done, Omac
+
+
+def doctor(omac: Omac, *options: str) -> Done:
+    return omac.process("doctor", *options)
+
+
+def own(omac: Omac, *options: str) -> list[dict[str, Any]]:
+    """The findings about omac's own files."""
+    found = json.loads(doctor(omac, "--json", *options).out)["findings"]
+    return [one for one in found if one["name"] == "own files"]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@pytest.fixture
+def used(omac: Omac) -> Omac:
+    """An omac with whatever a server, a start and a vault leave."""
+    project = omac.project("p")
+    omac.approve(project)
+    omac.ok("vault", "init", "--key-file", str(omac.folder / "key"))
+    serving = omac.serve()
+    serving.activate(project)
+    assert omac.run("start", "--workdir", str(project), "--", "true").status == 0
+    omac.ok("settings", "set", "secrets.store", "vault")
+    return omac
+
+
+def test_what_omac_makes_is_well(used: Omac) -> None:
+    """While a server runs, and after it; nothing is to be mended."""
+    (finding,) = own(used)
+    assert (finding["level"], finding["fix"]) == ("ok", [])
+    done = doctor(used, "--fix")
+    assert done.status == 0, done
+    assert "[mended]" not in done.out
+    assert "[ok] own files:" in done.out
+    assert "] bubblewrap: " in done.out
+    assert used.run("status").status == 0
+
+
+def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
+    """Rights of others are taken away, in the state directory and for the settings; links are not followed."""
+    aside = tmp_path / "aside"
+    aside.write_text("mine")
+    aside.chmod(0o666)
+    (used.state / "planted").symlink_to(aside)
+    settings = Path(used.environment["XDG_CONFIG_HOME"]) / "omac/settings.toml"
+    folder = used.state / "run" / os.readlink(used.state / "run" / "current")
+    changed = {used.state / "journal.db": 0o644, used.state / "vault": 0o622, folder: 0o755, settings: 0o666}
+    for path, wrong in {**changed, used.state: 0o777}.items():
+        path.chmod(wrong)
+    before = doctor(used)
+    assert before.status == 5, before
+    assert f"  try: chmod 700 {used.state}" in before.out
+    assert "  try: omac doctor --fix" in before.out
+    assert mode(used.state) == 0o777, "without --fix nothing is changed"
+    done = doctor(used, "--fix")
+    assert done.status == 0, done
+    assert f"[mended] changed the mode of {used.state} from 777 to 700" in done.out
+    modes = [mode(path) for path in (*changed, used.state)]
+    assert modes == [0o600, 0o600, 0o700, 0o644, 0o700]
+    assert mode(aside) == 0o666
+    assert own(used)[0]["level"] == "ok"
+    assert used.run("status").status == 0, "the server goes on"
+
+
+def test_old_run_folders_are_removed(used: Omac) -> None:
+    """Beyond the latest five, and never one of a run that lives; a link that leads nowhere goes, too."""
+    runs = used.state / "run"
+    living = runs / os.readlink(runs / "current")
+    for number in range(8):
+        (runs / f"{number:012x}" / "logs").mkdir(parents=True, mode=0o700)
+        (runs / f"{number:012x}").chmod(0o700)
+    os.utime(living, (1, 1))
+    done = doctor(used, "--fix")
+    assert done.status == 0, done
+    assert done.out.count("removed the folder of an ended run") == 4
+    assert living.is_dir()
+    used._servings[0].end()
+    (runs / "current").unlink()
+    (runs / "current").symlink_to("gone")
+    assert {one["fix"][0] for one in own(used)} == {"omac doctor --fix"}
+    mended = json.loads(doctor(used, "--fix", "--json").out)["mended"]
+    assert f"removed {runs}/current, which led to a run that is gone" in mended
+    assert not living.exists()
+    assert own(used)[0]["level"] == "ok"
+
+
+def test_a_missing_state_directory_is_made(omac: Omac) -> None:
+    """It is no problem, since omac makes it when it is needed; with --fix it is there."""
+    omac.state.rmdir()
+    (finding,) = own(omac)
+    assert finding["level"] == "ok"
+    assert "does not exist yet" in finding["says"]
+    assert f"made the state directory {omac.state}" in doctor(omac, "--fix").out
+    assert mode(omac.state) == 0o700
+
+
+def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
+    """A file in the place of the state directory, a folder of another user's."""
+    omac.state.rmdir()
+    omac.state.write_text("")
+    done = doctor(omac, "--fix")
+    assert done.status == 5
+    assert f"the state directory {omac.state} is not a folder" in done.out
+    assert f"  try: ls -ld {omac.state}" in done.out
+    omac.state.unlink()
+    omac.state.mkdir()
+    if os.geteuid() == 0:
+        os.chown(omac.state, 12345, 12345)
+        done = doctor(omac, "--fix")
+        assert done.status == 5
+        assert f"{omac.state} belongs to another user" in done.out
+        os.chown(omac.state, 0, 0)

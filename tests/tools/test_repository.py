@@ -1,0 +1,288 @@
+"""Approvals and values by repository, through the real command line and a real server: they hold in each worktree of
+it for exactly the approved files, and nothing that only claims to be a worktree gets one."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nested_worktree import GIT, PLAIN
+from polling import eventually
+from real_omac import Done, Omac, Serving
+from valued_skill import typed, valued, with_vault
+
+SECRET = b"abcd-of-the-repository"
+
+
+def git(*arguments: str, cwd: Path) -> None:
+    subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, check=True, capture_output=True)
+
+
+def repository(project: Path) -> Path:
+    """Make the project a repository with all of its files; the project."""
+    git("init", "-q", cwd=project)
+    git("add", "-A", cwd=project)
+    git("commit", "-q", "-m", "skills", cwd=project)
+    return project
+
+
+def worktree(main: Path, name: str) -> Path:
+    """A linked worktree beside the main checkout."""
+    git("worktree", "add", "-q", str(main.parent / name), cwd=main)
+    return main.parent / name
+
+
+def listed(omac: Omac, project: Path, skill: str = "echo") -> dict[str, Any]:
+    """A skill of a project, as `omac list` has it."""
+    rows = map(json.loads, omac.ok("list", "--workdir", str(project), "--json").splitlines())
+    (row,) = [row for row in rows if row["name"] == skill]
+    return dict(row)
+
+
+def state(omac: Omac, project: Path, skill: str = "echo") -> str:
+    return str(listed(omac, project, skill)["state"])
+
+
+@pytest.fixture
+def main(omac: Omac) -> Path:
+    """A repository with the echo skill, approved by repository."""
+    main = repository(omac.project("main"))
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    return main
+
+
+# ---- the attacker's tests ----
+
+
+def test_a_forged_pointer_inherits_nothing(omac: Omac, main: Path) -> None:
+    """Files that an agent copied, with a `.git` file that names the repository or one of its worktrees."""
+    one = worktree(main, "one")
+    forged = omac.project("forged")
+    for target in (main / ".git", main / ".git/worktrees/one"):
+        (forged / ".git").write_text(f"gitdir: {target}\n")
+        assert state(omac, forged) == "not registered"
+    admin = forged / "x/worktrees/f"
+    admin.mkdir(parents=True)
+    (admin / "commondir").write_text(f"{main}/.git\n")
+    (admin / "gitdir").write_text(f"{forged}/.git\n")
+    (forged / ".git").write_text(f"gitdir: {admin}\n")
+    serving = omac.serve()
+    assert serving.skill(forged)["state"] == "broken"
+    assert serving.skill(one)["state"] == "ready"
+    done = omac.run("approve", "echo", "--workdir", str(forged), "--repository")
+    assert done.status == 7
+    assert "/commondir names" in done.err
+
+
+def test_links_and_copies_inherit_nothing(omac: Omac, main: Path) -> None:
+    """A `.git` that is a link, a worktree that was copied or moved by hand; git's own move keeps the approval."""
+    one = worktree(main, "one")
+    linked = omac.project("linked")
+    (linked / ".git").symlink_to(main / ".git")
+    shutil.copytree(one, omac.root / "copied")
+    assert [state(omac, place) for place in (linked, omac.root / "copied")] == ["not registered"] * 2
+    git("worktree", "move", str(one), str(omac.root / "moved"), cwd=main)
+    assert state(omac, omac.root / "moved") == "approved"
+    (omac.root / "moved").rename(omac.root / "by-hand")
+    assert state(omac, omac.root / "by-hand") == "not registered"
+
+
+def test_a_changed_file_in_one_worktree(omac: Omac, main: Path) -> None:
+    """Also one that the bundle hash leaves out: there it is not approved, in the others it is."""
+    one, two = worktree(main, "one"), worktree(main, "two")
+    program = one / ".agents/skills/echo/sidecar.py"
+    program.write_text(program.read_text() + "# changed\n")
+    (two / ".agents/skills/echo/dist").mkdir()
+    (two / ".agents/skills/echo/dist/planted.js").write_text("x")
+    assert [state(omac, place) for place in (main, one, two)] == ["approved", "changed", "changed"]
+    serving = omac.serve()
+    assert [serving.skill(place)["state"] for place in (main, one, two)] == ["ready", "broken", "broken"]
+    done = omac.run("diff", "echo", "--workdir", str(one))
+    assert done.status == 1
+    assert "+# changed" in done.out
+
+
+def test_a_nested_clone_inherits_nothing(omac: Omac, main: Path) -> None:
+    """In the main checkout, with the same files and commits."""
+    git("clone", "-q", str(main), str(main / "nested"), cwd=main)
+    assert state(omac, main / "nested") == "not registered"
+    serving = omac.serve()
+    assert serving.skill(main / "nested")["state"] == "broken"
+
+
+def test_a_repository_that_was_made_again_inherits_nothing(omac: Omac, main: Path) -> None:
+    """Deleted and made again at the same path, with the same files."""
+    shutil.rmtree(main / ".git")
+    repository(main)
+    assert state(omac, main) == "not registered"
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    assert state(omac, main) == "approved"
+
+
+def test_another_project_folder_of_the_repository_inherits_nothing(omac: Omac, main: Path) -> None:
+    """The same files in a folder of the worktree that nobody approved."""
+    shutil.copytree(main / ".agents", main / "sub/.agents")
+    assert state(omac, main / "sub") == "not registered"
+    assert state(omac, main) == "approved"
+
+
+# ---- what a person has of it ----
+
+
+def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
+    """Worktrees made before and after it; list, show, approvals, status and audit tell that it is by repository."""
+    one = worktree(main, "one")
+    common = f"{main}/.git"
+    assert listed(omac, one)["repository"] == common
+    serving = omac.serve()
+    assert serving.skill(one)["state"] == "ready"
+    assert f"approved for every worktree of {common}" in omac.ok("status")
+    assert f"its approval holds for the same files in every worktree of {common}" in omac.ok("show", "echo", cwd=one)
+    (row,) = map(json.loads, omac.ok("approvals", "--json").splitlines())
+    assert (row["scope"], row["repository"], row["code"]) == (f"every worktree of {common}", common, "ok")
+    changes = [json.loads(line) for line in omac.ok("audit", "--kind", "skill", "--json").splitlines()]
+    (approved,) = [change for change in changes if change["kind"] == "skill.approved"]
+    assert (approved["actor"], approved["dir"]) == ("person", common)
+    assert approved["detail"].endswith(f"for every worktree of {common}")
+    again = omac.ok("approve", "echo", "--workdir", str(one), "--repository")
+    assert "already approved" in again
+
+
+def test_an_approval_reaches_worktrees_that_are_online(omac: Omac) -> None:
+    """And its revocation too: each of them stops, and starts again when it is approved again."""
+    main = repository(omac.project("main"))
+    one = worktree(main, "one")
+    serving = omac.serve()
+    places = (main, one)
+    assert [serving.skill(place)["state"] for place in places] == ["broken", "broken"]
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    _await(serving, places, "ready")
+    done = omac.ok("revoke", "echo", "--workdir", str(one))
+    assert f"no longer approved: echo in every worktree of {main}/.git" in done
+    _await(serving, places, "broken")
+    assert state(omac, main) == "not approved"
+    assert "echo" not in omac.ok("approvals")
+
+
+def test_what_was_approved_in_one_worktree_alone_stays(omac: Omac, main: Path) -> None:
+    """Revoking the approval by repository only; without --repository the worktree's own ends too."""
+    one = worktree(main, "one")
+    omac.approve(one)
+    serving = omac.serve()
+    assert [serving.skill(place)["state"] for place in (main, one)] == ["ready", "ready"]
+    omac.ok("revoke", "echo", "--workdir", str(one), "--repository")
+    _await(serving, (main,), "broken")
+    _await(serving, (one,), "ready")
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    done = omac.ok("approve", "echo", "--workdir", str(one), "--revoke", "--json")
+    assert [json.loads(line)["repository"] for line in done.splitlines()] == ["", f"{main}/.git"]
+    _await(serving, (main, one), "broken")
+
+
+def test_a_worktree_that_is_gone_can_still_be_revoked(omac: Omac) -> None:
+    """By the folder where it was approved, or by the git folder itself."""
+    main = repository(omac.project("main"))
+    for meant in (lambda one: one, lambda one: main / ".git"):
+        one = worktree(main, "one")
+        omac.ok("approve", "echo", "--workdir", str(one), "--repository")
+        git("worktree", "remove", "--force", str(one), cwd=main)
+        git("branch", "-D", "one", cwd=main)
+        assert state(omac, main) == "approved"
+        omac.ok("revoke", "echo", "--workdir", str(meant(one)))
+        assert state(omac, main) != "approved"
+
+
+def test_a_secret_by_repository(omac: Omac) -> None:
+    """It reaches the sidecar in each worktree, a value of the worktree's own comes first, and unset ends it in all."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    one, two = worktree(main, "one"), worktree(main, "two")
+    given = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(main), "--repository", stdin=SECRET)
+    assert given.status == 0, given
+    assert f"for every worktree of {main}/.git" in given.out
+    assert "is not approved" in given.err
+    own = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(two), stdin=b"abcd-own")
+    assert own.status == 0, own
+    omac.ok("config", "set", "slack", "REGION", "us", "--workdir", str(one), "--repository")
+    serving = omac.serve()
+    assert serving.skill(one, "slack")["state"] == "broken"
+    omac.ok("approve", "slack", "--workdir", str(main), "--repository")
+    _await(serving, (main, one, two), "ready", "slack")
+    values = [_values(omac, place) for place in (one, two)]
+    assert [one["TOKEN"] for one in values] == [SECRET.decode(), "abcd-own"]
+    assert values[0]["REGION"] == "us"
+    assert SECRET not in (omac.state / "journal.db").read_bytes()
+    omac.ok("secrets", "unset", "slack", "TOKEN", "--workdir", str(main), "--repository")
+    _await(serving, (main, one), "pending_credentials", "slack")
+    _await(serving, (two,), "ready", "slack")
+    rows = [json.loads(line) for line in omac.ok("audit", "--kind", "secret", "--json").splitlines()]
+    assert any(row["kind"] == "secret.removed" and row["dir"] == f"{main}/.git" for row in rows)
+
+
+def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
+    """It can be forgotten by the folder where the repository was, with its values; the store has none left."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    assert json.loads(omac.ok("vault", "status", "--json"))["services"] == 2, "its own, and the default"
+    shutil.rmtree(main)
+    purge = ("--purge-secrets", "--purge-defaults", "--yes")
+    assert omac.run("deregister", "slack", "--workdir", str(main), "--purge-secrets", "--yes").status == 4
+    omac.ok("deregister", "slack", "--workdir", str(main), "--repository", *purge)
+    assert json.loads(omac.ok("vault", "status", "--json"))["services"] == 0
+    assert "slack" not in omac.ok("approvals")
+    again = omac.run("deregister", "slack", "--workdir", str(main), "--repository", *purge)
+    assert again.status == 4
+    assert omac.run("deregister", "--prune", "--workdir", str(main), "--repository").status == 2
+
+
+def test_a_secret_by_repository_is_not_for_other_code(omac: Omac) -> None:
+    """A worktree whose own code was approved alone does not get it."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    one = worktree(main, "one")
+    program = one / ".agents/skills/slack/sidecar.py"
+    program.write_text(program.read_text() + "# other\n")
+    omac.ok("approve", "slack", "--workdir", str(main), "--repository")
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    omac.ok("approve", "slack", "--workdir", str(one))
+    serving = omac.serve()
+    assert serving.skill(main, "slack")["state"] == "ready"
+    assert serving.skill(one, "slack")["state"] == "pending_credentials"
+
+
+def test_trust_by_repository(omac: Omac) -> None:
+    """Each skill is shown with what the approval will be for; afterwards each worktree has it."""
+    main = repository(omac.project("main"))
+    one = worktree(main, "one")
+    answers = (("Approve it?", b"y\n"), ("ECHO_SECRET", b"\n"), ("ECHO_GREETING", b"\n"))
+    done: Done = typed(omac, answers, "trust", str(one), "--repository")
+    assert done.status == 0, done
+    assert f"an approval holds for the same files in every worktree of {main}/.git" in done.out.replace("\r\n", "")
+    assert [state(omac, place) for place in (main, one)] == ["approved", "approved"]
+    assert "1 approved before" in omac.ok("trust", str(main))
+
+
+def test_without_a_repository_it_is_refused(omac: Omac) -> None:
+    """With the command for the directory alone; a global skill has no repository."""
+    project = omac.project("plain")
+    done = omac.run("approve", "echo", "--workdir", str(project), "--repository")
+    assert done.status == 2
+    assert f"{project} is in no git repository" in done.err
+    assert f"try: omac approve echo --workdir {project}  # for this directory alone" in done.err
+    assert state(omac, project) == "not registered"
+
+
+def _await(serving: Serving, places: tuple[Path, ...], wanted: str, skill: str = "echo") -> None:
+    def holds() -> bool:
+        return all(serving.skill(place, skill)["state"] == wanted for place in places)
+
+    eventually(holds, 20.0, f"{skill} to be {wanted}")
+
+
+def _values(omac: Omac, project: Path) -> dict[str, Any]:
+    """What the sidecar got, as it answers itself."""
+    return dict(json.loads(omac.ok("call", "slack", "/", cwd=project)))

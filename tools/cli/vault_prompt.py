@@ -1,0 +1,85 @@
+"""The passphrase of the vault, asked for before a server, its sidecars or a sandbox begin.
+
+What asking takes is loaded where there is a vault only: every start comes this way.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from omac.domain.kernel import ids
+from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.meta import Secret
+from omac.domain.skills.repository import is_repository
+from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.compose.command_context import secret_stores
+from omac.tools.terminal.render import report
+
+if TYPE_CHECKING:
+    from omac.tools.compose.registered_skills import RegisteredSkill
+    from omac.tools.compose.vaults import Vault, VaultKey
+
+TRIES = 3
+SKIP = "leaves it locked: these skills wait until omac unlock"
+
+
+def ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> "VaultKey | None":
+    """Return the key of the vault that a person opened, None where nothing of it is needed, where something else opens
+    it, where nobody can be asked, and where it shall stay locked. Raises Refusal: vault-*, prompt-ended."""
+    vault = secret_stores(environment).vault
+    if not vault.exists():
+        return None
+    from omac.tools.compose.vaults import key_of_environment
+    from omac.tools.terminal.prompts import can_ask
+
+    if not can_ask():
+        return None
+    skills: list[str] = []
+    with suppress(Refusal):  # a vault or a journal that cannot be read: what needs it reports it
+        if vault.has_passphrase() and key_of_environment(environment) is None:
+            skills = _waiting(options, environment)
+    return _asked(vault, skills) if skills else None
+
+
+def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]:
+    """The names of approved skills, of directories that this server may have, with secrets in the vault."""
+    from omac.tools.compose.registered_skills import Registry
+    from omac.tools.compose.repositories import repository_of
+    from omac.tools.compose.vaults import VAULT
+
+    registry = Registry.read(environment, options.journal)
+    scopes = {ids.GLOBAL, *map(ids.scope_of, options.workdirs)}
+    scopes |= {part.scope for part in map(repository_of, options.workdirs) if part is not None}
+
+    def may_run(known: "RegisteredSkill") -> bool:
+        status = known.status
+        if options.beside:
+            return status.scope in scopes
+        is_there = is_repository(status.scope) or any(below(status.dir, root) for root in options.roots)
+        return status.scope in scopes or is_there
+
+    here = [one.status for one in registry.known if may_run(one)]
+    approved = {one.skill for one in here if one.approved_hash}
+    names = set()
+    for status in here:
+        secrets = registry.credential(status.scope, status.skill, status.harness).secrets
+        names |= {status.skill for one in secrets.values() if one.store == VAULT}
+    return sorted(names & approved)
+
+
+def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
+    from omac.tools.terminal.prompts import ask_secret
+
+    wanted = Secret("passphrase", f"of the vault {vault.path}, for {', '.join(skills)}")
+    for left in reversed(range(TRIES)):
+        passphrase = ask_secret(wanted, instead=SKIP)
+        if passphrase is None:
+            return None
+        try:
+            return vault.key_from_passphrase(passphrase)
+        except Refusal as refusal:
+            if refusal.reason != "vault-key-wrong" or not left:
+                raise
+            report(f"  {refusal.message}; {left} more {'tries' if left > 1 else 'try'}")
+    raise AssertionError("the last try returned or raised")
