@@ -126,15 +126,25 @@ def call_of(payload: object) -> Call | None:
     return Call(harness.name, hook, tool, session if isinstance(session, str) else "", cwd, bases, tuple(paths))
 
 
+def _trimmed(text: str) -> str:
+    """Without spaces and byte order marks at its ends, in whatever order these are."""
+    while (shorter := text.strip().strip("\ufeff")) != text:
+        text = shorter
+    return text
+
+
 def readings(path: str, folder: str, home: str) -> tuple[bytes, ...]:
     """Every absolute path that a tool could take `path` for, when it stands in `folder` (absolute). Raises Unclear."""
-    trimmed = path.strip().strip("\ufeff").strip()
+    trimmed = _trimmed(path)
     if not trimmed:
         raise Unclear("a path is empty")
     _require_plain(path)
     if "://" in path or trimmed[:5].lower() == "file:":
         raise Unclear("a path is written as a URL")
-    ways = {path: None, trimmed: None}
+    start = path.index(trimmed)
+    starts = (0, len(path) - len(path.lstrip()), start)  # a tool may trim either end, with or without byte order marks
+    ends = (len(path), len(path.rstrip()), start + len(trimmed))
+    ways = {path[first:last]: None for first in starts for last in ends}
     for way in tuple(ways):
         if way == "~" or way.startswith("~/"):
             if not home.startswith("/"):

@@ -156,7 +156,8 @@ def writes_of(kind: str, path: str, cwd: str, folder: str, home: str) -> set[tup
     if "\n" in path and kind not in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
         path = path.partition("\n")[0]
     base = join(cwd, folder) if kind == "cd" else cwd
-    ways = {path, path.strip(), path.strip("\ufeff \u3000\n\u2028")}
+    marks = "\ufeff \u3000\n\u2028"
+    ways = {path, path.strip(), path.strip(marks), path.lstrip(marks), path.rstrip(marks), path.lstrip(), path.rstrip()}
     ways |= {home + way[1:] for way in ways if way == "~" or way.startswith("~/")}
     ways |= {unicodedata.normalize(form, way) for form in ("NFC", "NFD") for way in ways}
     return {(base, each) for way in ways if way for each in (way, normpath(join(base, way)))}
