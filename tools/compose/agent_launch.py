@@ -22,7 +22,15 @@ import omac
 from omac.adapters.files import bounded
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
-from omac.domain.harness.bridge import HookCommands, bridge_variables, bridged, stated_value, untrusted
+from omac.domain.harness.bridge import (
+    LAUNCH,
+    LAUNCHED,
+    HookCommands,
+    bridge_variables,
+    bridged,
+    stated_value,
+    untrusted,
+)
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -101,10 +109,13 @@ def launch_of(
     what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
     if agent is not None:
         confined = (*agent.confined, *_untrusted(agent, workdir, environment)) if sandboxed else ()
-        argv = (*command, *confined, *_bridged(agent, words or (), workdir))
+        hooked = _bridged(agent, words or (), workdir)
+        argv = (*command, *confined, *hooked)
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
+    if agent is not None and (variables or hooked != tuple(words or ())):
+        variables = {**variables, LAUNCHED: LAUNCH}
     name = agent.name if agent else ""
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])
