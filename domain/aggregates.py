@@ -6,6 +6,7 @@ from omac.domain.access import access, control
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.guard import denial
+from omac.domain.harness import installation
 from omac.domain.kernel import run, set_aside
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.sandbox import inspection, launch
@@ -21,6 +22,7 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     sidecar.AGGREGATE,
     launch.AGGREGATE,
     setting.AGGREGATE,
+    installation.AGGREGATE,
     access.AGGREGATE,
     control.AGGREGATE,
     denial.AGGREGATE,

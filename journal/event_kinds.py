@@ -13,6 +13,7 @@ from omac.domain.access import access, control
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
+from omac.domain.harness import installation
 from omac.domain.kernel import run, set_aside
 from omac.domain.kernel.event import Event
 from omac.domain.sandbox import inspection, launch
@@ -57,6 +58,9 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "setting.change-requested": (1, setting.SettingChangeRequested),
     "setting.changed": (1, setting.SettingChanged),
     "setting.change-failed": (1, setting.SettingChangeFailed),
+    "bridge.change-requested": (1, installation.BridgeChangeRequested),
+    "bridge.changed": (1, installation.BridgeChanged),
+    "bridge.change-failed": (1, installation.BridgeChangeFailed),
     "sidecar.spawn-requested": (1, sidecar.SpawnRequested),
     "sidecar.started": (1, sidecar.Started),
     "sidecar.healthy": (1, sidecar.Healthy),
@@ -92,6 +96,9 @@ SINCE: dict[str, int] = {
     "position.emptied": 2,
     "skill.planned": 3,
     "control.vault-locked": 4,
+    "bridge.change-requested": 4,
+    "bridge.changed": 4,
+    "bridge.change-failed": 4,
 }
 
 SCHEMA = max(SINCE.values())  # the highest format that this omac understands

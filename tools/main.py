@@ -17,6 +17,7 @@ import typer
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli import (
+    bridge_group,
     cache_group,
     go_import_group,
     journal_group,
@@ -46,7 +47,7 @@ class Root(CommandGroup):
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
-        ("Set-up", ("doctor", "sandbox doctor", "settings", "hook", "cache", "import", "help", "version")),
+        ("Set-up", ("doctor", "sandbox doctor", "settings", "bridge", "hook", "cache", "import", "help", "version")),
     )
 
 
@@ -246,6 +247,7 @@ values_group.add_to(app)
 app.command("import")(go_import_group.import_)
 app.add_typer(sandbox_group.sandbox_app, name="sandbox")
 app.command("doctor")(sandbox_group.doctor_of_all)
+app.add_typer(bridge_group.bridge_app, name="bridge")
 app.add_typer(sandbox_group.hook_app, name="hook")
 app.add_typer(cache_group.cache_app, name="cache")
 app.add_typer(journal_group.journal_app, name="journal")

@@ -1,5 +1,6 @@
-// omac's plugin for OpenCode. `omac start opencode` and `omac serve opencode` load it by OPENCODE_CONFIG_CONTENT; it
-// needs nothing but OpenCode's own runtime (Bun), and no network beyond omac's bridge.
+// omac's plugin for OpenCode. `omac start opencode` and `omac serve opencode` load it by OPENCODE_CONFIG_CONTENT, and
+// `omac bridge install opencode` puts it into the person's own folder of plugins. It needs nothing but OpenCode's own
+// runtime (Bun), and no network beyond omac's bridge.
 //
 // * Each session activates its directory under its own id, when it is created and again for each model request and
 //   shell command: that is cheap, and so a new secret or a changed skill is known at the next command.
@@ -10,7 +11,8 @@
 
 import type { Plugin } from "@opencode-ai/plugin"
 import { spawnSync } from "node:child_process"
-import { readFileSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
+import { homedir } from "node:os"
 
 type Manifest = { env: Record<string, string>; context: string }
 
@@ -18,16 +20,22 @@ const WITHIN_MS = 15_000
 const CONTROL_VARIABLES = ["OMAC_CONTROL_BASE", "OMAC_CONTROL_SOCKET", "OMAC_CONTROL_TOKEN_FILE"]
 const GUARD_NAMES: Record<string, string> = { write: "Write", edit: "Edit", multiedit: "MultiEdit", patch: "apply_patch" }
 
-const token = (() => {
-  try {
-    return readFileSync(process.env.OMAC_CONTROL_TOKEN_FILE ?? "", "ascii").trim()
-  } catch {
-    return ""
-  }
-})()
+const INSTALLED = "" // the command of omac's hooks where a person has this file in a folder of plugins
+const hook = INSTALLED || process.env.OMAC_HOOK
+
+// An agent that omac launched is told where omac is. Another one finds the server that runs on this machine, if any.
+function reached(): { socket?: string; tokenFile?: string } {
+  const { OMAC_CONTROL_SOCKET, OMAC_CONTROL_TOKEN_FILE, OMAC_SANDBOX, OMAC_STATE_DIR, XDG_STATE_HOME } = process.env
+  if (OMAC_CONTROL_TOKEN_FILE) return { socket: OMAC_CONTROL_SOCKET, tokenFile: OMAC_CONTROL_TOKEN_FILE }
+  const states = XDG_STATE_HOME?.startsWith("/") ? XDG_STATE_HOME : `${homedir()}/.local/state`
+  const run = `${OMAC_STATE_DIR || `${states}/omac`}/run/current`
+  if (OMAC_SANDBOX === "1" || !existsSync(`${run}/bridge.sock`)) return {}
+  return { socket: `${run}/bridge.sock`, tokenFile: `${run}/bridge.token` }
+}
 
 async function call(action: string, document: object): Promise<any> {
-  const socket = process.env.OMAC_CONTROL_SOCKET
+  const { socket, tokenFile } = reached()
+  const token = readFileSync(tokenFile ?? "", "ascii").trim()
   const base = socket ? "http://localhost" : process.env.OMAC_CONTROL_BASE
   const answer = await fetch(`${base}/__omac__/${action}`, {
     method: "POST",
@@ -45,7 +53,6 @@ function guarded(tool: string, args: Record<string, unknown>, session: string, d
   const name = GUARD_NAMES[tool] ?? tool
   const input = { ...args, ...(typeof args.filePath === "string" ? { file_path: args.filePath } : {}) }
   const payload = { hook_event_name: "PreToolUse", session_id: session, cwd: directory, tool_name: name, tool_input: input }
-  const hook = process.env.OMAC_HOOK
   if (!hook) return "omac: the write guard cannot be called: OMAC_HOOK is not set"
   const done = spawnSync("/bin/sh", ["-c", `${hook} pre-tool-use`], {
     input: JSON.stringify(payload),
@@ -58,7 +65,10 @@ function guarded(tool: string, args: Record<string, unknown>, session: string, d
 export const OmacBridge: Plugin = async ({ directory, worktree }) => {
   const root = worktree && worktree !== "/" ? worktree : directory
 
+  if (INSTALLED && process.env.OMAC_BRIDGE === "launch") return {} // this file's twin of the launch is loaded, too
+
   const activate = async (session?: string): Promise<Manifest> => {
+    if (INSTALLED && !reached().tokenFile) return { env: {}, context: "" } // no omac runs: the session goes on without
     try {
       return await call("activate", { dir: root, ...(session ? { session } : {}) })
     } catch (problem) {

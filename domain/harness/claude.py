@@ -46,6 +46,8 @@ HARNESS = Harness(
         GuardTools(files=("write", "edit", "multiedit", "notebookedit"), paths=("file_path", "notebook_path")),
         off_switch="disableAllHooks",
         project_variable="CLAUDE_PROJECT_DIR",
+        ends_sessions=True,
+        reads_mark=True,
     ),
     bridge=Bridge(settings_option="--settings", environment_file="CLAUDE_ENV_FILE"),
 )  # fmt: skip

@@ -35,6 +35,8 @@ class Hook(PlainData):
     `on_switch` the dotted one of its TOML settings without which they are off, and `notice` what a person must do after
     the hook is installed; all may be empty. `project_variable` names the variable that
     tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
+    `ends_sessions`: it has a hook for the end of a session, beside that for the beginning. `reads_mark`: it reads
+    settings that begin with a byte order mark. No agent yet reads settings with comments or trailing commas.
     """
 
     file: str
@@ -45,6 +47,8 @@ class Hook(PlainData):
     notice: str = ""
     project_variable: str = ""
     begins_in_project: bool = False
+    ends_sessions: bool = False
+    reads_mark: bool = False
 
 
 class Bridge(PlainData):
@@ -52,15 +56,17 @@ class Bridge(PlainData):
 
     `settings_option` takes settings as JSON, of the form that `Hook.file` has; `override_option` a setting as KEY=VALUE
     in TOML. `plugin_variable` holds settings as JSON, whose member `plugin` lists URLs of modules; `plugin` is the file
-    of omac's own. `environment_file` names the variable that tells a hook of sessions the file of the session's
-    variables, which the agent's shells read. `folders_file` is a TOML file in the home whose `projects` say which
-    folders the person trusts; in others the agent would ask, and could not keep the answer.
+    of omac's own, and `plugin_folder` the folder of the home whose modules it loads. `environment_file` names the
+    variable that tells a hook of sessions the file of the session's variables, which the agent's shells read.
+    `folders_file` is a TOML file in the home whose `projects` say which folders the person trusts; in others the agent
+    would ask, and could not keep the answer.
     """
 
     settings_option: str = ""
     override_option: str = ""
     plugin_variable: str = ""
     plugin: str = ""
+    plugin_folder: str = ""
     environment_file: str = ""
     folders_file: str = ""
 

@@ -54,7 +54,7 @@ class StreamKey(NamedTuple):
     """A stream id taken apart: the one place that knows its form.
 
     `namespace` is that of a directory or sidecar, elsewhere the host; `scope` a workdir id, GLOBAL or that of defaults;
-    `base` the base folder of a registration; `name` what is left: a skill, a run, a launch, a setting.
+    `base` the base folder of a registration; `name` what is left: a skill, a run, a launch, a setting, a file.
     """
 
     aggregate: str
@@ -90,7 +90,7 @@ def key_of(stream: StreamId) -> StreamKey:
         case "registration" if rest.count("/") >= 2:
             scope, base, name = rest.split("/", 2)
             return StreamKey(aggregate, own, scope, base, name)
-        case "run" | "sandbox" | "setting" if rest and "/" not in rest:
+        case "run" | "sandbox" | "setting" | "bridge" if rest and "/" not in rest:
             return StreamKey(aggregate, own, name=rest)
         case _ if namespace and not rest:
             return StreamKey(aggregate, own)
@@ -131,6 +131,11 @@ def sandbox_stream(host: HostId, launch: LaunchId) -> StreamId:
 def setting_stream(host: HostId, name: str) -> StreamId:
     """The stream of one of omac's own settings on one host."""
     return StreamId(f"setting/{host}/{name}")
+
+
+def bridge_stream(host: HostId, file: str) -> StreamId:
+    """The stream of omac's hooks or plugin in one settings file of an agent on one host, by the hash of its path."""
+    return StreamId(f"bridge/{host}/{workdir_id(file)}")
 
 
 def log_stream(aggregate: str, host: HostId) -> StreamId:

@@ -10,6 +10,7 @@ from omac.domain.access.control import ControlCalled, ControlRefused, VaultLocke
 from omac.domain.credentials import credential
 from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
+from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import GLOBAL, key_of
 from omac.domain.sandbox.inspection import Inspected
@@ -69,7 +70,7 @@ class TrustChanges:
                 return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
             case GuardDenied():
                 return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
-            case SettingChanged() | SettingChangeFailed() | VaultLocked():
+            case SettingChanged() | SettingChangeFailed() | VaultLocked() | BridgeChanged() | BridgeChangeFailed():
                 return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
                 return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
@@ -122,6 +123,10 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "setting.change-failed", True, None, f"{name}: {why}"
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
+        case BridgeChangeFailed(harness, file, why):
+            return "bridge.change-failed", True, None, f"{harness} in {file}: {why}"
+        case BridgeChanged(harness, file, events):
+            return "bridge.changed", False, None, f"{harness} calls omac for {', '.join(events) or 'nothing'} by {file}"
         case _:
             return _described_value(event)
 

@@ -11,6 +11,7 @@ from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.directories.events import RouteStubbed, Skill
 from omac.domain.guard import denial
+from omac.domain.harness import installation
 from omac.domain.kernel import ids, run, set_aside
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
@@ -45,6 +46,10 @@ FELL = {"echo": sidecar.Sidecar("gave_up", SPEC, 1, detail="it ended with 1")}
 STORED = {"KEY": credential.Stored("hmac:1", "vault")}
 LAUNCH = launch.LaunchRequested(WORKDIR, "claude", "bubblewrap", "ab" * 32, ("npm", "test"), "host", 42, 7, "boot")
 STARTED = run.RunStarted("opencode", "0.1", 42, 7, "boot", ("/w",), {"approve": "ask", "drift": True})
+
+BRIDGED = installation.BridgeChangeRequested(
+    "claude", "/home/u/.claude/settings.json", ("SessionStart",), "ab", (1,), ('"hooks": {}',), ("/home/u/.claude",)
+)
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "run": (run.Start(STARTED), run.Recover(run.RunRecovered("run2", 1, 2, 3)), run.Stop("asked to")),
@@ -109,6 +114,12 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         setting.RequestChange("secrets.store", None, "/home/u/settings.toml", "vault"),
         setting.ReportChange(),
         setting.ReportFailure("the disk is full"),
+    ),
+    "bridge": (
+        installation.RequestInstallation(BRIDGED, ""),
+        installation.ReportInstalled(),
+        installation.RequestInstallation(BRIDGED, "ab"),
+        installation.ReportNotInstalled("the disk is full"),
     ),
     "access": (
         access.AccessRequested(WORKDIR, "echo", "echo", "s1", "GET", "/x"),
@@ -184,6 +195,7 @@ def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
         "sidecar": lambda: ids.sidecar_stream(HOST, workdir, name),
         "sandbox": lambda: ids.sandbox_stream(HOST, LaunchId(name)),
         "setting": lambda: ids.setting_stream(HOST, name),
+        "bridge": lambda: ids.bridge_stream(HOST, name),
         "access": lambda: ids.access_stream(HOST),
         "control": lambda: ids.control_stream(HOST),
         "inspection": lambda: ids.inspection_stream(HOST),

@@ -17,6 +17,7 @@ from omac.domain.access import access, control
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
+from omac.domain.harness import installation
 from omac.domain.kernel import run, set_aside
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
@@ -359,6 +360,24 @@ GOLDEN: list[tuple[str, Event, str]] = [
     ),
     ("default.adopted", credential.DefaultAdopted("MODE", "sha256:00"), "0192a44d4f4445a97368613235363a3030"),
     ("default.purged", credential.DefaultPurged("MODE"), "0191a44d4f4445"),
+    (
+        "bridge.change-requested",
+        installation.BridgeChangeRequested(
+            "claude", "/h/.claude/settings.json", ("SessionStart",), "ab", (1,), ("x",), ("/h/.claude",)
+        ),
+        "0197a6636c61756465b82f682f2e636c617564652f73657474696e67732e6a736f6e91ac53657373696f6e5374617274a261"
+        "62910191a17891aa2f682f2e636c61756465",
+    ),
+    (
+        "bridge.changed",
+        installation.BridgeChanged("codex", "/h/.codex/hooks.json", ()),
+        "0193a5636f646578b42f682f2e636f6465782f686f6f6b732e6a736f6e90",
+    ),
+    (
+        "bridge.change-failed",
+        installation.BridgeChangeFailed("codex", "/h/.codex/hooks.json", "no space left"),
+        "0193a5636f646578b42f682f2e636f6465782f686f6f6b732e6a736f6ead6e6f207370616365206c656674",
+    ),
     (
         "setting.change-requested",
         setting.SettingChangeRequested("serve.unapproved", "warn", "user"),

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from nested_worktree import Ground, ground
 
+from omac.adapters.harness.hook_text import commands
+from omac.domain.harness.bridge import GUARDED
 from omac.domain.kernel.refusal import Refusal
-from omac.tools.cli.hook import install, role, uninstall
+from omac.tools.cli.bridge import install_guard as install
+from omac.tools.cli.bridge import uninstall_guard as uninstall
+from omac.tools.cli.hook import role
 
 
 @pytest.fixture
@@ -85,7 +89,7 @@ def test_the_whole_way(
 def test_the_users_own_is_meant(place: Ground, omac: Path) -> None:
     """Without a word about which, it is the file that holds against an agent."""
     install("claude", False, False, place.environment)
-    assert installed(place.home / ".claude" / "settings.json")[1] == f"'{omac}' hook pre-tool-use || exit 2"
+    assert installed(place.home / ".claude" / "settings.json")[1] == commands(str(omac))[GUARDED]
 
 
 def test_nothing_to_uninstall(place: Ground, omac: Path) -> None:
@@ -119,7 +123,7 @@ def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) ->
         install("claude", False, True, place.environment | {"PATH": os.path.dirname(omac)})
     monkeypatch.setattr(sys, "executable", str(omac.parent / "python"))
     install("claude", False, True, place.environment)
-    assert installed(place.home / ".claude" / "settings.json")[1].startswith(f"'{omac}' ")
+    assert installed(place.home / ".claude" / "settings.json")[1] == commands(str(omac))[GUARDED]
 
 
 def test_role(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,6 @@
-"""omac hook: have agents call the write guard, or no longer, and what to tell them about it."""
+"""omac hook role: what an agent's role document should say about the write guard."""
 
-import os
-import shlex
-import sys
-from collections.abc import Mapping
-
-from omac.domain.harness.harness import Harness, Hook
-from omac.domain.kernel.refusal import Refusal
-from omac.tools.compose import agent_hooks
 from omac.tools.terminal.invocation import print_data
-from omac.tools.terminal.render import report, say
 
 ROLE = """\
 ## Where you may write
@@ -28,50 +19,7 @@ another tree, where `git add` in yours does not find it.
 """
 
 
-def install(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
-    """Have an agent ask the write guard. Raises Refusal."""
-    harness, hook = agent_hooks.harness_with_hook(agent)
-    file = _file("install", harness, hook, project, user, environment)
-    changed, are_hooks_off = agent_hooks.install(file, hook, _program())
-    say(f"{file.path}: the write guard is {'called from now on' if changed else 'called already'}")
-    if are_hooks_off:
-        report(f"omac: {file.path} sets {hook.off_switch}: no hook runs until you remove that")
-    if hook.notice:
-        report(hook.notice)
-    if project:
-        report("an agent can change its project's file; only your own (--user) is safe from it")
-    return 0
-
-
-def uninstall(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
-    """Have an agent no longer ask the write guard. Raises Refusal."""
-    harness, hook = agent_hooks.harness_with_hook(agent)
-    file = _file("uninstall", harness, hook, project, user, environment)
-    changed = agent_hooks.uninstall(file)
-    say(f"{file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
-    return 0
-
-
 def role() -> int:
     """Print what belongs into the document that tells an agent its role."""
     print_data(ROLE.removesuffix("\n"))
     return 0
-
-
-def _file(
-    verb: str, harness: Harness, hook: Hook, project: bool, user: bool, environment: Mapping[str, str]
-) -> agent_hooks.HookFile:
-    if project and user:
-        fix = [f"omac hook {verb} {harness.name} --user"]
-        raise Refusal("misuse", "--project and --user cannot be combined", fix=fix)
-    return agent_hooks.project_file(hook) if project else agent_hooks.user_file(harness, hook, environment)
-
-
-def _program() -> str:
-    """The absolute path of the omac that people call. Raises Refusal (prerequisite-missing)."""
-    beside = os.path.join(os.path.dirname(sys.executable), "omac")
-    for path in (sys.argv[0], beside):  # not the first on PATH, which may be an agent's
-        if os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
-            return os.path.abspath(path)
-    message = "no program named omac is installed that an agent could call"
-    raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])

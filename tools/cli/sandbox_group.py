@@ -62,21 +62,23 @@ Agent = Annotated[str, typer.Argument(help=f"{listed(HOOKED_NAMES, 'or')}.")]
 def install(agent: Agent, project: Project = False, user: User = False) -> int:
     """Have an agent ask the write guard before its file tools write.
 
+    It is the part of `omac bridge install` that needs no running omac.
+
     \b
     omac hook install claude
     omac hook install codex --project
     """
-    from omac.tools.cli.hook import install
+    from omac.tools.cli.bridge import install_guard
 
-    return install(agent, project, user, current().environment)
+    return install_guard(agent, project, user, current().environment)
 
 
 @hook_app.command()
 def uninstall(agent: Agent, project: Project = False, user: User = False) -> int:
     """Stop an agent from asking the write guard; everything else in the file stays."""
-    from omac.tools.cli.hook import uninstall
+    from omac.tools.cli.bridge import uninstall_guard
 
-    return uninstall(agent, project, user, current().environment)
+    return uninstall_guard(agent, project, user, current().environment)
 
 
 @hook_app.command()

@@ -27,6 +27,8 @@ from omac.adapters.linux.home import home_of
 from omac.domain.guard.guard import Unclear
 from omac.domain.harness.bridge import (
     CONTROL_VARIABLES,
+    LAUNCH,
+    LAUNCHED,
     HookCommands,
     are_hooks_off,
     bridge_variables,
@@ -154,6 +156,8 @@ def launch_of(
     else:
         argv = tuple(command if words is None else words)
     variables = _plugged(agent, environment, sandbox.network) if agent else {}
+    if agent is not None and (variables or bridged_words != tuple(words or ())):
+        variables = {**variables, LAUNCHED: LAUNCH}
     name = agent.name if agent else ""
     if not argv:
         raise Refusal("misuse", "the command after -- is missing", fix=["omac start -- bash"])

@@ -18,7 +18,7 @@ from omac.services.directories.manifest import Manifest, Reach
 from omac.tools.terminal.version import VERSION
 
 INSIDE = "/run/omac"  # where a sandbox has what omac hands on
-FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET)")
+FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET|BRIDGE)")
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -33,13 +33,14 @@ ALLOWED, DENIED = 0, 2
 PAYLOAD_BYTES_MAX = 32 * 1024 * 1024
 DEADLINE_S = 20  # a hook that an agent's own deadline ends counts as consent; that is 60 s or more
 RECORD_S = 5
+INSTALLED, LAUNCHED, LAUNCH = "--installed", "OMAC_BRIDGE", "launch"  # as domain/harness/bridge.py has them
 READ_BYTES = 1 << 16
 CLAIMED_PATHS = ("path", "root", "probable")
 CLAIMED_PATH_MAX, CLAIMED_NAME_MAX = 1_024, 200  # characters, as services/guard/claims.py takes them
 PLACES = (b"HOME", b"OMAC_STATE_DIR", b"XDG_CONFIG_HOME", b"XDG_STATE_HOME")
 USAGE = """usage: omac hook pre-tool-use < PAYLOAD
 
-Called by an agent before it runs a tool; `omac hook install` arranges that.
+Called by an agent before it runs a tool; `omac bridge install` arranges that.
 Exit status 0 lets the call pass, 2 denies it.
 """
 
@@ -50,9 +51,11 @@ def main(argv: list[str]) -> int:
         os.write(1, USAGE.encode())
         return ALLOWED
     try:
+        if argv == [INSTALLED] and os.environ.get(LAUNCHED) == LAUNCH:
+            return ALLOWED  # the guard that the launch gave its agent answers
         _arm(DEADLINE_S)
-        if argv:
-            raise Unclear("the hook was called with arguments, and takes none")
+        if argv not in ([], [INSTALLED]):
+            raise Unclear("the hook was called with arguments that it does not take")
         denial = decide(_payload(), os.environb)
         if denial is None:
             _disarm()

@@ -4,6 +4,9 @@ Reads the agent's payload from stdin: JSON with `session_id`, a form that all ag
 session's directory is activated; the text for the model is printed as `additionalContext`, and variables that hold the
 session's own token go into the file that the agent's shells read, if it has one. An agent goes on without its skills
 when this fails: it is reported, with status 0, since an agent takes another status for its own error.
+
+With `--installed` a person's own settings call it (`omac bridge install`). It then finds the running server by itself,
+and is silent where none runs, and where the launch gave the agent hooks already.
 """
 
 from __future__ import annotations
@@ -12,8 +15,12 @@ import json
 import os
 import sys
 
+from omac.adapters.guard.write_target import top_level
 from omac.adapters.harness.bridge import CONTROL_VARIABLES, call
-from omac.domain.harness.names import NAMES, load
+from omac.adapters.linux.home import home_of
+from omac.domain.guard.guard import Unclear
+from omac.domain.harness.names import hooked
+from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
@@ -22,10 +29,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 PAYLOAD_BYTES_MAX = 1 << 20
+INSTALLED, LAUNCHED, LAUNCH = "--installed", "OMAC_BRIDGE", "launch"  # as domain/harness/bridge.py has them
 USAGE = """usage: omac hook session-start < PAYLOAD
        omac hook session-end < PAYLOAD
 
-Called by an agent when a session begins or ends; `omac start` arranges that.
+Called by an agent when a session begins or ends; `omac start` arranges that,
+and `omac bridge install` for agents that you launch yourself (--installed).
 """
 
 
@@ -34,15 +43,18 @@ def main(verb: str, argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
         os.write(1, USAGE.encode())
         return 0
+    environment = installed_environment(os.environ) if argv == [INSTALLED] else os.environ
+    if environment is None:
+        return 0
     try:
         payload = json.loads(sys.stdin.buffer.read(PAYLOAD_BYTES_MAX))
         session = payload.get("session_id") if isinstance(payload, dict) else None
         if not isinstance(session, str) or not session:
             raise ValueError("it names no session")
         if verb == "session-end":
-            end(session, os.environ)
+            end(session, environment)
         else:
-            print(json.dumps(begin(session, os.environ)))
+            print(json.dumps(begin(session, environment)))
     except Refusal as refusal:
         _report(refusal.message)
     except (OSError, ValueError, RecursionError) as problem:
@@ -50,11 +62,31 @@ def main(verb: str, argv: list[str]) -> int:
     return 0
 
 
+def installed_environment(environment: Mapping[str, str]) -> Mapping[str, str] | None:
+    """Return the environment by which a hook in a person's own settings reaches omac: that of the agent where it names
+    omac, else one that names the running server and the project. None: there is nothing to do for it."""
+    if environment.get(LAUNCHED) == LAUNCH:
+        return None
+    if environment.get("OMAC_CONTROL_TOKEN_FILE"):
+        return environment
+    folder = f"{state_paths.state(environment, home_of(environment))}/run/current"
+    socket, token = f"{folder}/bridge.sock", f"{folder}/bridge.token"
+    if environment.get("OMAC_SANDBOX") == "1" or not (os.path.exists(socket) and os.path.exists(token)):
+        return None
+    named = (hook.project_variable for _, hook in hooked() if hook.project_variable)
+    started = next((environment[name] for name in named if environment.get(name)), os.getcwd())
+    try:
+        project = os.fsdecode(top_level(os.fsencode(started)))
+    except Unclear:
+        project = started
+    return {**environment, "OMAC_WORKDIR": project, "OMAC_CONTROL_SOCKET": socket, "OMAC_CONTROL_TOKEN_FILE": token}
+
+
 def begin(session: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Activate the session's directory; returns what the agent takes from a hook. Raises Refusal, OSError."""
     manifest = call("activate", {"dir": _directory(environment), "session": session}, environment)
     variables = manifest.get("env") or {}
-    if path := environment.get(_environment_file(environment.get("OMAC_HARNESS", ""))):
+    if path := _environment_file(environment):
         lines = [f"export {name}={quoted(value)}" for name, value in variables.items()]
         lines.append(f"unset {' '.join(CONTROL_VARIABLES)}")
         with open(path, "a", encoding="utf-8") as file:
@@ -69,9 +101,12 @@ def end(session: str, environment: Mapping[str, str]) -> None:
     call("deactivate", {"dir": _directory(environment), "session": session}, environment)
 
 
-def _environment_file(harness: str) -> str:
-    bridge = load(harness).bridge if harness in NAMES else None
-    return bridge.environment_file if bridge else ""
+def _environment_file(environment: Mapping[str, str]) -> str | None:
+    """The file for the session's variables, of the agent that has one: in a run any agent may be launched."""
+    for harness, _ in hooked():
+        if harness.bridge and (path := environment.get(harness.bridge.environment_file)):
+            return path
+    return None
 
 
 def _directory(environment: Mapping[str, str]) -> str:

@@ -1,20 +1,17 @@
 """adapters/files/json_text.py: one place changes, everything else stays to the byte."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from adapters.files.commented_json import BLANKS, VALUES, commented
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.files.json_text import JsonNode, JsonText
+from omac.adapters.files.json_text import JsonNode, JsonText, inserted, restored, without
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=12,
-)
 INDENTS = st.sampled_from([None, 0, 1, 2, 4, "\t"])
 
 
@@ -38,20 +35,22 @@ def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: i
     expected: dict[str, Any] | list[Any]
     if isinstance(value, dict):
         key = "\x00new"
-        after = whole.with_member(node, key, added)
+        insertions = whole.new_members(node, {key: added})
         expected = {**value, key: added}
     else:
-        after = whole.with_item(node, added)
+        insertions = whole.new_item(node, added)
         expected = [*value, added]
+    after = inserted(text, insertions)
+    assert restored(after, insertions) == text
     again = JsonText(after)
     same = next(each for each in nodes(again.root) if each.start == node.start)
     assert again.value(same) == expected
     assert after[: node.start] == text[: node.start]
     assert after.endswith(text[node.end :])
-    without = again.without(same, len(same.children) - 1)
-    assert json.loads(without) == document
+    rest = without(after, again.cuts(same, len(same.children) - 1))
+    assert json.loads(rest) == document
     if value:
-        assert without == text
+        assert rest == text
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -64,7 +63,7 @@ def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
         return
     node = full[pick % len(full)]
     index = pick % len(node.children)
-    after = JsonText(whole.without(node, index))
+    after = JsonText(without(whole.text, whole.cuts(node, index)))
     same = next(each for each in nodes(after.root) if each.start == node.start)
     expected = whole.value(node)
     if node.keys:
@@ -82,20 +81,121 @@ def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
         ("{}", '{\n  "n": [\n    1\n  ]\n}'),
         ('{\n\t"a": 1e400\n}\n', '{\n\t"a": 1e400,\n\t"n": [\n\t\t1\n\t]\n}\n'),
         ('{\n    "a": "\\u00e9é"\n}', '{\n    "a": "\\u00e9é",\n    "n": [\n        1\n    ]\n}'),
+        ('{\n  "a": 1, // why\n}\n', '{\n  "a": 1, // why\n  "n": [\n    1\n  ],\n}\n'),
+        ('{\n  "a": 1 // why\n}\n', '{\n  "a": 1, // why\n  "n": [\n    1\n  ]\n}\n'),
+        ('{\r\n  "a": 1 // why\r\n}', '{\r\n  "a": 1, // why\r\n  "n": [\r\n    1\r\n  ]\r\n}'),
+        ('{"a": 1 /* why */}', '{"a": 1, /* why */ "n": [1]}'),
+        ('{"a": 1 // why\n}', '{"a": 1, // why\n"n": [\n  1\n]\n}'),
+        ("{ // nothing\n}", '{\n  "n": [\n    1\n  ] // nothing\n}'),
+        ("\ufeff{}", '\ufeff{\n  "n": [\n    1\n  ]\n}'),
         ('{\r\n  "a": {}\r\n}\r\n', '{\r\n  "a": {},\r\n  "n": [\r\n    1\r\n  ]\r\n}\r\n'),
     ],
 )
 def test_form(text: str, after: str) -> None:
     """New parts look like what is there: indentation, line ends, all in one line."""
     whole = JsonText(text)
-    assert whole.with_member(whole.root, "n", [1]) == after
+    assert inserted(text, whole.new_members(whole.root, {"n": [1]})) == after
 
 
-@pytest.mark.parametrize("text", ["", "{", "{'a': 1}", '{"a": 1,}', "{} {}", "// x\n{}", '{"a": NaN}', "\ufeff{}"])
-def test_what_is_no_json(text: str) -> None:
-    """It is refused."""
-    with pytest.raises(ValueError, match=r"\w"):
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("", 1, 1),
+        ("{", 1, 2),
+        ("{'a': 1}", 1, 2),
+        ('{\n  "a": 1,,\n}', 2, 10),
+        ("{} {}", 1, 4),
+        ('{"a": NaN}', 1, 7),
+        ('{"a" 1}', 1, 6),
+        ("[1 2]", 1, 4),
+        ('{"a": 01}', 1, 8),
+        ('{"a": "\n"}', 1, 8),
+        ("[,]", 1, 2),
+        ("{} /* never ends", 1, 4),
+        ("// nothing else", 1, 16),
+    ],
+)
+def test_what_is_no_json(text: str, line: int, column: int) -> None:
+    """It is refused, with the place."""
+    with pytest.raises(json.JSONDecodeError) as caught:
         JsonText(text)
+    assert (caught.value.lineno, caught.value.colno) == (line, column)
+
+
+COMMENTED = """\ufeff// mine
+{ // first
+  /* a */ "a" /* b */ : /* c */ [ 1, /* two */ 2, ], // d
+  "b": {"//": "/* no comment */",},
+} // end"""
+
+
+def test_what_people_add_to_json() -> None:
+    """Comments, trailing commas and a mark are read, and named."""
+    whole = JsonText(COMMENTED)
+    assert whole.value(whole.root) == {"a": [1, 2], "b": {"//": "/* no comment */"}}
+    assert whole.additions == {"comments", "trailing commas"}
+    assert JsonText('\ufeff{"a": "//"}').additions == set()
+
+
+COMMENT = re.compile(r"// c|/\* c \*/|/\* , \] \*/")
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(commented(), BLANKS, BLANKS, st.integers(0), VALUES)
+def test_among_comments(text: str, before: str, after_it: str, pick: int, added: Any) -> None:
+    """What was added is there and nothing else has changed; it goes without a trace, by its insertions and by its
+    place."""
+    text = before + text + after_it
+    whole = JsonText(text)
+    containers = [node for node in nodes(whole.root) if text[node.start] in "{["]
+    if not containers:
+        return
+    node = containers[pick % len(containers)]
+    if text[node.start] == "{":
+        insertions = whole.new_members(node, {"new": added, "newer": 1})
+    else:
+        insertions = whole.new_item(node, added)
+    after = inserted(text, insertions)
+    assert restored(after, insertions) == text
+    again = JsonText(after)
+    assert again.additions == whole.additions
+    same = next(each for each in nodes(again.root) if each.start == node.start and each.children)
+    value, was = again.value(same), whole.value(node)
+    assert value == ({**was, "new": added, "newer": 1} if isinstance(was, dict) else [*was, added])
+    for _ in range(len(same.children) - len(node.children)):
+        after = without(after, again.cuts(same, len(same.children) - 1))
+        again = JsonText(after)
+        same = next(each for each in nodes(again.root) if each.start == node.start)
+    assert again.value(again.root) == whole.value(whole.root)
+    if node.children:
+        assert after == text
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(commented(), st.integers(0), st.integers(0))
+def test_any_can_go(text: str, pick: int, other: int) -> None:
+    """A member or item goes with its comma; no comment does."""
+    whole = JsonText(text)
+    full = [node for node in nodes(whole.root) if node.children]
+    if not full:
+        return
+    node = full[pick % len(full)]
+    index = other % len(node.children)
+    rest = without(text, whole.cuts(node, index))
+    after = JsonText(rest)
+    same = next(each for each in nodes(after.root) if each.start == node.start)
+    expected = whole.value(node)
+    del expected[node.keys[index] if node.keys else index]
+    assert after.value(same) == expected
+    whole_comments = COMMENT.findall(text[: node.begins[index]] + " " + text[node.children[index].end :])
+    assert sorted(COMMENT.findall(rest)) == sorted(whole_comments)
+
+
+def test_restored_is_exact() -> None:
+    """Where an insertion is not there, nothing is restored."""
+    assert restored("axb", [(1, "x")]) == "ab"
+    assert restored("ayb", [(1, "x")]) is None
+    assert restored("ab", [(5, "x")]) is None
 
 
 def test_a_key_twice() -> None:

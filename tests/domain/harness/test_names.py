@@ -23,7 +23,7 @@ NAMED_ELSEWHERE = {  # why a module names a harness all the same
 
 def test_each_module_of_a_harness_has_its_line() -> None:
     """Besides those of harnesses, the folder has the modules that hold for all."""
-    shared = {"__init__", "bridge", "commands", "harness", "names", "table"}
+    shared = {"__init__", "bridge", "commands", "harness", "installation", "names", "table"}
     modules = {path.stem for path in HOME.glob("*.py")} - shared
     assert modules == set(NAMES)
     assert EXAMPLE in HOOKED_NAMES
@@ -77,17 +77,17 @@ import sys
 from omac.domain import harness
 
 harness.__path__.insert(0, sys.argv[1])
-from omac.adapters.harness.hook_settings import harness_with_hook
 from omac.adapters.sandbox.protected import NAMES
 from omac.domain.guard.guard import call_of
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.autorun_files import Obeyed
 from omac.tools.compose.agent_launch import find_program
+from omac.tools.compose.bridges import bridged_harnesses
 from omac.tools.hotpath.sandbox_options import help_text
 
 sample = harness_named("sample")
-assert harness_with_hook("sample")[0] is sample
+assert sample in bridged_harnesses()
 assert ".sample" in NAMES
 assert Obeyed("").by(".sample-rules") == "an agent"
 assert "copilot, pi or sample:" in help_text()

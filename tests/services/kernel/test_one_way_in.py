@@ -65,6 +65,8 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
     "sandbox.exited": ("sandbox.launch-requested",),
     "setting.changed": ("setting.change-requested",),
     "setting.change-failed": ("setting.change-requested",),
+    "bridge.changed": ("bridge.change-requested",),
+    "bridge.change-failed": ("bridge.change-requested",),
     "run.stopped": ("run.started",),
     "run.recovered": ("run.started",),
 }  # fmt: skip

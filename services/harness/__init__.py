@@ -1,0 +1,1 @@
+"""Agents: omac's hooks in their settings."""

@@ -1,0 +1,52 @@
+"""Installations: a person has omac put its hooks into an agent's settings; on record before and after the file."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from omac.domain.harness import installation
+from omac.domain.harness.installation import BridgeChangeRequested, InstallationState
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.refusal import Refusal
+from omac.services.kernel.execution import Execution
+
+PERSON = Cause("person")
+
+
+class PlannedChange(Protocol):
+    """A change of a settings file that is certain and not made yet; the file is locked."""
+
+    @property
+    def request(self) -> BridgeChangeRequested:
+        """What is asked for."""
+
+    @property
+    def present(self) -> str:
+        """The digest that the file has now."""
+
+    def write(self) -> None:
+        """Put the changed text in the place of the file, whole or not at all. Raises OSError, Refusal."""
+
+
+Planning = Callable[[InstallationState], AbstractContextManager[PlannedChange | None]]
+
+
+async def change_installation(execution: Execution, file: str, planning: Planning) -> bool:
+    """Change what the settings file at the path `file` has of omac; False if nothing is to be changed. `planning` locks
+    the file and gives the change, None where there is none to make. Raises Refusal."""
+    stream = ids.bridge_stream(execution.host, file)
+    state = execution.entry(installation.AGGREGATE, stream).state
+    with planning(state) as change:
+        if change is None:
+            return False
+        aggregate = installation.AGGREGATE
+        request = installation.RequestInstallation(change.request, change.present)
+        await execution.execute(aggregate, stream, request, PERSON)
+        try:
+            change.write()
+        except (OSError, Refusal) as problem:
+            await execution.execute(aggregate, stream, installation.ReportNotInstalled(str(problem)), PERSON)
+            raise
+        await execution.execute(aggregate, stream, installation.ReportInstalled(), PERSON)
+        return True

@@ -1,0 +1,244 @@
+"""adapters/harness/settings_file.py: the files of agents, replaced whole, and never where somebody else leads to."""
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.harness.settings_file import BYTES_MAX, AgentFile, of_project, of_user, opened
+from omac.domain.harness import claude, codex, opencode
+from omac.domain.kernel.refusal import Refusal
+
+CLAUDE, CODEX = ".claude/settings.json", ".codex/hooks.json"
+
+
+def added(text: str | None) -> str:
+    """An edit that can be seen."""
+    return (text or "") + "added"
+
+
+def change(file: AgentFile, edit: Callable[[str | None], str] = added) -> None:
+    """Replace the file with what an edit makes of its text."""
+    with opened(file) as one:
+        one.replace(edit(one.text()).encode())
+
+
+def refusal(file: AgentFile) -> Refusal:
+    """Why it is not changed."""
+    with pytest.raises(Refusal) as caught:
+        change(file)
+    return caught.value
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What is in a folder beside the file."""
+    return sorted(name for name in os.listdir(folder) if name not in ("settings.json", "hooks.json"))
+
+
+def test_places(tmp_path: Path) -> None:
+    """Where each agent looks, and where its variables send it."""
+    home = {"HOME": str(tmp_path)}
+    moved = f"{tmp_path}/c"
+    assert of_user(claude.HARNESS, CLAUDE, home).path == f"{tmp_path}/.claude/settings.json"
+    assert of_user(codex.HARNESS, CODEX, home).path == f"{tmp_path}/.codex/hooks.json"
+    assert of_user(claude.HARNESS, CLAUDE, {**home, "CLAUDE_CONFIG_DIR": moved}).path == f"{moved}/settings.json"
+    assert of_user(codex.HARNESS, CODEX, {**home, "CODEX_HOME": moved}).path == f"{moved}/hooks.json"
+    plugin = ".config/opencode/plugin/omac.ts"
+    assert of_user(opencode.HARNESS, plugin, home).path == f"{tmp_path}/{plugin}"
+    elsewhere = of_user(opencode.HARNESS, plugin, {**home, "XDG_CONFIG_HOME": moved})
+    assert elsewhere.path == f"{moved}/opencode/plugin/omac.ts"
+    assert of_project(CODEX, str(tmp_path)).path == f"{tmp_path}/.codex/hooks.json"
+
+
+@pytest.mark.parametrize("project", [True, False])
+def test_new(tmp_path: Path, project: bool) -> None:
+    """A file that is not there is made, the user's own for nobody else; nothing else stays beside it."""
+    home = {"HOME": str(tmp_path)}
+    file = of_project(CLAUDE, str(tmp_path)) if project else of_user(claude.HARNESS, CLAUDE, home)
+    assert file.missing() == (file.path, file.folder)
+    with opened(file) as one:
+        assert (one.content, one.text(), one.digest) == (None, None, "")
+    assert not os.path.exists(file.folder)
+    change(file)
+    assert Path(file.path).read_text() == "added"
+    assert Path(file.path).stat().st_mode & 0o777 == (0o644 if project else 0o600)
+    assert Path(file.folder).stat().st_mode & 0o777 == (0o755 if project else 0o700)
+    assert leftovers(Path(file.folder)) == []
+    assert file.missing() == ()
+    with opened(file) as one:
+        one.remove((file.folder,))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o400])
+def test_there_already(tmp_path: Path, mode: int) -> None:
+    """It is replaced, and keeps its mode."""
+    file = of_project(CLAUDE, str(tmp_path))
+    path = Path(file.path)
+    path.parent.mkdir()
+    path.write_text("mine ")
+    path.chmod(mode)
+    before = path.stat()
+    change(file)
+    assert path.read_text() == "mine added"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert path.stat().st_ino != before.st_ino
+    assert leftovers(path.parent) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"\xff", "UTF-8"), (b" " * (BYTES_MAX + 1), "4 MiB")], ids=["bytes", "big"]
+)
+def test_malformed(tmp_path: Path, content: bytes, says: str) -> None:
+    """It is left as it is."""
+    file = of_project(CLAUDE, str(tmp_path))
+    Path(file.folder).mkdir()
+    Path(file.path).write_bytes(content)
+    refused = refusal(file)
+    assert (refused.reason, says in refused.message, file.path in refused.message) == ("settings-invalid", True, True)
+    assert Path(file.path).read_bytes() == content
+    assert leftovers(Path(file.folder)) == []
+
+
+def test_a_link_of_the_user(tmp_path: Path) -> None:
+    """People keep their files elsewhere: the link stays, what it leads to is changed, within the home alone."""
+    home = tmp_path / "home"
+    real = home / "dotfiles" / "claude.json"
+    real.parent.mkdir(parents=True)
+    real.write_text("mine ")
+    named = home / ".claude" / "settings.json"
+    named.parent.mkdir()
+    named.symlink_to("../dotfiles/claude.json")
+    environment = {"HOME": str(home)}
+    change(of_user(claude.HARNESS, CLAUDE, environment))
+    assert named.is_symlink()
+    assert real.read_text() == "mine added"
+    real.unlink()
+    with pytest.raises(Refusal, match="which does not exist"):
+        of_user(claude.HARNESS, CLAUDE, environment)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "settings.json").write_text("{}")
+    named.unlink()
+    named.symlink_to(outside / "settings.json")
+    with pytest.raises(Refusal, match="within the home only") as caught:
+        of_user(claude.HARNESS, CLAUDE, environment)
+    assert caught.value.reason == "unsafe-link"
+    named.unlink()
+    named.parent.rmdir()
+    named.parent.symlink_to(outside)
+    with pytest.raises(Refusal, match="within the home only"):
+        of_user(claude.HARNESS, CLAUDE, environment)
+    assert of_user(claude.HARNESS, CLAUDE, {**environment, "CLAUDE_CONFIG_DIR": str(outside)}).folder == str(outside)
+
+
+def test_a_home_that_is_a_link(tmp_path: Path) -> None:
+    """It is the home all the same."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "real")
+    file = of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path / "home")})
+    assert file.path == f"{tmp_path}/real/.claude/settings.json"
+
+
+def test_links_of_a_project(tmp_path: Path) -> None:
+    """An agent may have made them: neither the file nor its folder is followed."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "settings.json").write_text("{}")
+    project = tmp_path / "project"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude" / "settings.json").symlink_to(outside / "settings.json")
+    file = of_project(CLAUDE, str(project))
+    assert "is a link" in refusal(file).message
+    (project / ".claude" / "settings.json").unlink()
+    (project / ".claude").rmdir()
+    (project / ".claude").symlink_to(outside)
+    assert "in a folder that is a link" in refusal(file).message
+    assert (outside / "settings.json").read_text() == "{}"
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """A pipe is not waited for, a folder not read."""
+    file = of_project(CLAUDE, str(tmp_path))
+    Path(file.folder).mkdir()
+    os.mkfifo(file.path)
+    assert "not a regular file" in refusal(file).message
+    os.unlink(file.path)
+    os.mkdir(file.path)
+    assert refusal(file).reason in ("settings-invalid", "state-unusable")
+    os.rmdir(file.path)
+    change(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_somebody_elses(tmp_path: Path) -> None:
+    """A file of another user is not replaced by one of ours."""
+    file = of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path)})
+    Path(file.folder).mkdir()
+    Path(file.path).write_text("{}")
+    os.chown(file.path, 65534, 65534)
+    assert "belongs to user 65534" in refusal(file).message
+    os.chown(file.path, 0, 0)
+    change(file)
+
+
+def replaced_meanwhile(file: AgentFile, verb: str) -> None:
+    """Have the agent write the file between omac's reading and its writing."""
+
+    def act() -> None:
+        with opened(file) as one:
+            Path(file.folder).mkdir(exist_ok=True)
+            Path(file.path).write_text("theirs")
+            if verb == "replace":
+                one.replace(b"ours")
+            else:
+                one.remove(())
+
+    with pytest.raises(Refusal, match="just now") as caught:
+        act()
+    assert caught.value.reason == "contention"
+    assert Path(file.path).read_text() == "theirs"
+
+
+def test_changed_meanwhile(tmp_path: Path) -> None:
+    """What the agent writes between our reading and our replacing is not lost."""
+    file = of_project(CLAUDE, str(tmp_path))
+    Path(file.folder).mkdir()
+    Path(file.path).write_text("{}")
+
+    replaced_meanwhile(file, "replace")
+    Path(file.path).write_text("{}")
+    replaced_meanwhile(file, "remove")
+    Path(file.path).unlink()
+    replaced_meanwhile(file, "replace")
+    assert leftovers(Path(file.folder)) == []
+    change(file)
+
+
+def test_made_meanwhile(tmp_path: Path) -> None:
+    """Nor is a file that the agent makes, with its folder, while there was none."""
+    file = of_project(CLAUDE, str(tmp_path))
+    replaced_meanwhile(file, "replace")
+
+
+def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another omac that is at it is waited for, not for ever."""
+    monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
+    file = of_project(CLAUDE, str(tmp_path))
+    Path(file.folder).mkdir()
+    held = os.open(file.folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert refusal(file).reason == "contention"
+    os.close(held)
+    change(file)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """It is said which."""
+    (tmp_path / "home").touch()
+    found = refusal(of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path / "home")}))
+    assert found.reason in ("settings-invalid", "state-unusable")
+    assert f"{tmp_path}/home/.claude" in found.message

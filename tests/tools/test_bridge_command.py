@@ -1,0 +1,258 @@
+"""omac bridge: an agent that a person launches calls omac, by the person's own settings, and no longer."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_omac import Done, Omac
+
+from omac.domain.access.access import AccessRequested
+from omac.domain.directories.events import SessionAdmitted
+from omac.domain.harness.installation import BridgeChanged, BridgeChangeRequested
+
+FILES = {
+    "claude": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "opencode": "config/opencode/plugin/omac.ts",  # XDG_CONFIG_HOME is there
+}
+
+
+@pytest.fixture
+def program(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed omac, in a folder whose name has a blank."""
+    path = omac.folder / "my programs" / "omac"
+    path.parent.mkdir()
+    path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    return path
+
+
+def home(omac: Omac) -> Path:
+    """The person's."""
+    return Path(omac.environment["HOME"])
+
+
+def rows(omac: Omac) -> dict[str, dict[str, Any]]:
+    """What `omac bridge status --json` prints, by harness."""
+    return {row["harness"]: row for row in map(json.loads, omac.ok("bridge", "status", "--json").splitlines())}
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("harness", FILES)
+def test_there_and_back(omac: Omac, harness: str) -> None:
+    """Once however often; recorded before and after; at the end nothing is left, nor any folder that was made."""
+    before = sorted(home(omac).rglob("*"))
+    path = home(omac) / FILES[harness]
+    assert rows(omac)[harness]["state"] == "not-installed"
+    assert omac.ok("bridge", "install", harness).startswith(f"{path}: {harness} calls omac from now on\n")
+    content = path.read_bytes()
+    assert omac.ok("bridge", "install", harness).startswith(f"{path}: {harness} calls omac already\n")
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o600
+    row = rows(omac)[harness]
+    assert (row["state"], row["file"], row["notes"]) == ("installed", str(path), [])
+    assert set(row["hooks"].values()) == {"current"}
+    assert omac.ok("bridge", "uninstall", harness) == f"{path}: {harness} no longer calls omac\n"
+    assert omac.ok("bridge", "uninstall", harness) == f"{path}: {harness} does not call omac\n"
+    assert sorted(one for one in home(omac).rglob("*") if omac.state not in (one, *one.parents)) == before
+    assert [type(one.event) for one in omac.events()] == [BridgeChangeRequested, BridgeChanged] * 2
+    audit = omac.ok("audit", "--kind", "bridge")
+    assert f"{harness} calls omac for PreToolUse, SessionStart" in audit
+    assert f"{harness} calls omac for nothing by {path}" in audit
+
+
+COMMENTED = b"""\
+// mine
+{
+\t"env": {"A": "1"}, // two
+\t"hooks": {
+\t\t"Stop": [{"hooks": [{"type": "command", "command": "bell"}]}],
+\t},
+}"""
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b"",
+        b"\n\n",
+        b'{"hooks": {}}\r\n',
+        COMMENTED,
+        b'\xef\xbb\xbf{\r\n  "a": 1\r\n}',
+        b'{"a": 1.50, "\\u00e9": []}',
+    ],
+)
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o400])
+def test_settings_are_restored(omac: Omac, content: bytes, mode: int) -> None:
+    """Comments, odd formatting and other hooks stay; so does the mode."""
+    path = home(omac) / FILES["claude"]
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(mode)
+    done = omac.run("bridge", "install", "claude")
+    assert done.status == 0, done
+    assert ("has comments and trailing commas" in done.err) == (content == COMMENTED)
+    assert path.stat().st_mode & 0o777 == mode
+    for line in content.splitlines():
+        assert line.strip(b"{} \r\n") in path.read_bytes()
+    omac.ok("bridge", "uninstall", "claude")
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.usefixtures("program")
+def test_invalid_settings(omac: Omac) -> None:
+    """They are refused with their place and left as they are, and no state is made for them."""
+    path = home(omac) / FILES["claude"]
+    path.parent.mkdir()
+    path.write_text('{\n  "a": 1\n  "b": 2\n}\n')
+    for verb in ("install", "uninstall"):
+        done = omac.run("bridge", verb, "claude")
+        assert (done.status, done.out) == (3, "")
+        assert f"{path} is not valid JSON: Expecting ',' delimiter, line 3, column 3" in done.err
+    row = rows(omac)["claude"]
+    assert row["state"] == "unreadable"
+    assert "line 3, column 3" in row["notes"][0]
+    assert path.read_text() == '{\n  "a": 1\n  "b": 2\n}\n'
+    assert os.listdir(path.parent) == [path.name]
+    done = omac.run("bridge", "uninstall")
+    assert done.status == 3
+    assert "codex does not call omac" in done.out  # the others are dealt with all the same
+
+
+def test_states(omac: Omac, program: Path) -> None:
+    """Outdated, changed by hand, and the write guard alone: each is named, and mended by installing again."""
+    path = home(omac) / FILES["claude"]
+    omac.ok("bridge", "install", "claude")
+    omac.ok("hook", "install", "codex")
+    assert rows(omac)["codex"]["state"] == "guard-only"
+    text = path.read_text()
+    path.write_text(text.replace(str(program), "/old/omac"))
+    assert rows(omac)["claude"]["state"] == "outdated"
+    path.write_text(text.replace('"SessionEnd"', '"SessionStop"'))
+    assert rows(omac)["claude"]["state"] == "changed"
+    shown = omac.ok("bridge", "status")
+    assert "changed by hand since" in shown
+    assert "try: omac bridge install claude" in shown
+    assert max(len(line) for line in shown.splitlines() if str(home(omac)) not in line) <= 80
+    path.write_text(text)
+    omac.ok("bridge", "install", "claude")
+    assert rows(omac)["claude"]["state"] == "installed"
+    plugin = home(omac) / FILES["opencode"]
+    omac.ok("bridge", "install", "oc")
+    plugin.write_text(plugin.read_text() + "// mine\n")
+    assert rows(omac)["opencode"]["state"] == "changed"
+    done = omac.run("bridge", "uninstall", "opencode")
+    assert (done.status, "changed by hand" in done.err) == (3, True)
+    plugin.write_text("// somebody else's\n")
+    assert rows(omac)["opencode"]["state"] == "unreadable"
+    assert omac.run("bridge", "install", "opencode").status == 3
+    assert plugin.read_text() == "// somebody else's\n"
+
+
+@pytest.mark.usefixtures("program")
+def test_the_guard_is_a_part(omac: Omac) -> None:
+    """`omac hook` adds and removes it alone; together they leave what was there before."""
+    path = home(omac) / FILES["claude"]
+    path.parent.mkdir()
+    path.write_text('{"a": 1}')
+    omac.ok("hook", "install", "claude")
+    omac.ok("bridge", "install", "claude")
+    omac.ok("hook", "uninstall", "claude")
+    assert rows(omac)["claude"]["state"] == "changed"
+    omac.ok("bridge", "uninstall", "claude")
+    assert path.read_text() == '{"a": 1}'
+
+
+def test_who_is_meant(omac: Omac, program: Path) -> None:
+    """Without a name those on PATH; a name that is unknown is refused."""
+    folder = omac.folder / "programs"
+    folder.mkdir()
+    done = omac.run("bridge", "install", extra={"PATH": str(folder)})
+    assert (done.status, "on PATH" in done.err) == (4, True)
+    (folder / "codex").write_text("")
+    (folder / "codex").chmod(0o755)
+    assert omac.run("bridge", "install", extra={"PATH": str(folder)}).out.count("\n") == 1
+    assert rows(omac)["codex"]["state"] == "installed"
+    done = omac.run("bridge", "install", "nosuch")
+    assert (done.status, "opencode, claude and codex" in done.err) == (2, True)
+
+
+# ---- what was installed does its work ----
+
+
+@pytest.fixture
+def installed(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A person's machine with omac's hooks in the settings of Claude Code: the command of each event."""
+    path = omac.folder / "omac"
+    path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    omac.ok("bridge", "install", "claude")
+    hooks = json.loads((home(omac) / FILES["claude"]).read_text())["hooks"]
+    return {event: group["hooks"][0]["command"] for event, (group,) in hooks.items()}
+
+
+def call(omac: Omac, command: str, folder: Path, payload: Mapping[str, object], **extra: str) -> Done:
+    """Run a hook as an agent does."""
+    done = subprocess.run(
+        ["sh", "-c", command], input=json.dumps(payload), cwd=folder, capture_output=True, text=True, timeout=60,
+        env={**omac.environment, "PATH": os.environ["PATH"], **extra},
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_without_omac_running(omac: Omac, installed: dict[str, str]) -> None:
+    """Silence and 0, whatever the payload; the write guard answers all the same."""
+    project = omac.project("p")
+    for event in ("SessionStart", "SessionEnd"):
+        for payload in ({"session_id": "s"}, {}):
+            assert call(omac, installed[event], project, payload) == Done(0, "", "")
+        assert call(omac, installed[event], project, {}, OMAC_SANDBOX="1") == Done(0, "", "")
+    for target, status in ((project / "a", 0), (Path("/etc/x"), 2)):
+        write = {"tool_name": "Write", "tool_input": {"file_path": str(target)}, "cwd": str(project)}
+        where = {"CLAUDE_PROJECT_DIR": str(project)}
+        assert call(omac, installed["PreToolUse"], project, write, **where).status == status
+        assert call(omac, installed["PreToolUse"], project, write, **where, OMAC_BRIDGE="launch").status == 0
+
+
+def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
+    """A session of an agent that a person launched gets its skills, a token of its own, and an end."""
+    project = omac.project("p")
+    omac.approve(project)
+    omac.serve()
+    variables, folder = project / "env", project / "sub"
+    folder.mkdir()
+    where = {"CLAUDE_ENV_FILE": str(variables), "CLAUDE_PROJECT_DIR": str(project)}
+    begun = call(omac, installed["SessionStart"], folder, {"session_id": "s-1"}, **where)
+    assert (begun.status, begun.err) == (0, "")
+    context = json.loads(begun.out)["hookSpecificOutput"]["additionalContext"]
+    assert "* echo: $OMAC_ECHO_BASE" in context
+    shell = '. ./env; curl -sS --fail "$OMAC_ECHO_BASE/status"'
+    assert call(omac, shell, project, {}).status == 0
+    (admitted,) = [one.event for one in omac.events(SessionAdmitted)]
+    assert isinstance(admitted, SessionAdmitted)
+    assert admitted.session == "s-1"
+    (access,) = [one.event for one in omac.events(AccessRequested)]
+    assert isinstance(access, AccessRequested)
+    assert access.session == "s-1"
+    assert call(omac, installed["SessionEnd"], project, {"session_id": "s-1"}, **where) == Done(0, "", "")
+    assert call(omac, shell, project, {}).status != 0
+    launched = call(omac, installed["SessionStart"], project, {"session_id": "s-2"}, **where, OMAC_BRIDGE="launch")
+    assert launched == Done(0, "", "")  # omac start gave that one its hooks
+
+
+def test_outside_the_roots_of_the_server(omac: Omac, installed: dict[str, str], tmp_path: Path) -> None:
+    """The session goes on; the reason is on stderr."""
+    omac.serve()
+    done = call(omac, installed["SessionStart"], tmp_path, {"session_id": "s-1"})
+    assert (done.status, done.out) == (0, "")
+    assert "the session goes on without its skills" in done.err
