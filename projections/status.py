@@ -109,7 +109,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     """An omac process whose end is not recorded; `command` is "serve" or "start".
 
     `start_ticks` and `boot_id` identify the process beyond the reuse of its pid. `bridge_compat`: it serves bridges of
-    the Go omac, without a token.
+    the Go omac, without a token. `agent` is the name of the agent that it launches, empty for none and for a command.
     """
 
     run: str
@@ -121,6 +121,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     start_ticks: int = 0
     boot_id: str = ""
     bridge_compat: bool = False
+    agent: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -244,6 +245,7 @@ def _runs(system: System) -> list[RunStatus]:
                 RunStatus(
                     ids.key_of(stream).name, run.harness, run.version, run.pid, run.roots, run.command,
                     run.start_ticks, run.boot_id, bool(run.policy.get("bridge_compat")),
+                    str(run.policy.get("agent", "")),
                 )
             )  # fmt: skip
     return runs

@@ -39,7 +39,10 @@ class Root(CommandGroup):
     """All commands, the ones that people need first at the top."""
 
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
-        ("Run agents", ("start", "serve", "sandbox run", "activate", "deactivate", "reload")),
+        (
+            "Run agents",
+            ("start", "continue", "resume", "serve", "sandbox run", "ps", "stop", "activate", "deactivate", "reload"),
+        ),
         (
             "Skills",
             ("list", "trust", "register", "approve", "revoke", "approvals", "deregister", "show", "diff", "skill"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 def boot_id() -> str:
     """The kernel's random id of this boot. Raises OSError without /proc."""
@@ -13,6 +15,14 @@ def start_ticks(pid: int) -> int | None:
     """When the process began, in clock ticks after boot; None when there is none. Zombies are processes."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
+
+
+def began_at(ticks: int) -> int:
+    """The moment of so many clock ticks after boot, in nanoseconds since 1970 UTC, to a second. Raises OSError without
+    /proc."""
+    with open("/proc/stat", "rb") as file:
+        (boot,) = (int(line.split()[1]) for line in file if line.startswith(b"btime "))
+    return (boot + ticks // os.sysconf("SC_CLK_TCK")) * 10**9
 
 
 def is_living(pid: int, ticks: int, boot: str) -> bool:

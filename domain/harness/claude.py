@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import AWS, AWS_SETTINGS, Bridge, Cloud, GuardTools, Harness, Hook
+from omac.domain.harness.harness import AWS, AWS_SETTINGS, Bridge, Cloud, GuardTools, Harness, Hook, Sessions
 
 HARNESS = Harness(
     "claude",
@@ -49,5 +49,6 @@ HARNESS = Harness(
         ends_sessions=True,
         reads_mark=True,
     ),
+    sessions=Sessions(("--continue",), ("--resume",), ("--resume",)),
     bridge=Bridge(settings_option="--settings", environment_file="CLAUDE_ENV_FILE"),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import Bridge, GuardTools, Harness, Hook
+from omac.domain.harness.harness import Bridge, GuardTools, Harness, Hook, Sessions
 
 HARNESS = Harness(
     "codex",
@@ -35,6 +35,7 @@ HARNESS = Harness(
         notice="codex runs a hook only after you trust it: start codex, and open /hooks",
         begins_in_project=True,
     ),
+    sessions=Sessions(("resume", "--last"), ("resume",), ("resume",)),
     bridge=Bridge(override_option="-c", folders_file=".codex/config.toml"),
     confined=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
 )  # fmt: skip

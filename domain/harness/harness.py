@@ -71,6 +71,15 @@ class Bridge(PlainData):
     folders_file: str = ""
 
 
+class Sessions(PlainData):
+    """The arguments by which an agent goes on with an earlier session of its folder: the `last` one, the one whose id
+    follows `named`, or one that the person chooses from a list; empty where it has no way."""
+
+    last: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+
+
 class Cloud(PlainData):
     """A model's provider that a person chooses by setting the variable `chosen_by`; what it needs passes only then."""
 
@@ -112,7 +121,8 @@ class Harness(PlainData):
 
     `hook` is how it calls the write guard; None: omac has no hook for it. `bridge` is how it is given omac's hooks when
     omac launches it. `confined` are arguments for it in omac's sandbox: what they turn off would not work there, and
-    omac does it. `offline` are variables for it where there is no network.
+    omac does it. `offline` are variables for it where there is no network. `sessions` is how it goes on with earlier
+    ones.
     """
 
     name: str
@@ -136,6 +146,7 @@ class Harness(PlainData):
     bridge: Bridge | None = None
     confined: tuple[str, ...] = ()
     offline: tuple[tuple[str, str], ...] = ()
+    sessions: Sessions = Sessions()
 
     def __repr__(self) -> str:
         return f"Harness({self.name!r})"

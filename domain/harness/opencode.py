@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import Bridge, Harness, ServerPort
+from omac.domain.harness.harness import Bridge, Harness, ServerPort, Sessions
 
 HARNESS = Harness(
     "opencode",
@@ -29,6 +29,7 @@ HARNESS = Harness(
         "OPENCODE_SERVER_USERNAME", "npm_config_offline",
     ),
     offline=(("npm_config_offline", "true"),),  # or the first session waits a minute for the registry
+    sessions=Sessions(("--continue",), ("--session",)),
     bridge=Bridge(
         plugin_variable="OPENCODE_CONFIG_CONTENT", plugin="opencode_bridge.ts",
         plugin_folder=".config/opencode/plugin/",

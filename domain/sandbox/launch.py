@@ -47,12 +47,14 @@ class Launched(Event, frozen=True):
 class LaunchExited(Event, frozen=True):
     """It ended. `status` is 0 to 255 (128 and the number of a signal); None for one that was lost, which says why.
 
-    `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each.
+    `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each. `vanished` are paths
+    that the program made in the sandbox's own home, which is gone with it.
     """
 
     status: int | None
     findings: tuple[str, ...] = ()
     lost: str = ""
+    vanished: tuple[str, ...] = ()
 
 
 class Denied(Event, frozen=True):

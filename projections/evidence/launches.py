@@ -47,11 +47,12 @@ class Launches:
                     recorded.position, recorded.moment, recorded.actor, event.workdir, detail
                 )
                 return None
-            case LaunchExited(status, findings, lost):
+            case LaunchExited(status, findings, lost, vanished):
                 begun = self._open.pop(stream, None)
                 if begun is None:  # its beginning is not among the records
                     return None
                 listed = f"; found: {', '.join(findings)}" if findings else ""
+                listed += f"; gone with the sandbox: {', '.join(vanished)}" if vanished else ""
                 return begun._replace(
                     outcome="aborted" if status is None else "completed",
                     status=status,

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sandbox.confinement import PRIVATE
 from omac.services.sandbox.policy import plan
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Opaque,
         ReplaceablePort,
         SandboxPorts,
+        VanishingPort,
     )
 
 
@@ -75,6 +77,8 @@ class SandboxLaunch:
         self._records: LaunchRecords
         self._backend: BackendPort
         self._replaceable: ReplaceablePort | None = None
+        self._vanishing: VanishingPort | None = None
+        self._vanished: list[str] = []
         self._is_built = False
         self._inspection: LaunchInspection
         self._requested = ""
@@ -106,7 +110,8 @@ class SandboxLaunch:
                 self._records.append("sandbox.exited", {"status": None, "findings": [], "lost": lost})
             raise
         try:
-            self._records.append("sandbox.exited", {"status": status, "findings": first(findings), "lost": ""})
+            ended = {"status": status, "findings": first(findings), "lost": "", "vanished": first(self._vanished)}
+            self._records.append("sandbox.exited", ended)
         except Refusal as refusal:  # it has run: its status is what its caller waits for
             self._ports.say(
                 f"the command ended with status {status}, but this could not be recorded: {refusal.message}"
@@ -129,10 +134,12 @@ class SandboxLaunch:
                     held.add(pid)
                 if self._replaceable and not self._replaceable.place(pid):
                     self._ports.say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
+                self._open_home(pid)
                 program.release()
                 self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
                 self._inspection.watch()
                 status = program.ended()
+                self._list_home()
         finally:
             for folder in held.end() if held else ():
                 self._ports.say(f"the cgroup {folder} still exists: a process in it has not ended")
@@ -149,6 +156,8 @@ class SandboxLaunch:
 
     def _clean_up(self) -> list[str]:
         """Inspect what the program left, and remove what was made for it; what was found."""
+        if self._vanishing:
+            self._vanishing.close()
         if self._replaceable:
             if self._replaceable.is_placed:
                 self._inspection.ended(self._replaceable.content)
@@ -160,6 +169,17 @@ class SandboxLaunch:
             self._ports.say(line)
         self._plan.placeholders.end()
         return findings
+
+    def _open_home(self, pid: int) -> None:
+        """Keep the sandbox's own home, where a run will report what was written there."""
+        home, policy = self._ports.home, self._plan.policy
+        is_own = any(entry.path == home and entry.access == PRIVATE for entry in policy.entries)
+        if self._records.part_of and is_own and self._backend.name == "bubblewrap":
+            self._vanishing = self._ports.sandboxing.vanishing(pid, home, policy.entries)
+
+    def _list_home(self) -> None:
+        if self._vanishing:
+            self._vanished = self._vanishing.names()
 
     def _end_of_git(self, layout: GitLayout) -> None:
         """Name hooks that were skipped; where nothing ran, remove what was made for it."""

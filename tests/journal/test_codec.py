@@ -407,12 +407,12 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "sandbox.exited",
         launch.LaunchExited(137, ("/w/.git/hooks/x: new",)),
-        "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0",
+        "0194cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a090",
     ),
     (
         "sandbox.exited",
-        launch.LaunchExited(None, (), "omac was killed"),
-        "0193c090af6f6d616320776173206b696c6c6564",
+        launch.LaunchExited(None, (), "omac was killed", ("/h/x",)),
+        "0194c090af6f6d616320776173206b696c6c656491a42f682f78",
     ),
     (
         "sandbox.denied",
@@ -542,6 +542,7 @@ EARLIER: list[tuple[str, str]] = [
         "0197a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f73727680",
     ),
     ("run.started", "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276"),
+    ("sandbox.exited", "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0"),
     ("access.refused", "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74"),
     ("control.called", "0193a86163746976617465a22f77a6736f636b6574"),
     ("control.refused", "0194a86163746976617465a22f77a3746370a96261642d746f6b656e"),
@@ -584,5 +585,4 @@ def test_the_stored_form_stays(kind: str, event: Event, stored: str) -> None:
 @pytest.mark.parametrize(("kind", "stored"), EARLIER)
 def test_what_earlier_versions_stored_is_read(kind: str, stored: str) -> None:
     """Fields that were appended since take their defaults."""
-    (event,) = [event for other, event, _ in GOLDEN if other == kind]
-    assert EventMapper().decode(kind, bytes.fromhex(stored)) == event
+    assert EventMapper().decode(kind, bytes.fromhex(stored)) in [event for other, event, _ in GOLDEN if other == kind]

@@ -16,6 +16,9 @@ from omac.tools.terminal.invocation import current
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
+Workdir = Annotated[
+    str | None, typer.Option(metavar="DIR", help="The directory; the project around the current one, if not named.")
+]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
 Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
 BridgeCompat = Annotated[
@@ -69,17 +72,17 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (start, serve):
-        app.command(cls=WithWords)(sandboxed(command))
+    for command in (start, continue_, resume, serve):
+        app.command(command.__name__.rstrip("_"), cls=WithWords)(sandboxed(command))
+    for listing in (ps, stop):
+        app.command()(listing)
 
 
 def start(
     context: typer.Context,
     sandbox: SandboxRequest,
     harness: Agent = None,
-    workdir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The directory; the project around the current one, if not named.")
-    ] = None,
+    workdir: Workdir = None,
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
@@ -103,6 +106,87 @@ def start(
         harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, journal
     )
     return run(request, current().environment)
+
+
+def continue_(
+    context: typer.Context,
+    sandbox: SandboxRequest,
+    session: Annotated[str | None, typer.Option("-s", "--session", metavar="ID", help="That session of it.")] = None,
+    workdir: Workdir = None,
+    no_sandbox: NoSandbox = False,
+    unapproved: Unapproved = None,
+    accept_skill_changes: AcceptChanges = False,
+    journal: JournalPath = None,
+) -> int:
+    """Start the agent that ran last in this project again, with its last session.
+
+    Words after -- are further arguments for it.
+
+    \b
+    omac continue                     where it ended
+    omac continue -s 0b3c             in the session that the agent calls so
+    omac continue -- -p "and tests?"  with arguments of its own
+    """
+    from omac.tools.cli.resume import ResumeRequest, run
+
+    request = ResumeRequest(
+        "continue",
+        session,
+        context.meta[WORDS],
+        workdir,
+        no_sandbox,
+        sandbox,
+        unapproved,
+        accept_skill_changes,
+        journal,
+    )
+    return run(request, current().environment)
+
+
+def resume(
+    context: typer.Context,
+    sandbox: SandboxRequest,
+    workdir: Workdir = None,
+    no_sandbox: NoSandbox = False,
+    unapproved: Unapproved = None,
+    accept_skill_changes: AcceptChanges = False,
+    journal: JournalPath = None,
+) -> int:
+    """Start the agent that ran last in this project again, and choose one of its sessions.
+
+    The agent itself shows the list. Words after -- are further arguments for it.
+    """
+    from omac.tools.cli.resume import ResumeRequest, run
+
+    request = ResumeRequest(
+        "resume", None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal
+    )
+    return run(request, current().environment)
+
+
+def ps(journal: JournalPath = None, json: Json = False) -> int:
+    """List the runs that live: each omac start and omac serve, with its skills.
+
+    omac status shows them too, beside what is online and what failed.
+    """
+    from omac.tools.cli.ps import run
+
+    return run(journal, json, current().environment)
+
+
+def stop(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run or a pid, as omac ps lists them.")],
+    journal: JournalPath = None,
+) -> int:
+    """End a run in order: its agent is asked to end, then its skills are stopped.
+
+    \b
+    omac stop 4711          by its pid
+    omac stop 0b5c3a1f9e77  by its name
+    """
+    from omac.tools.cli.ps import stop as stop_
+
+    return stop_(run, journal, current().environment)
 
 
 def serve(

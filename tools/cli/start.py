@@ -9,8 +9,10 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.cli.session_end import report_end
 from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
+from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.render import report, report_fix
 
@@ -37,10 +39,13 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     if wanted.bridge_compat:
         warn_bridge_compat()
     key = ask_before_start(wanted, environment)
+    heads = ProjectHeads(wanted.workdirs[0], environment)  # git works meanwhile
     server = Server(wanted, environment)
     if key is not None:
         server.secrets.give_vault_key(key)
-    return trio.run(server.run, lambda _: None, _report_unavailable)
+    status = trio.run(server.run, lambda _: None, _report_unavailable)
+    report_end(server.use, heads.new_commits(), wanted.workdirs[0])
+    return status
 
 
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from omac.adapters.linux.background import Background
     from omac.adapters.sandbox.limits import Enforcement, LaunchLimits
     from omac.adapters.sandbox.replaceable import Replaceable
+    from omac.adapters.sandbox.vanishing import VanishingFolder
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.hidden_names import HiddenNames
     from omac.journal.spool import Spool
@@ -110,6 +111,12 @@ class _Sandboxing:
         from omac.adapters.sandbox.replaceable import Replaceable
 
         return Replaceable(files, CONFIG_BYTES_MAX)
+
+    @staticmethod
+    def vanishing(init: int, path: str, entries: Iterable[Entry]) -> VanishingFolder:
+        from omac.adapters.sandbox.vanishing import VanishingFolder
+
+        return VanishingFolder(init, path, entries)
 
 
 class SandboxAdapters:

@@ -44,6 +44,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
 from omac.journal.format import Present
 from omac.journal.opening import open_journal
+from omac.projections.evidence.use import RunUse
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.credentials.values import Credentials
@@ -98,9 +99,11 @@ class Server:
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
+        self.use = RunUse(self._run)
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
         self.engine = Engine(self.journal, host, beside=options.beside)
+        self.engine.observe(self.use.apply)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)

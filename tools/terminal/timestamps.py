@@ -47,6 +47,11 @@ def wall_clock(at: int) -> str:
     return datetime.fromtimestamp(at // SECOND_NS, UTC).astimezone().strftime(WALL)
 
 
+def local_moment(at: int) -> str:
+    """In local time, to the second, as `parse_moment` reads it."""
+    return datetime.fromtimestamp(at // SECOND_NS, UTC).astimezone().strftime(FORM)
+
+
 def wall_clock_of(at: str) -> str:
     """From RFC 3339, in local time to the second."""
     return datetime.fromisoformat(at).astimezone().strftime(WALL)

@@ -1,0 +1,105 @@
+"""What a program wrote into the home of its own, which is gone with its sandbox.
+
+The folder is opened before the program begins, and listed after all of its processes have ended: it stays for as long
+as it is open, and nobody changes it any more. The names are the program's choice; their number and length are bounded.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from omac.domain.sandbox.confinement import Entry
+
+ENTRIES_MAX = 4_096  # that are looked at
+DEPTH_MAX = 32
+NAME_CHARACTERS_MAX = 200
+UNTOLD = (".cache", ".npm", ".lesshst", ".viminfo", ".wget-hsts")  # nobody misses them
+UNTOLD_END = "_history"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class VanishingFolder:
+    """The folder `path` of the sandbox whose first process is `init`; `entries` are those of the policy, whose places
+    are there from the beginning. Raises OSError."""
+
+    def __init__(self, init: int, path: str, entries: Iterable[Entry]) -> None:
+        self._path = path
+        self._made = {path}
+        for entry in entries:
+            place = entry.path
+            while place.startswith(f"{path}/") and place not in self._made:
+                self._made.add(place)
+                place = os.path.dirname(place)
+        self._left = ENTRIES_MAX
+        self._descriptor = os.open(f"/proc/{init}/root{path}", _FOLDER)
+
+    def names(self) -> list[str]:
+        """Return the files in it, and the folders that hold some (these end in "/"), which the program made; of those
+        that lie in one another, the outermost. They are as paths; letters that are none are escaped."""
+        try:
+            return sorted(self._new(self._descriptor, self._path, 0))
+        except OSError:
+            return []
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _new(self, folder: int, path: str, depth: int) -> list[str]:
+        names: list[str] = []
+        for name, is_folder in self._listed(folder):
+            place = f"{path}/{name}"
+            if place in self._made:
+                if is_folder and depth < DEPTH_MAX:
+                    names += self._below(folder, name, place, depth)
+            elif not (depth == 0 and (name in UNTOLD or (name.startswith(".") and name.endswith(UNTOLD_END)))):
+                if not is_folder:
+                    names.append(_shown(place))
+                elif self._holds_file(folder, name, depth):
+                    names.append(f"{_shown(place)}/")
+        return names
+
+    def _below(self, folder: int, name: str, place: str, depth: int) -> list[str]:
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+        except OSError:
+            return []
+        try:
+            return self._new(inner, place, depth + 1)
+        finally:
+            os.close(inner)
+
+    def _holds_file(self, folder: int, name: str, depth: int) -> bool:
+        if depth >= DEPTH_MAX:
+            return True
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+        except OSError:
+            return True  # it may
+        try:
+            return any(
+                not is_folder or self._holds_file(inner, below, depth + 1) for below, is_folder in self._listed(inner)
+            )
+        finally:
+            os.close(inner)
+
+    def _listed(self, folder: int) -> list[tuple[str, bool]]:
+        """The names in a folder, and whether each is a folder, as long as there are not too many in all."""
+        listed: list[tuple[str, bool]] = []
+        with os.scandir(folder) as found:
+            for entry in found:
+                if self._left <= 0:
+                    break
+                self._left -= 1
+                listed.append((entry.name, entry.is_dir(follow_symlinks=False)))
+        return listed
+
+
+def _shown(place: str) -> str:
+    shown = os.fsencode(place).decode("utf-8", "backslashreplace")
+    return shown if len(shown) <= NAME_CHARACTERS_MAX else f"{shown[:NAME_CHARACTERS_MAX]}..."

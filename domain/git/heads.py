@@ -1,0 +1,46 @@
+"""What a repository's branches got between two moments: the commits that none of them had before.
+
+Names of branches and subjects of commits are an agent's words.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+COMMITS_MAX = 1_000  # counted on a branch
+_BRANCH = "refs/heads/"
+
+
+class NewCommits(NamedTuple):
+    """The `number` of new commits of a branch ("HEAD": of none), COMMITS_MAX for more, and the last one's `subject`."""
+
+    branch: str
+    number: int
+    subject: str
+
+
+def heads_of(listing: bytes) -> dict[str, str]:
+    """Return the commit of each branch, and of "HEAD", as `git show-ref --head` lists them."""
+    heads = {}
+    for line in listing.decode(errors="replace").splitlines():
+        commit, _, name = line.partition(" ")
+        heads[name.removeprefix(_BRANCH)] = commit
+    return heads
+
+
+def moved(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """Return the branches that are new, or at another commit than before; HEAD only where it is on none of them."""
+    on_branches = {commit for name, commit in after.items() if name != "HEAD"}
+    return {
+        name: commit
+        for name, commit in after.items()
+        if before.get(name) != commit and not (name == "HEAD" and commit in on_branches)
+    }
+
+
+def new_commits(branch: str, listing: bytes) -> NewCommits | None:
+    """Read what `git rev-list --format=%s` lists, the last commit first; None where it lists none."""
+    lines = listing.decode(errors="replace").split("\n")
+    subjects = [after for line, after in pairwise(lines) if line.startswith("commit ")]
+    number = sum(1 for line in lines[::2] if line.startswith("commit "))
+    return NewCommits(branch, number, subjects[0]) if number else None

@@ -1,0 +1,65 @@
+"""What one run was used for: its calls by skill, what was denied, what is gone with its sandbox. A pure fold."""
+
+from typing import NamedTuple
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.run import RunStarted
+from omac.domain.sandbox.launch import LaunchExited
+
+
+class Calls(NamedTuple):
+    """The calls of one skill: all of them, those that ended early, those that were refused."""
+
+    all: int = 0
+    aborted: int = 0
+    refused: int = 0
+
+
+class RunUse:
+    """Folds the records of the run `run` and passes over all others; memory grows with its skills, and with the calls
+    that are under way."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._open: dict[int, str] = {}
+        self.began_at = 0
+        self.calls: dict[str, Calls] = {}
+        self.writes_denied = 0
+        self.last_denied = ""
+        self.vanished: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.calls or self.writes_denied or self.vanished)
+
+    def apply(self, recorded: Recorded) -> None:
+        """Fold one record."""
+        if recorded.run != self._run:
+            return
+        match recorded.event:
+            case RunStarted():
+                self.began_at = recorded.at
+            case AccessRequested(skill=skill):
+                self._count(skill, 1)
+                self._open[recorded.position] = skill
+            case AccessAborted(request=request):
+                if skill := self._open.pop(request, ""):
+                    self._count(skill, aborted=1)
+            case AccessRefused(skill=skill, count=count) if skill:
+                self._count(skill, count, refused=count)
+            case GuardDenied(path=path, count=count):
+                self.writes_denied += count
+                self.last_denied = path
+            case LaunchExited(vanished=vanished):
+                self.vanished += vanished
+            case AccessCompleted(request=request):
+                self._open.pop(request, None)
+            case _:
+                pass
+
+    def _count(self, skill: str, number: int = 0, *, aborted: int = 0, refused: int = 0) -> None:
+        calls = self.calls.get(skill, Calls())
+        self.calls[skill] = Calls(calls.all + number, calls.aborted + aborted, calls.refused + refused)

@@ -1,0 +1,20 @@
+"""What branches got between two moments, read from git's listings."""
+
+from omac.domain.git.heads import NewCommits, heads_of, moved, new_commits
+
+
+def test_branches_that_moved() -> None:
+    """New ones and changed ones; HEAD where it is detached only; a branch that was removed is none."""
+    before = heads_of(b"11 HEAD\n11 refs/heads/main\n22 refs/heads/a/b\n33 refs/heads/gone\n")
+    assert before == {"HEAD": "11", "main": "11", "a/b": "22", "gone": "33"}
+    after = heads_of(b"44 HEAD\n44 refs/heads/main\n22 refs/heads/a/b\n55 refs/heads/new\n")
+    assert moved(before, after) == {"main": "44", "new": "55"}
+    assert moved(before, heads_of(b"66 HEAD\n11 refs/heads/main\n")) == {"HEAD": "66"}
+    assert moved(before, heads_of(b"")) == {}
+
+
+def test_commits_are_counted() -> None:
+    """A subject that looks like git's own line does not count; no commit is nothing to tell."""
+    assert new_commits("main", b"commit 11\ncommit 22\ncommit 33\n\n") == NewCommits("main", 2, "commit 22")
+    assert new_commits("main", b"commit 11\n\xff\n") == NewCommits("main", 1, "\N{REPLACEMENT CHARACTER}")
+    assert new_commits("main", b"") is None

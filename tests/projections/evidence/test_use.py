@@ -1,0 +1,36 @@
+"""projections/evidence/use.py: what one run was used for."""
+
+from typing import Any
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.guard.denial import GuardDenied
+from omac.domain.kernel import ids
+from omac.domain.kernel.ids import HostId, LaunchId
+from omac.domain.sandbox.launch import LaunchExited, LaunchRequested
+from omac.projections.evidence.use import Calls, RunUse
+
+HOST = HostId("host1")
+
+
+def test_calls_denials_and_what_is_gone(history: Any) -> None:
+    """Each of the run that is asked for; a refusal without a skill counts for none."""
+    accesses, guard = ids.access_stream(HOST), ids.guard_stream(HOST)
+    history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/a"))
+    history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/b"))
+    history.append(accesses, AccessCompleted(1, 200, 0, 0, 1), AccessAborted(2, "client-gone"))
+    history.append(accesses, AccessAborted(2, "again"))
+    history.append(accesses, AccessRefused("/w", "mail", "mail", None, "GET", "/", 503, "pending-credentials", 3))
+    history.append(accesses, AccessRefused(None, None, "x", None, "GET", "/", 404, "unknown-mount"))
+    history.append(
+        guard, GuardDenied("claude", "Write", "/x", "/w", count=2), GuardDenied("claude", "Write", "/y", "/w")
+    )
+    launch = LaunchRequested("/w", "", "bubblewrap", "ab" * 32, ("sh",), "host", 1, 2, "boot")
+    history.append(ids.sandbox_stream(HOST, LaunchId("aa")), launch, LaunchExited(0, (), "", ("/h/x",)))
+    run = history.records[0].run
+    use, other = RunUse(run), RunUse("another")
+    for recorded in history.records:
+        use.apply(recorded)
+        other.apply(recorded)
+    assert use.calls == {"echo": Calls(2, 1, 0), "mail": Calls(3, 0, 3)}
+    assert (use.writes_denied, use.last_denied, use.vanished) == (3, "/y", ("/h/x",))
+    assert (use.is_empty, other.is_empty) == (False, True)

@@ -1,0 +1,65 @@
+"""`omac ps` and `omac stop`: the runs that live, and the end of one in order."""
+
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+from started import LOOP, started
+
+from omac.domain.kernel.run import RunStopped
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project with an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    return project
+
+
+def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
+    """A start and a server, until they end; the one that is stopped ends in order, by its name or its pid."""
+    assert omac.ok("ps") == "no run lives\n"
+    assert json.loads(omac.ok("ps", "--json")) == []
+    run = started(omac, shop, LOOP)
+    assert run.line() == "up\n"
+    server = omac.serve()
+    first, second = json.loads(omac.ok("ps", "--json"))
+    assert (first["pid"], first["command"], first["agent"], first["roots"]) == (
+        run.process.pid,
+        "start",
+        None,
+        [str(shop)],
+    )
+    assert first["skills"] == [{"name": "echo", "state": "ready"}]
+    assert abs(datetime.fromisoformat(first["since"]).timestamp() - time.time()) < 120
+    assert (second["run"], second["pid"], second["skills"]) == (server.ready["run"], server.process.pid, [])
+    heads, row, _ = omac.ok("ps").splitlines()
+    assert heads.split() == ["PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS"]
+    assert row.split()[:3] == [str(run.process.pid), first["run"], "-"]
+    assert row.split()[-2:] == [str(shop), "echo"]
+    assert [one["run"] for one in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
+        [first["run"], second["run"]]
+    )
+    assert omac.ok("stop", str(run.process.pid)) == f"run {first['run']} has ended\n"
+    assert run.process.wait(5) == 143
+    assert omac.ok("stop", second["run"]) == f"run {second['run']} has ended\n"
+    assert server.process.wait(5) == 0
+    assert [one.event.why for one in omac.events(RunStopped)] == ["asked by SIGTERM"] * 2
+    assert omac.ok("ps") == "no run lives\n"
+    assert omac.left() == []
+
+
+def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
+    """Neither a pid of another program nor a part of a name."""
+    run = started(omac, shop, LOOP)
+    assert run.line() == "up\n"
+    (one,) = json.loads(omac.ok("ps", "--json"))
+    for name in ("1", one["run"][:6], "", "../x"):
+        done = omac.run("stop", name)
+        assert (done.status, done.out) == (2, "")
+        assert "  try: omac ps\n" in done.err
+    assert run.process.poll() is None

@@ -1,0 +1,94 @@
+"""What `omac start` tells when its command has ended, on stderr: in real sandboxes, with a real git."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+from started import BARE
+
+from omac.domain.sandbox.launch import LaunchExited
+
+TITLE = "omac: what happened in this session:\n"
+AS_AGENT = "git -c user.name=a -c user.email=a@b"
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A repository with a commit and an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "begin")):
+        subprocess.run(
+            ["git", "-c", "user.name=p", "-c", "user.email=p@q", "-C", str(project), *words],
+            check=True, env=omac.environment,
+        )  # fmt: skip
+    return project
+
+
+def end_of(err: str) -> list[str]:
+    """The lines of the report."""
+    return err.partition(TITLE)[2].splitlines()
+
+
+def test_it_tells_what_was_used_committed_lost_and_denied(omac: Omac, shop: Path) -> None:
+    """A few lines on stderr, none on stdout; the command at the end shows the calls; the journal keeps what is lost."""
+    script = f"""
+        curl -sS "$OMAC_ECHO_BASE/a" "$OMAC_ECHO_BASE/b" >/dev/null
+        echo x > note; git add note
+        {AS_AGENT} commit -qm "$(printf 'one \\033[31mred')"
+        {AS_AGENT} commit -q --allow-empty -m two
+        git checkout -q -b 'side' && {AS_AGENT} commit -q --allow-empty -m three
+        mkdir -p ~/out/deep ~/empty && echo x > ~/out/deep/file && echo x > ~/.bash_history
+    """
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    assert (done.status, done.out) == (0, ""), done
+    used, *commits, lost, why, more = end_of(done.err)
+    home = omac.environment["HOME"]
+    assert used == "  used      echo 2 calls"
+    assert sorted(commits) == ["  committed main: 2 commits, last 'two'", "  committed side: 3 commits, last 'three'"]
+    assert lost.startswith(f"  lost      {home[:10]}")
+    assert lost.endswith("/out/")
+    assert why == "            written outside the project, gone with the sandbox"
+    assert max(map(len, (used, *commits, lost, why, more))) <= 80
+    assert more.startswith("  more      omac audit --dir . --since 2")
+    listed = omac.run(*more.split()[2:], cwd=shop)
+    assert "echo/a" in listed.out
+    assert f"gone with the sandbox: {home}/out/" in listed.out
+    assert [one.event.vanished for one in omac.events(LaunchExited)] == [(f"{home}/out/",)]
+
+
+@pytest.mark.parametrize("sandbox", [[], ["--no-sandbox"]])
+def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -> None:
+    """Whether in a repository or not, in a sandbox or not; a commit that was there before is none of the session's."""
+    script = "cat note 2>/dev/null; git checkout -q -b other; git checkout -q --detach; mkdir -p ~/.cache/x"
+    for project in (shop, omac.project("bare")):
+        done = omac.run("start", *sandbox, "--workdir", str(project), "--", "sh", "-c", script)
+        assert TITLE not in done.err, done
+
+
+def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
+    """Control characters are shown and not obeyed, and a line keeps to the width of a terminal."""
+    branch = "b" * 150
+    script = f'git checkout -q -b {branch}; {AS_AGENT} commit -q --allow-empty -m "$(printf "x\\033[31m\\rred %0200d")"'
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
+    line, more = end_of(done.err)
+    assert len(line) <= 80
+    assert not {"\x1b", "\r"} & set(done.err)
+    assert line.startswith("  committed bbb")
+    assert ": 1 commit, last 'x\\x1b[31m" in line
+    assert more.split()[4] == str(shop)
+
+
+def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
+    """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
+    trap = omac.folder / "trap"
+    trap.write_text(f"#!/bin/sh\necho ran >> {omac.folder}/ran\n")
+    trap.chmod(0o755)
+    for name in ("core.fsmonitor", "core.pager", "gpg.program", "core.sshCommand", "core.alternateRefsCommand"):
+        subprocess.run(["git", "-C", str(shop), "config", name, str(trap)], check=True, env=omac.environment)
+    subprocess.run(["git", "-C", str(shop), "config", "log.showSignature", "true"], check=True, env=omac.environment)
+    script = f"{AS_AGENT} -c core.fsmonitor= commit -q --allow-empty -m next"
+    done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
+    assert "  committed main: 1 commit, last 'next'" in done.err, done
+    assert not (omac.folder / "ran").exists()

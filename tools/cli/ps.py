@@ -1,0 +1,88 @@
+"""omac ps and omac stop: the runs that live, of the same status that `omac status` shows, and the end of one."""
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Mapping
+
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.status import RunStatus, Status
+from omac.tools.cli.status import status_now
+from omac.tools.compose.state import StateDir, began_at, is_living, kill
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.timestamps import rfc3339, wall_clock
+
+STOP_WITHIN_S = 20.0  # what takes longer goes on without being waited for
+LOOK_EVERY_S = 0.05
+HEADS = ("PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS")
+
+
+def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """List the runs that live, the oldest first. Raises Refusal."""
+    status = _status(journal, environment)
+    runs = sorted(status.runs, key=lambda one: one.start_ticks) if status else []
+    if as_json:
+        print_json([_document(one, status) for one in runs if status])
+    elif not runs:
+        say("no run lives")
+    elif status:
+        show_columns([HEADS, *(_row(one, status) for one in runs)])
+    return 0
+
+
+def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
+    """Ask a run to end, and wait for its end. Raises Refusal."""
+    status = _status(journal, environment)
+    meant = [one for one in (status.runs if status else ()) if name in (one.run, str(one.pid))]
+    if not meant:
+        raise Refusal("misuse", f"no run that lives is called {name!r}", fix=["omac ps"])
+    one = meant[0]
+    if not one.boot_id or not is_living(one.pid, one.start_ticks, one.boot_id):
+        message = f"the process of run {one.run} cannot be seen from here: another pid namespace hides it"
+        raise Refusal("misuse", message, fix=[f"kill -TERM {one.pid}  # where it was started"])
+    kill(one.pid, one.start_ticks, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while is_living(one.pid, one.start_ticks, one.boot_id):
+        if time.monotonic() > deadline:
+            report(f"omac: run {one.run} (pid {one.pid}) is still ending; a second omac stop kills what it waits for")
+            return 1
+        time.sleep(LOOK_EVERY_S)
+    say(f"run {one.run} has ended")
+    return 0
+
+
+def _status(journal: str | None, environment: Mapping[str, str]) -> Status | None:
+    """What lives; None where nothing was ever recorded."""
+    if journal is None and not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
+        return None
+    return status_now(journal, environment)[0]
+
+
+def _skills(one: RunStatus, status: Status) -> list[tuple[str, str]]:
+    directories = [directory for directory in status.directories if directory.run == one.run]
+    return sorted({(skill.name, skill.state) for directory in directories for skill in directory.skills})
+
+
+def _agent(one: RunStatus) -> str:
+    return one.agent or ("-" if one.command == "start" else "serve")
+
+
+def _row(one: RunStatus, status: Status) -> tuple[str, ...]:
+    skills = [name if state == "ready" else f"{name} ({state})" for name, state in _skills(one, status)]
+    since = wall_clock(began_at(one.start_ticks))
+    return str(one.pid), one.run, _agent(one), since, shlex.join(one.roots), ", ".join(skills) or "-"
+
+
+def _document(one: RunStatus, status: Status) -> dict[str, object]:
+    skills = [{"name": name, "state": state} for name, state in _skills(one, status)]
+    return {
+        "pid": one.pid,
+        "run": one.run,
+        "command": one.command,
+        "agent": one.agent or None,
+        "since": rfc3339(began_at(one.start_ticks)),
+        "roots": list(one.roots),
+        "skills": skills,
+    }

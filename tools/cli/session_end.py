@@ -1,0 +1,66 @@
+"""What `omac start` reports when its command has ended: a few lines, or none where there is nothing to tell."""
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from omac.domain.git.heads import COMMITS_MAX, NewCommits
+from omac.domain.kernel.terminal_escaping import printable
+from omac.projections.evidence.use import Calls, RunUse
+from omac.tools.terminal.columns import elided, elided_middle
+from omac.tools.terminal.render import report
+from omac.tools.terminal.timestamps import local_moment
+
+WIDTH = 80
+LABELLED = 12  # columns before what a line tells
+SKILLS_SHOWN = 4
+BRANCHES_SHOWN = 2
+PATH_WIDTH = 48
+
+
+def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str) -> None:
+    """Print what the run used, what came to the branches of the project, what is gone and what was denied."""
+    if use.is_empty and not commits:
+        return
+    report("omac: what happened in this session:")
+    for line in _lines(use, commits):
+        report(elided(printable(line), WIDTH))
+    where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
+    report(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
+
+
+def _lines(use: RunUse, commits: Sequence[NewCommits]) -> list[str]:
+    lines = []
+    if use.calls:
+        most = sorted(use.calls.items(), key=lambda one: (-one[1].all, one[0]))
+        told = [f"{name} {_calls(calls)}" for name, calls in most[:SKILLS_SHOWN]]
+        lines.append(_line("used", ", ".join(told) + _more(len(most) - SKILLS_SHOWN)))
+    for number, one in enumerate(commits[:BRANCHES_SHOWN]):
+        more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
+        count = f"{one.number}{'+' if one.number == COMMITS_MAX else ''} commit{'' if one.number == 1 else 's'}"
+        branch = elided_middle(printable(one.branch), WIDTH // 3)
+        room = WIDTH - LABELLED - len(f"{branch}: {count}, last ''{more}")
+        lines.append(_line("committed", f"{branch}: {count}, last '{elided(printable(one.subject), room)}'{more}"))
+    if use.vanished:
+        first = elided_middle(printable(use.vanished[0]), PATH_WIDTH)
+        lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1)}"))
+        lines.append(_line("", "written outside the project, gone with the sandbox"))
+    if use.writes_denied:
+        times = "a write" if use.writes_denied == 1 else f"{use.writes_denied} writes, last"
+        lines.append(_line("denied", f"{times} to {elided_middle(printable(use.last_denied), PATH_WIDTH)}"))
+    return lines
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<9} {text}"
+
+
+def _calls(calls: Calls) -> str:
+    problems = [
+        f"{number} {what}" for number, what in ((calls.refused, "refused"), (calls.aborted, "cut off")) if number
+    ]
+    return f"{calls.all} call{'' if calls.all == 1 else 's'}" + (f" ({', '.join(problems)})" if problems else "")
+
+
+def _more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""
