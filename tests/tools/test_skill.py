@@ -47,6 +47,25 @@ def test_the_commented_values_work(house: Omac) -> None:
     assert '"SLACK_GREETING"' in out
 
 
+def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
+    """`--secret` declares it: the skill waits for a value, and its sidecar then uses it."""
+    project = house.root / "secretive"
+    project.mkdir()
+    out = house.ok("skill", "new", "slack", "--secret", "SLACK_TOKEN", "--secret", "SLACK_KEY", cwd=project)
+    assert out.endswith("next: omac trust\n")
+    assert house.ok("skill", "check", cwd=project) == "slack: ok\n"
+    out = house.ok("config", "show", "slack", "--json", cwd=project)
+    assert '"SLACK_TOKEN"' in out
+    assert '"SLACK_KEY"' in out
+    program = (project / ".agents/skills/slack/sidecar.py").read_text()
+    assert 'os.environ["SLACK_TOKEN"]' in program
+    compile(program, "sidecar.py", "exec")
+    done = house.run("skill", "new", "mail", "--secret", "mail token", cwd=project)
+    assert (done.status, done.out) == (2, "")
+    assert "try: omac skill new hello --secret MAIL_TOKEN" in done.err
+    assert not (project / ".agents/skills/mail").exists()
+
+
 def test_nothing_is_overwritten(house: Omac) -> None:
     """A skill, a file or a link of that name stays as it is; a link in the way leads nowhere."""
     project = house.root / "twice"

@@ -12,6 +12,9 @@ skill_app = Commands(help="Write a skill of your own: begin one, and check it.")
 @skill_app.command("new")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The skill's name.")],
+    secret: Annotated[
+        list[str] | None, typer.Option("--secret", metavar="NAME", help="A secret that it needs; may be repeated.")
+    ] = None,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
     json: Json = False,
 ) -> int:
@@ -19,10 +22,11 @@ def new(
 
     \b
     omac skill new slack
+    omac skill new slack --secret SLACK_TOKEN
     """
     from omac.tools.cli.skill import new
 
-    return new(name, workdir, json)
+    return new(name, secret or [], workdir, json)
 
 
 @skill_app.command("check")
