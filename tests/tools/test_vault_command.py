@@ -200,6 +200,25 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert "  try: omac unlock" in alone.err
 
 
+def test_a_launch_asks_before_anything_starts(passphrase: Omac) -> None:
+    """`omac start` runs the skill with its secret; Enter goes on without, a wrong answer ends it, and a run whose
+    skills keep nothing in the vault asks nothing."""
+    omac = passphrase
+    project, other = valued(omac), omac.project("other")
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    command = ("start", "--workdir", str(project), "--", "sh", "-c", 'curl -s "$OMAC_CHAT_BASE/"')
+    done = typed(omac, [(ASKED, line(PASSPHRASE))], *command)
+    assert (done.status, SECRET in done.out) == (0, True), done
+    without = typed(omac, [(ASKED, line(""))], *command)
+    assert "pending-credentials" in without.out
+    wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
+    assert wrong.status == 8
+    assert "this is not the passphrase" in wrong.out
+    quiet = typed(omac, [], "start", "--workdir", str(other), "--", "true")
+    assert (quiet.status, ASKED in quiet.out) == (0, False), quiet
+
+
 @pytest.mark.full
 def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
     """The server keeps the key in memory only; with a wrong passphrase it goes on waiting."""

@@ -12,6 +12,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
+from omac.tools.cli.vault import ask_key
 from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
@@ -46,7 +47,10 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
+    key = ask_key(wanted.workdirs, request.journal, environment)
     server = Server(wanted, environment)
+    if key is not None:
+        server.secrets.give_vault_key(key)
 
     def announce(ready: Ready) -> None:
         facade = ready.facade_base.removeprefix("http://")

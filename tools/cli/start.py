@@ -9,9 +9,10 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
+from omac.tools.cli.vault import ask_key
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.serving import Server
-from omac.tools.terminal.render import report, report_fix
+from omac.tools.terminal.render import report_fix, report_folded
 
 
 class StartRequest(NamedTuple):
@@ -35,7 +36,10 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
+    key = ask_key(wanted.workdirs, request.journal, environment)
     server = Server(wanted, environment)
+    if key is not None:
+        server.secrets.give_vault_key(key)
     return trio.run(server.run, lambda _: None, _report_unavailable)
 
 
@@ -68,5 +72,5 @@ def _report_unavailable(manifest: Manifest) -> None:
     """The command runs all the same: what is mended while it runs comes online under the names it has."""
     for skill in manifest.skills:
         if skill["state"] != "ready":
-            report(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}")
+            report_folded(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}")
             report_fix(skill["fix"])

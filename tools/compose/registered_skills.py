@@ -1,7 +1,7 @@
 """What the journal says of the skills that this host knows, for commands that list them and forget them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 
 import msgspec
@@ -64,6 +64,12 @@ class Registry:
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
         return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state.of(base)
+
+    def stores(self, scopes: Collection[str]) -> set[str]:
+        """The stores that hold a secret of an approved skill in one of these scopes."""
+        skills = [(one.status.scope, one.status.skill) for one in self.known if one.state.approved]
+        given = [self.credential(scope, skill) for scope, skill in skills if scope in scopes]
+        return {stored.store for one in given for stored in one.secrets.values()}
 
     def find(self, scope: str, base: str, skill: str) -> RegisteredSkill | None:
         """The registration of a skill in the base folder `base`."""
