@@ -148,9 +148,9 @@ def _report(error: Exception) -> int:
     while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
         error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
-        from omac.tools.terminal.render import report, report_fix
+        from omac.tools.terminal.render import report_fix, report_folded
 
-        report(f"omac: {error.message}")
+        report_folded(f"omac: {error.message}")
         report_fix(error.fix)
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors

@@ -29,7 +29,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, choose
-from omac.tools.terminal.render import report, report_fix, say
+from omac.tools.terminal.render import report, report_fix, report_folded, say
 
 
 class TrustRequest(NamedTuple):
@@ -98,11 +98,12 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     try:
         code, copy = _frozen(reviewed, request, environment, clock)
     except Refusal as refusal:
-        report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
+        report_folded(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
         return "n"
     show_purpose(reviewed, environment)
-    show_interpreters(code)
+    if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
+        show_interpreters(code)
     show_approval(reviewed)
     files = files_of(copy)
     if reviewed.state != "changed" or not _shows_differences(reviewed, copy, request, environment):
@@ -152,7 +153,7 @@ def _approve(
     try:
         register(wanted, environment, clock)
     except Refusal as refusal:
-        report(f"{skill.name} is not approved: {refusal.message}")
+        report_folded(f"{skill.name} is not approved: {refusal.message}")
         again = [f"omac trust {shlex.quote(place.workdir or '.')}"]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
         return "n"
