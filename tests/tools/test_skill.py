@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from real_omac import ECHO_SKILL, Omac, curl
 
+from omac.domain.skills.schema import schema
+
 
 def new(omac: Omac, project: Path, name: str) -> Path:
     """Begin a skill; its folder."""
@@ -64,6 +66,16 @@ def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
     assert (done.status, done.out) == (2, "")
     assert "try: omac skill new hello --secret MAIL_TOKEN" in done.err
     assert not (project / ".agents/skills/mail").exists()
+
+
+def test_the_form_is_printed(house: Omac) -> None:
+    """The schema, the example that explains each line, and where either is; in a sandbox too."""
+    out = house.ok("skill", "schema")
+    assert json.loads(out) == schema()
+    assert Path(house.ok("skill", "schema", "--path").strip()).read_text() == out
+    example = house.ok("skill", "schema", "--example", extra={"OMAC_SANDBOX": "1"})
+    assert example == (ECHO_SKILL / "omac.yaml").read_text()
+    assert Path(house.ok("skill", "schema", "--example", "--path").strip()).read_text() == example
 
 
 def test_nothing_is_overwritten(house: Omac) -> None:

@@ -11,6 +11,7 @@ WORKS_INSIDE = (  # by their first words; all else needs the host's state
     ("sandbox", "run"),  # which says itself what cannot be nested
     ("skill", "check"),
     ("skill", "new"),
+    ("skill", "schema"),
 )
 
 

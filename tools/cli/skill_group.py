@@ -6,7 +6,7 @@ import typer
 
 from omac.tools.cli.plain_typer import Commands, Json
 
-skill_app = Commands(help="Write a skill of your own: begin one, and check it.")
+skill_app = Commands(help="Write a skill of your own: begin one, check it, and let an editor help.")
 
 
 @skill_app.command("new")
@@ -43,3 +43,21 @@ def check(
     from omac.tools.cli.skill import check
 
     return check(directory, json)
+
+
+@skill_app.command("schema")
+def schema(
+    example: Annotated[
+        bool, typer.Option("--example", help="An omac.yaml instead, which explains each of its lines.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print where the file is, not its content.")] = False,
+) -> int:
+    """Print the form of omac.yaml as a JSON schema, by which editors complete and check it.
+
+    \b
+    omac skill schema --example
+    omac skill schema --path
+    """
+    from omac.tools.cli.skill_form import run
+
+    return run(example, path)

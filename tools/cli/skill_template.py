@@ -19,7 +19,7 @@ curl -sS "${variable}/hello"
 If the variable is empty, the skill is not running: report that to the user.
 """
 META = """\
-# The whole form, with an explanation of each line: examples/skills/echo/omac.yaml in omac's repository.
+# The whole form, with an explanation of each line: omac skill schema --example
 name: {name}
 description: Answers a greeting
 
