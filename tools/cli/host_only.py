@@ -6,6 +6,8 @@ from omac.domain.kernel.refusal import Refusal
 
 WORKS_INSIDE = (  # by their first words; all else needs the host's state
     ("help",),
+    ("completion",),
+    ("man",),
     ("version",),
     ("hook",),
     ("sandbox", "run"),  # which says itself what cannot be nested
