@@ -215,6 +215,11 @@ def test_a_launch_asks_before_anything_starts(passphrase: Omac) -> None:
     wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
     assert wrong.status == 8
     assert "this is not the passphrase" in wrong.out
+    vault = omac.state / "vault"
+    kept, _ = vault.read_bytes(), vault.write_bytes(b"damaged")
+    damaged = typed(omac, [], *command)
+    vault.write_bytes(kept)
+    assert "pending-credentials" in damaged.out or "skill-broken" in damaged.out, damaged
     quiet = typed(omac, [], "start", "--workdir", str(other), "--", "true")
     assert (quiet.status, ASKED in quiet.out) == (0, False), quiet
 

@@ -12,7 +12,7 @@ from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
-from omac.tools.cli.vault import ask_key
+from omac.tools.cli.vault_key import ask_key
 from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server

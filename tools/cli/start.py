@@ -9,7 +9,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
-from omac.tools.cli.vault import ask_key
+from omac.tools.cli.vault_key import ask_key
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.serving import Server
 from omac.tools.terminal.render import report_fix, report_folded

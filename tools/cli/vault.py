@@ -2,19 +2,17 @@
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import trio
 
-from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Secret
 from omac.tools.cli.control import ask_each
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
-from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say, say_folded
@@ -37,23 +35,6 @@ def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
         if refusal.reason != "vault-locked" or not stores.vault.has_passphrase() or not can_ask():
             raise
         stores.give_vault_key(_key_of_person(stores.vault, _typed))
-
-
-def ask_key(workdirs: Sequence[str], journal: str | None, environment: Mapping[str, str]) -> VaultKey | None:
-    """Return the vault's key, of the passphrase that a person types: where nothing else opens the vault, and approved
-    skills of these directories, or of all projects, have a secret in it. None: it is not needed, or nobody answers.
-    Raises Refusal (vault-*)."""
-    from omac.tools.terminal.prompts import ask_secret, can_ask
-
-    vault = vaults.secret_stores(environment).vault
-    if not vault.exists() or not vault.has_passphrase() or not can_ask() or vaults.key_of_environment(environment):
-        return None
-    scopes = {ids.scope_of(place) for place in (*workdirs, "")}
-    if VAULT not in Registry.read(environment, journal).stores(scopes):
-        return None
-    field = Secret("passphrase", f"of the vault {vault.path}")
-    value = ask_secret(field, instead="goes on without the secrets in it")
-    return None if value is None else vault.key_from_passphrase(value)
 
 
 def init(key_file: str | None, environment: Mapping[str, str]) -> int:
