@@ -280,6 +280,24 @@ def change_it(day: Day) -> None:
     day.type("omac", shows=["next omac trust"])
 
 
+def test_pipx_installs_the_same(tmp_path: Path) -> None:
+    """README names it too: a program that runs by itself, with the manual page, the schema and the example."""
+    assert "pipx install ." in README
+    places = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+    environment = {**os.environ, **places, "UV_PYTHON_DOWNLOADS": "never"}
+    pipx = ["uv", "tool", "run", "--quiet", "pipx"]
+    if subprocess.run([*pipx, "--version"], env=environment, capture_output=True).returncode:
+        pytest.skip("pipx cannot be had")
+    done = subprocess.run([*pipx, "install", "."], env=environment, cwd=CHECKOUT, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    assert (tmp_path / "MAN_DIR" / "man1" / "omac.1").exists()
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": "/nowhere"}
+    for words in (["version"], ["skill", "schema"], ["skill", "schema", "--example"]):
+        ran = subprocess.run([tmp_path / "BIN_DIR" / "omac", *words], env=plain, capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (0, ""), ran
+        assert ran.stdout
+
+
 def test_a_first_day(pytestconfig: pytest.Config) -> None:
     """Every step works as README says, and docs/first-day.md is what is seen."""
     try:
