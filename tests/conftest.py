@@ -14,8 +14,11 @@ _ORDER = {"simulation": 0, "projections": 2, "domain": 2}  # others: 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all` leaves nothing out."""
+    """`--all` leaves nothing out; `--write` writes documents anew."""
     parser.addoption("--all", action="store_true", help="also run tests marked full, and all examples of properties")
+    parser.addoption(
+        "--write", action="store_true", help="write documents that tests compare, such as docs/first-day.md"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,6 +23,8 @@ COMPLETING = "_OMAC_COMPLETE"
 
 def main() -> None:
     """Run the command line; the process ends with its exit code."""
+    if COMPLETING in os.environ:  # a shell asks what may follow: nothing that was typed is run
+        _complete()
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()
@@ -66,15 +68,26 @@ def main() -> None:
             _everything_else()
 
 
+def _complete() -> NoReturn:
+    """Print what may stand in place of the last word."""
+    gc.disable()
+    from omac.tools.main import complete
+
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in complete(os.environ[COMPLETING], sys.argv[1:], os.environ)))
+        sys.stdout.flush()
+    except Exception:
+        os._exit(1)  # a person is typing: no message would help
+    os._exit(0)
+
+
 def _everything_else() -> NoReturn:
     """Run any other command line in this process."""
     import io
 
     gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
-    from omac.tools.main import app, main
+    from omac.tools.main import main
 
-    if COMPLETING in os.environ:  # a shell asks what may follow
-        app(prog_name="omac")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path need not be text

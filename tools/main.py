@@ -6,6 +6,7 @@ Data goes to stdout, everything else to stderr. Heavy imports happen inside the 
 import contextlib
 import errno
 import functools
+import io
 import logging
 import os
 import time
@@ -50,7 +51,22 @@ class Root(CommandGroup):
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
         ("Records", ("status", "audit", "replay", "journal")),
-        ("Set-up", ("doctor", "sandbox doctor", "settings", "bridge", "hook", "cache", "import", "help", "version")),
+        (
+            "Set-up",
+            (
+                "doctor",
+                "sandbox doctor",
+                "settings",
+                "bridge",
+                "hook",
+                "cache",
+                "import",
+                "completion",
+                "man",
+                "help",
+                "version",
+            ),
+        ),
     )
 
 
@@ -58,6 +74,7 @@ app = Commands(
     Root,
     name="omac",
     no_args_is_help=False,
+    add_completion=False,
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -115,6 +132,14 @@ def _run(argv: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def complete(shell: str, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return what may stand in place of the last of `words`, for a shell (`omac completion`)."""
+    from omac.tools.cli.completion import answer
+
+    with working_for(Invocation(environment, None, io.StringIO(), io.StringIO())):
+        return answer(_command(), shell, words, environment)
+
+
 @functools.cache
 def _command() -> Any:
     return typer.main.get_command(app)
@@ -155,9 +180,9 @@ def _report(error: Exception) -> int:
     while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
         error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
-        from omac.tools.terminal.render import report, report_fix
+        from omac.tools.terminal.render import report_fix, report_folded
 
-        report(f"omac: {error.message}")
+        report_folded(f"omac: {error.message}")
         report_fix(error.fix)
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
@@ -312,6 +337,34 @@ def replay(
     from omac.tools.cli.replay import run
 
     return run(at, journal, json, current().environment, time.time_ns)
+
+
+@app.command()
+def completion(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> int:
+    """Print the completions for a shell: commands, options, skills, harnesses, names of secrets.
+
+    \b
+    omac completion bash > ~/.local/share/bash-completion/completions/omac
+    omac completion zsh > ~/.zfunc/_omac      # in a folder of $fpath
+    omac completion fish > ~/.config/fish/completions/omac.fish
+    """
+    from omac.tools.cli.completion import script
+
+    return script(shell)
+
+
+@app.command()
+def man(
+    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as start, or secrets set.")] = None,
+) -> int:
+    """Print the manual page of omac or of a command, made of its help, in roff.
+
+    \b
+    omac man start | man -l -
+    """
+    from omac.tools.cli.manual import run
+
+    return run(_command(), words or [])
 
 
 @app.command("help")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from real_omac import ECHO_SKILL, Omac, curl
 
+from omac.domain.skills.schema import schema
+
 
 def new(omac: Omac, project: Path, name: str) -> Path:
     """Begin a skill; its folder."""
@@ -45,6 +47,35 @@ def test_the_commented_values_work(house: Omac) -> None:
     out = house.ok("config", "show", "slack", "--json", cwd=project)
     assert '"SLACK_TOKEN"' in out
     assert '"SLACK_GREETING"' in out
+
+
+def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
+    """`--secret` declares it: the skill waits for a value, and its sidecar then uses it."""
+    project = house.root / "secretive"
+    project.mkdir()
+    out = house.ok("skill", "new", "slack", "--secret", "SLACK_TOKEN", "--secret", "SLACK_KEY", cwd=project)
+    assert out.endswith("next: omac trust\n")
+    assert house.ok("skill", "check", cwd=project) == "slack: ok\n"
+    out = house.ok("config", "show", "slack", "--json", cwd=project)
+    assert '"SLACK_TOKEN"' in out
+    assert '"SLACK_KEY"' in out
+    program = (project / ".agents/skills/slack/sidecar.py").read_text()
+    assert 'os.environ["SLACK_TOKEN"]' in program
+    compile(program, "sidecar.py", "exec")
+    done = house.run("skill", "new", "mail", "--secret", "mail token", cwd=project)
+    assert (done.status, done.out) == (2, "")
+    assert "try: omac skill new hello --secret MAIL_TOKEN" in done.err
+    assert not (project / ".agents/skills/mail").exists()
+
+
+def test_the_form_is_printed(house: Omac) -> None:
+    """The schema, the example that explains each line, and where either is; in a sandbox too."""
+    out = house.ok("skill", "schema")
+    assert json.loads(out) == schema()
+    assert Path(house.ok("skill", "schema", "--path").strip()).read_text() == out
+    example = house.ok("skill", "schema", "--example", extra={"OMAC_SANDBOX": "1"})
+    assert example == (ECHO_SKILL / "omac.yaml").read_text()
+    assert Path(house.ok("skill", "schema", "--example", "--path").strip()).read_text() == example
 
 
 def test_nothing_is_overwritten(house: Omac) -> None:

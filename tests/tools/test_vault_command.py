@@ -200,6 +200,27 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert "  try: omac unlock" in alone.err
 
 
+def test_a_launch_asks_before_anything_starts(passphrase: Omac) -> None:
+    """`omac start` runs the skill with its secret; Enter goes on without, and a run whose skills keep nothing in
+    the vault, or whose vault is damaged, asks nothing."""
+    omac = passphrase
+    project, other = valued(omac), omac.project("other")
+    given_at_a_terminal(omac, project)
+    omac.approve(project, "slack")
+    command = ("start", "--workdir", str(project), "--", "sh", "-c", 'curl -s "$OMAC_CHAT_BASE/"')
+    done = typed(omac, [(ASKED, line(PASSPHRASE))], *command)
+    assert (done.status, SECRET in done.out) == (0, True), done
+    without = typed(omac, [(ASKED, line(""))], *command)
+    assert "pending-credentials" in without.out
+    vault = omac.state / "vault"
+    kept, _ = vault.read_bytes(), vault.write_bytes(b"damaged")
+    damaged = typed(omac, [], *command)
+    vault.write_bytes(kept)
+    assert "pending-credentials" in damaged.out or "skill-broken" in damaged.out, damaged
+    quiet = typed(omac, [], "start", "--workdir", str(other), "--", "true")
+    assert (quiet.status, ASKED in quiet.out) == (0, False), quiet
+
+
 @pytest.mark.full
 def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
     """The server keeps the key in memory only; with a wrong passphrase it goes on waiting."""

@@ -17,7 +17,7 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import say, say_folded
 
 Answer = TypeVar("Answer")
 
@@ -136,9 +136,9 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_json(fields)
         return
     again = " again, other code than before" if approval.before else ""
-    say(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
+    say_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     if repository:
-        say(f"  for the same files in {repository.shown}")
+        say_folded(f"  for the same files in {repository.shown}", 4)
     show_code(skill, sidecar)
     show_interpreters(approval.approved)
     if approval.before:
@@ -154,10 +154,12 @@ def show_interpreters(approved: Code) -> None:
     """The programs of the host that were approved with it, and those that it lacks."""
     interpreters = [one for one in approved.interpreters or () if one.path]
     if interpreters:
-        say(f"  by {', '.join(one.path for one in interpreters)}")
+        say_folded(f"  by {', '.join(one.path for one in interpreters)}", 4)
     for one in approved.interpreters or ():
         if not one.path:
-            say(f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again")
+            say_folded(
+                f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again", 4
+            )
 
 
 def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:

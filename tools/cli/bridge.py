@@ -14,7 +14,7 @@ from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, listed
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import bridges
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, report_fix, say
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 STATES = {
     "installed": "installed",
@@ -69,7 +69,7 @@ def install_guard(agent: str, project: bool, user: bool, environment: Mapping[st
     """Have an agent ask the write guard. Raises Refusal."""
     one = _guard_file("install", agent, project, user, environment)
     changed = bridges.change(one, bridges.with_guard, environment, time.time_ns)
-    say(f"{one.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
+    say_folded(f"{one.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     _report_notes(one)
     if project:
         report("an agent can change its project's file; only your own (--user) is safe from it")
@@ -82,7 +82,7 @@ def uninstall_guard(agent: str, project: bool, user: bool, environment: Mapping[
     changed = GUARDED in bridges.find(one).states and bridges.change(
         one, bridges.without_guard, environment, time.time_ns
     )
-    say(f"{one.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
+    say_folded(f"{one.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
 
 
@@ -106,14 +106,14 @@ def _each(
 def _install(harness: Harness, environment: Mapping[str, str]) -> None:
     one = bridges.own_file(harness, program(), environment)
     changed = bridges.change(one, bridges.all_hooks, environment, time.time_ns)
-    say(f"{one.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
+    say_folded(f"{one.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
     _report_notes(one)
 
 
 def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
     one = bridges.own_file(harness, program(), environment)
     changed = bool(bridges.find(one).states) and bridges.change(one, bridges.no_hooks, environment, time.time_ns)
-    say(f"{one.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}")
+    say_folded(f"{one.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}")
 
 
 def _row(harness: Harness, environment: Mapping[str, str]) -> Row:

@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 
 COMMAND = "omac deregister"
 
@@ -106,7 +106,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             raise Refusal(refusal.reason, message, fix=fix) from None
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
-            say(f"deregistered: {one.skill} in {one.known.status.source}")
+            say_folded(f"deregistered: {one.skill} in {one.known.status.source}")
             if not one.known.gone:
                 say("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):

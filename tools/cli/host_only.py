@@ -6,12 +6,15 @@ from omac.domain.kernel.refusal import Refusal
 
 WORKS_INSIDE = (  # by their first words; all else needs the host's state
     ("help",),
+    ("completion",),
+    ("man",),
     ("version",),
     ("hook", "pre-tool-use"),
     ("hook", "role"),
     ("sandbox", "run"),  # which says itself what cannot be nested
     ("skill", "check"),
     ("skill", "new"),
+    ("skill", "schema"),
 )
 
 

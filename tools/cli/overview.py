@@ -26,6 +26,7 @@ from omac.tools.terminal.render import say
 SKILLS_SHOWN = 6
 RUNS_SHOWN = 3
 WIDTH = 80
+BEGIN = "omac skill new hello"
 
 
 def run(environment: Mapping[str, str]) -> int:
@@ -50,6 +51,8 @@ def run(environment: Mapping[str, str]) -> int:
     say("")
     line = f"next     {prefix}{command}  # {why}"
     say(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
+    if not reviews and command != BEGIN:
+        say(f"         {prefix}{BEGIN}  # begin a skill of your own")
     say("         omac help  # every command")
     return 0
 
@@ -123,7 +126,7 @@ def _next(reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[s
         return "omac audit --since 1h", "who used which skill"
     agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
     if agent is not None:
-        return f"omac start {agent}", "an agent, in a sandbox, with these skills"
+        return f"omac start {agent}", "an agent, in a sandbox" + (", with these skills" if reviews else "")
     if reviews:
         return "omac start -- bash", "a shell where an agent would run"
-    return "omac skill new hello", "begin a skill of your own"
+    return BEGIN, "begin a skill of your own"

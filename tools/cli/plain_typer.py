@@ -65,6 +65,31 @@ class _PlainHelp:
                     formatter.write_dl(entries)
 
 
+def rows_of_arguments(command: Any) -> list[tuple[str, str]]:
+    """Return each argument of a command and its help."""
+    context = _context(command)
+    arguments = _arguments(command.get_params(context))
+    return [(_shown(one), one.get_help_record(context)[1].removesuffix("  [required]")) for one in arguments]
+
+
+def option_rows(command: Any) -> list[tuple[str, str]]:
+    """Return each option of a command, with its other names and what it takes, and its help."""
+    context = _context(command)
+    options = [one for one in command.get_params(context) if one.param_type_name == "option"]
+    rows = [(one, one.get_help_record(context)) for one in options]
+    return [(row[0].replace("<str>", one.name.upper()), row[1]) for one, row in rows if row]
+
+
+def usage_pieces(command: Any) -> list[str]:
+    """Return what stands behind the command in its usage."""
+    pieces: list[str] = command.collect_usage_pieces(_context(command))
+    return pieces
+
+
+def _context(command: Any) -> Any:
+    return command.context_class(command, info_name=command.name)
+
+
 def _arguments(params: list[Any]) -> list[Any]:
     return [one for one in params if one.param_type_name == "argument"]
 

@@ -28,7 +28,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, report_folded, say, say_folded
 
 COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
@@ -156,7 +156,7 @@ def _collect(
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
-        report(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
+        report_folded(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
     collected = collection.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
@@ -252,20 +252,20 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
 
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
-    say(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    say_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     if repository := done.candidate.place.repository:
-        say(f"  for the same files in {repository.shown}")
+        say_folded(f"  for the same files in {repository.shown}", 4)
     if not request.brief:
         show_code(skill, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
         names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
         if names:
-            say(f"  secrets kept in {where}: {', '.join(names)}")
+            say_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
     for field in sidecar.config:
         if field.name in given.config:
-            say(f"  {field.name} is {shlex.quote(given.config[field.name])}")
+            say_folded(f"  {field.name} is {shlex.quote(given.config[field.name])}", 4)
     if done.collected.adopted:
-        say(f"  taken from saved defaults: {', '.join(done.collected.adopted)}")
+        say_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
     script = install_script(skill, environment)
     if script is not None:
         show_install_script(script)

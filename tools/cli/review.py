@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import say, say_folded
 
 FILES_SHOWN = 200
 FILE_BYTES_MAX = 256 * 1024
@@ -120,21 +120,21 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print what it is for, what it runs and what it wants."""
     skill = reviewed.skill
     guide, sidecar = skill.guide, skill.sidecar
-    say(f"{skill.name} in {skill.source}")
+    say_folded(f"{skill.name} in {skill.source}")
     description = (guide.description if guide else "") or (skill.meta.description if skill.meta else "")
     if description:
-        say(f"  {description}")
+        say_folded(f"  {description}", 4)
     if sidecar is None:
         say("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
         return
-    say(f"  it runs as you: {shlex.join(sidecar.command)}")
+    say_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
     say(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
     for field in sidecar.fields:
-        say(f"  {_wants(field, reviewed.given, environment)}")
+        say_folded(f"  {_wants(field, reviewed.given, environment)}", 4)
     if variables := granted(sidecar):
-        say(f"  it may read these variables of yours: {', '.join(variables)}")
+        say_folded(f"  it may read these variables of yours: {', '.join(variables)}", 4)
 
 
 def show_files(files: Mapping[str, FileEntry]) -> None:

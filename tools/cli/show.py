@@ -30,7 +30,7 @@ from omac.tools.compose.approved_copies import LiveFiles
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import report, report_fix, say
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -98,7 +98,8 @@ def _to_show(
 
 def show_differences(reviewed: Review, files: LiveFiles, environment: Mapping[str, str], journal: str | None) -> bool:
     """Print how `files` differ from what was approved, in colour on a terminal; return whether they do."""
-    coloured = current().stdout.isatty() and "NO_COLOR" not in environment
+    is_plain = "NO_COLOR" in environment or environment.get("TERM") == "dumb"
+    coloured = current().stdout.isatty() and not is_plain
     count = 0
     for count, line in enumerate(differences(reviewed, files, environment, journal), 1):
         if count > LINES_SHOWN:
@@ -134,15 +135,15 @@ def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
     since = f" since {wall_clock(reviewed.approved_at)}" if reviewed.approved_at else ""
     match reviewed.state:
         case "approved":
-            say(f"  approved{since}: {skill.bundle_hash}")
+            say_folded(f"  approved{since}: {skill.bundle_hash}", 4)
             if reviewed.standing.repository:
-                say(f"  its approval holds for the same files in {reviewed.standing.repository.shown}")
+                say_folded(f"  its approval holds for the same files in {reviewed.standing.repository.shown}", 4)
         case "changed" if approved is not None:
             before, now = reviewed.drift(DiskSkillFolders(environment))
-            say(f"  CHANGED after it was approved{since}: {before}")
-            say(f"  and now it is {now}")
+            say_folded(f"  CHANGED after it was approved{since}: {before}", 4)
+            say_folded(f"  and now it is {now}", 4)
         case state:
-            say(f"  {state}: {skill.bundle_hash}")
+            say_folded(f"  {state}: {skill.bundle_hash}", 4)
 
 
 def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str) -> list[str]:

@@ -3,12 +3,13 @@
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.skills.document import RULES
-from omac.domain.skills.meta import MOUNT, SKILL_NAME
+from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, skills_below
@@ -16,18 +17,19 @@ from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say
 
 
-def new(name: str, workdir: str, as_json: bool) -> int:
+def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     """Write a new skill. Raises Refusal: misuse, directory-missing, state-unusable."""
     if not SKILL_NAME.fullmatch(name):
         name_fix = f"omac skill new {re.sub('[^A-Za-z0-9._-]+', '-', name).strip('.-_')[:64] or 'hello'}"
         raise Refusal("misuse", f"the name {name!r} {RULES[SKILL_NAME.pattern]}", fix=[name_fix])
+    _require_names(secrets)
     project = _folder(workdir)
     mount = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-")
     if not MOUNT.fullmatch(mount):
         raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
     path = os.path.join(project, f".{SHARED_BASE}", "skills", name)
     try:
-        create_skill(project, SHARED_BASE, name, files_of(name, mount))
+        create_skill(project, SHARED_BASE, name, files_of(name, mount, secrets))
     except FileExistsError:
         fix = [f"omac skill check {shlex.quote(path)}", f"ls -la {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
@@ -38,13 +40,25 @@ def new(name: str, workdir: str, as_json: bool) -> int:
     if as_json:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
-    flags = "" if project == os.path.realpath(".") else f" --workdir {shlex.quote(project)}"
+    where = "" if project == os.path.realpath(".") else f" {shlex.quote(project)}"
     say(f"wrote {path}:")
     say("  SKILL.md    what agents read: say when to use the skill")
-    say("  omac.yaml   what omac runs; has a secret and a setting to uncomment")
+    values = "a setting" if secrets else "a secret and a setting"
+    say(f"  omac.yaml   what omac runs; has {values} to uncomment")
     say("  sidecar.py  the server that holds the secret, outside the sandbox")
-    say(f"next: omac register {shlex.quote(name)}{flags}")
+    say(f"next: omac trust{where}")
     return 0
+
+
+def _require_names(secrets: Sequence[str]) -> None:
+    """Raise Refusal (misuse) for a name that omac.yaml would not take."""
+    for secret in secrets:
+        if not VARIABLE.fullmatch(secret):
+            near = re.sub("[^A-Z0-9_]+", "_", secret.upper()).strip("_") or "TOKEN"
+            rule = RULES[VARIABLE.pattern]
+            raise Refusal(
+                "misuse", f"the secret's name {secret!r} {rule}", fix=[f"omac skill new hello --secret {near}"]
+            )
 
 
 def check(directory: str, as_json: bool) -> int:

@@ -6,12 +6,15 @@ import typer
 
 from omac.tools.cli.plain_typer import Commands, Json
 
-skill_app = Commands(help="Write a skill of your own: begin one, and check it.")
+skill_app = Commands(help="Write a skill of your own: begin one, check it, and let an editor help.")
 
 
 @skill_app.command("new")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The skill's name.")],
+    secret: Annotated[
+        list[str] | None, typer.Option("--secret", metavar="NAME", help="A secret that it needs; may be repeated.")
+    ] = None,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
     json: Json = False,
 ) -> int:
@@ -19,10 +22,11 @@ def new(
 
     \b
     omac skill new slack
+    omac skill new slack --secret SLACK_TOKEN
     """
     from omac.tools.cli.skill import new
 
-    return new(name, workdir, json)
+    return new(name, secret or [], workdir, json)
 
 
 @skill_app.command("check")
@@ -39,3 +43,21 @@ def check(
     from omac.tools.cli.skill import check
 
     return check(directory, json)
+
+
+@skill_app.command("schema")
+def schema(
+    example: Annotated[
+        bool, typer.Option("--example", help="An omac.yaml instead, which explains each of its lines.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print where the file is, not its content.")] = False,
+) -> int:
+    """Print the form of omac.yaml as a JSON schema, by which editors complete and check it.
+
+    \b
+    omac skill schema --example
+    omac skill schema --path
+    """
+    from omac.tools.cli.skill_form import run
+
+    return run(example, path)

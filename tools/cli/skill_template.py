@@ -1,5 +1,7 @@
 """The files of a new skill: they pass `omac skill check`, run as they are, and show how to ask for values."""
 
+from collections.abc import Sequence
+
 GUIDE = """\
 ---
 name: {name}
@@ -17,7 +19,7 @@ curl -sS "${variable}/hello"
 If the variable is empty, the skill is not running: report that to the user.
 """
 META = """\
-# The whole form, with an explanation of each line: examples/skills/echo/omac.yaml in omac's repository.
+# The whole form, with an explanation of each line: omac skill schema --example
 name: {name}
 description: Answers a greeting
 
@@ -32,16 +34,26 @@ sidecar:
   health:
     path: /status
 
-  # A credential, which only the sidecar gets. Remove the # signs, and omac asks for it.
-  # secrets:
-  #   - name: {prefix}_TOKEN
-  #     description: Where to get it
-
+{secrets}
   # A setting, whose value anybody may see.
   # config:
   #   - name: {prefix}_GREETING
   #     description: The word that it answers with
   #     default: "hello"
+"""
+PLAIN_VALUES = """\
+  # A credential, which only the sidecar gets. Remove the # signs, and omac asks for it.
+  # secrets:
+  #   - name: {prefix}_TOKEN
+  #     description: Where to get it
+"""
+VALUES = """\
+  # Credentials, which only the sidecar gets. omac asks for them.
+  secrets:
+"""
+VALUE = """\
+    - name: {secret}
+      description: Where to get it
 """
 SIDECAR = '''\
 """The sidecar of {name}: a small HTTP server, which omac starts outside the sandbox."""
@@ -55,8 +67,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/status":
             self.answer(200, "ok\\n")
         elif self.path == "/hello":
-            # os.environ["{prefix}_TOKEN"] holds the secret, once omac.yaml declares it.
-            self.answer(200, os.environ.get("{prefix}_GREETING", "hello") + "\\n")
+            greeting = os.environ.get("{prefix}_GREETING", "hello")
+{use}
+            self.answer(200, greeting + "\\n")
         else:
             self.answer(404, "no such path\\n")
 
@@ -67,14 +80,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
+address = ("127.0.0.1", int(os.environ["SIDECAR_PORT"]))
+http.server.ThreadingHTTPServer(address, Handler).serve_forever()
 '''
 
 
-def files_of(name: str, mount: str) -> dict[str, str]:
-    """Return the content of each file of a new skill by its name."""
+PLAIN_USE = """\
+            # os.environ["{prefix}_TOKEN"] holds the secret, once omac.yaml declares it."""
+USE = """\
+            greeting += ", with a secret of " + str(len(os.environ["{secret}"])) + " characters\""""
+
+
+def files_of(name: str, mount: str, secrets: Sequence[str] = ()) -> dict[str, str]:
+    """Return the content of each file of a new skill by its name; it asks for the values of `secrets`."""
     part = mount.upper().replace("-", "_")
     words = {"name": name, "mount": mount, "variable": f"OMAC_{part}_BASE"}
     words["prefix"] = f"X_{part}" if part[0].isdigit() else part
+    if secrets:
+        words["secrets"] = VALUES + "".join(VALUE.format(secret=secret) for secret in secrets)
+        words["use"] = USE.format(secret=secrets[0])
+    else:
+        words |= {"secrets": PLAIN_VALUES.format(**words), "use": PLAIN_USE.format(**words)}
     templates = {"SKILL.md": GUIDE, "omac.yaml": META, "sidecar.py": SIDECAR}
     return {file: template.format(**words) for file, template in templates.items()}

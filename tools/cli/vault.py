@@ -16,7 +16,7 @@ from omac.tools.compose import vaults
 from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import report, report_fix, say
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024
@@ -60,7 +60,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
         message = "the vault needs a passphrase, but there is no terminal to type it on; use a key file instead"
         raise Refusal("misuse", message, fix=[f"omac vault init --key-file {KEY_FILE}"])
     vault.create_with_passphrase(_new_passphrase())
-    say(f"made the vault {vault.path}; only the passphrase opens it, by omac unlock; omac does not store it")
+    say_folded(f"made the vault {vault.path}; only the passphrase opens it; omac asks for it, and does not store it")
     return 0
 
 

@@ -16,8 +16,9 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
+from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, terminal_width
 
 TRIES = 3
 BYTES_MAX = 4 * 1024 * 1024
@@ -127,7 +128,9 @@ def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
         lines.append(f"  it must match {printable(field.pattern)}")
     if instead is not None:
         lines.append(f"  Enter {printable(instead)}")
-    return "".join(f"{line}\n" for line in lines)
+    width = terminal_width()
+    shown = lines if width is None else [part for line in lines for part in folded(line, width, 2)]
+    return "".join(f"{line}\n" for line in shown)
 
 
 def _text(name: str, lines: list[bytes]) -> str:

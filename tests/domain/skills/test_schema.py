@@ -1,0 +1,114 @@
+"""The schema of omac.yaml: it takes what omac takes, and refuses what omac refuses or ignores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from omac.domain.skills.contract import parse_meta
+from omac.domain.skills.document import SECTIONS
+from omac.domain.skills.meta import MetaError
+from omac.domain.skills.schema import DESCRIPTIONS, schema
+from omac.tools.cli.skill_template import files_of
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = ROOT / "domain" / "skills" / "omac.schema.json"
+EXAMPLES = sorted((ROOT / "examples" / "skills").glob("*/omac.yaml"))
+FULL: dict[str, Any] = {
+    "name": "slack",
+    "version": 1.5,
+    "author": "somebody",
+    "description": None,
+    "sidecar": {
+        "command": ["python3", "sidecar.py"],
+        "mount": "chat",
+        "env_passthrough": ["http_proxy"],
+        "secrets": [{"name": "TOKEN", "description": None, "pattern": "^a+$", "multiline": True}],
+        "config": [{"name": "MODE", "type": "enum", "choices": ["fast", 2], "default": "fast"}],
+        "health": {"path": "/status", "timeout_ms": 10},
+        "limits": {"max_body_bytes": 10, "idle_timeout_secs": None},
+        "install_scripts": {"linux": "install.sh"},
+        "protocols": ["http"],
+    },
+}
+
+
+def problems(document: object) -> list[str]:
+    """What the schema says of a document."""
+    validator = jsonschema.Draft202012Validator(schema())
+    return [error.message for error in validator.iter_errors(document)]
+
+
+def within(document: dict[str, Any], section: str) -> dict[str, Any]:
+    """The section of a document by its dotted path."""
+    found: Any = document
+    for name in section.split(".") if section else ():
+        found = found[name]
+        found = found[0] if isinstance(found, list) else found
+    assert isinstance(found, dict)
+    return found
+
+
+def test_what_is_shipped_is_made_of_the_types() -> None:
+    """Where it differs, `json.dumps(schema(), indent=2)` is the new file."""
+    assert SHIPPED.read_text() == json.dumps(schema(), indent=2) + "\n"
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_every_key_is_described() -> None:
+    keys = {f"{section}.{name}" if section else name for section, form in SECTIONS.items()
+            for name in form.__struct_fields__}  # fmt: skip
+    assert keys == DESCRIPTIONS.keys()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_examples_are_valid(path: Path) -> None:
+    assert problems(YAML(typ="safe").load(path.read_text())) == []
+
+
+@pytest.mark.parametrize("secrets", [(), ("TOKEN", "KEY")], ids=len)
+def test_a_new_skill_is_valid(secrets: tuple[str, ...]) -> None:
+    """As `omac skill new` writes it."""
+    assert problems(YAML(typ="safe").load(files_of("slack", "slack", secrets)["omac.yaml"])) == []
+
+
+def test_a_document_with_every_section_is_taken_by_both() -> None:
+    assert problems(FULL) == []
+    assert parse_meta(FULL).unknown_keys == ()
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section or "top level")
+def test_an_unknown_key_is_found_by_both(section: str) -> None:
+    """The schema refuses it, and omac names it."""
+    document = json.loads(json.dumps(FULL))
+    within(document, section)["mistyped"] = "x"
+    assert any("mistyped" in problem for problem in problems(document))
+    assert [one.key for one in parse_meta(document).unknown_keys] == ["mistyped"]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("", "name", "no name"),
+        ("", "name", None),
+        ("sidecar", "command", []),
+        ("sidecar", "command", "python3 sidecar.py"),
+        ("sidecar", "mount", "Chat!"),
+        ("sidecar.secrets", "name", "lower"),
+        ("sidecar.secrets", "required", "yes"),
+        ("sidecar.config", "type", "float"),
+        ("sidecar.health", "path", "status"),
+        ("sidecar.health", "timeout_ms", 0),
+        ("sidecar.limits", "max_body_bytes", -1),
+        ("sidecar.install_scripts", "linux", 1),
+    ],
+)
+def test_a_wrong_value_is_refused_by_both(section: str, key: str, value: object) -> None:
+    document = json.loads(json.dumps(FULL))
+    within(document, section)[key] = value
+    assert problems(document)
+    with pytest.raises(MetaError):
+        parse_meta(document)

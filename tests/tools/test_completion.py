@@ -1,0 +1,199 @@
+"""Completions by the real shells, and what answering them may not do."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+from real_omac import COMMAND, Omac
+
+META = """\
+name: slack
+sidecar:
+  command: [python3, sidecar.py]
+  secrets: [{name: SLACK_TOKEN}, {name: SLACK_KEY}, {name: "$(touch pwned)"}]
+  config: [{name: CHANNEL}]
+"""
+WITHIN_S = 20
+
+
+@pytest.fixture(scope="module")
+def project(house: Omac) -> Path:
+    """A project with two skills, and folders whose names no shell should see."""
+    project = house.root / "completed"
+    house.skill(project, "slack", META, "pass")
+    house.skill(project, "mail", "name: [", "")
+    for name in ("$(touch pwned)", "`touch pwned`", "a b", "x;touch pwned", "new\nline"):
+        (project / ".agents" / "skills" / name).mkdir()
+        (project / ".agents" / "skills" / name / "SKILL.md").write_text("")
+    return project
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an omac that is this one."""
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "omac"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from omac.tools.entry import main; main()" "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> list[str]:
+    """What a shell is given for the words typed so far."""
+    environment = house.environment | {"_OMAC_COMPLETE": shell}
+    done = subprocess.run([*COMMAND, *words], env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("tru",), ["trust"]),
+        (("secrets", "s"), ["set"]),
+        (("show", ""), ["mail", "slack"]),
+        (("show", "sl"), ["slack"]),
+        (("show", "slack", ""), []),
+        (("deregister", "slack", ""), ["mail"]),
+        (("secrets", "set", "slack", ""), ["SLACK_TOKEN", "SLACK_KEY"]),
+        (("secrets", "unset", "slack", "SLACK_KEY", ""), ["SLACK_TOKEN"]),
+        (("secrets", "set", "mail", ""), []),
+        (("secrets", "set", "nosuch", ""), []),
+        (("config", "set", "slack", ""), ["CHANNEL"]),
+        (("start", "cl"), ["claude"]),
+        (("start", "--harn"), []),
+        (("start", "--workd"), ["--workdir"]),
+        (("list", "--harness", "co"), ["codex", "copilot"]),
+        (("sandbox", "run", "--netw"), ["--network"]),
+        (("sandbox", "run", "--network", ""), ["host", "none"]),
+        (("sandbox", "run", "--", "tr"), []),
+        (("start", "--", "tr"), []),
+        (("audit", "--skill", ""), ["mail", "slack"]),
+        (("help", "secrets", "se"), ["set"]),
+        (("settings", "set", "serve.unapproved", ""), ["refuse", "confine", "allow"]),
+        (("completion", ""), ["bash", "zsh", "fish"]),
+        (("nosuch", ""), None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_offered(house: Omac, project: Path, words: tuple[str, ...], offered: list[str] | None) -> None:
+    """Commands, options, and values of this project; nothing behind -- and for what is unknown."""
+    found = answers(house, project, *words)
+    assert found == offered or (offered is None and "trust" in found)
+
+
+def test_a_project_that_is_named(house: Omac, project: Path) -> None:
+    """Its skills are offered; from a folder of a project those of the project are."""
+    assert answers(house, house.root, "show", "--workdir", str(project), "sl") == ["slack"]
+    assert answers(house, project / ".agents", "show", "sl") == ["slack"]
+
+
+def test_what_values_are_is_said(house: Omac, project: Path) -> None:
+    """To shells that show it."""
+    assert answers(house, project, "trus", shell="fish")[0].startswith("trust\tRead the skills of a project")
+    assert answers(house, project, "trus", shell="zsh")[0].startswith("trust:Read the skills of a project")
+
+
+def test_answering_writes_and_starts_nothing(house: Omac, project: Path, tmp_path: Path) -> None:
+    """No file is opened for writing, no program is run, nothing is connected to."""
+    record = tmp_path / "calls"
+    calls = "execve,connect,mkdir,mkdirat,rename,renameat2,unlink,unlinkat,openat,open,creat,truncate,link,symlink"
+    line = ["strace", "-f", "-qq", "-o", str(record), "-e", f"trace={calls}"]
+    fresh = {"_OMAC_COMPLETE": "bash", "HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
+    fresh |= {"OMAC_STATE_DIR": str(tmp_path / "state"), "PATH": os.environ["PATH"]}
+    for words in (
+        ("secrets", "set", "slack", ""),
+        ("sandbox", "run", "--", "touch", "x"),
+        ("logs", ""),
+        ("status", ""),
+    ):
+        done = subprocess.run([*line, *COMMAND, *words], env=fresh, cwd=project, capture_output=True, timeout=60)
+        assert done.returncode == 0, done
+        made = [text for text in record.read_text().splitlines() if "ENOENT" not in text]
+        written = [text for text in made if re.search(r"O_WRONLY|O_RDWR|O_CREAT", text) and "/dev/null" not in text]
+        others = [text for text in made if not re.search(r"(openat|open)\(|\+\+\+|---", text)]
+        assert written == []
+        assert len(others) == 1, others  # its own execve
+    assert sorted(os.listdir(tmp_path)) == ["calls"]
+
+
+def shell_of(name: str) -> str:
+    """The path of a shell, or a skip that names it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@pytest.fixture
+def surroundings(house: Omac, programs: Path) -> dict[str, str]:
+    """The variables of a person at a shell."""
+    path = os.pathsep.join((str(programs), house.environment["PATH"]))
+    return house.environment | {"PATH": path, "TERM": "xterm", "PS1": "READY> "}
+
+
+def test_an_unknown_shell(house: Omac) -> None:
+    """Those that omac knows are offered."""
+    done = house.run("completion", "tcsh")
+    assert (done.status, done.out) == (2, "")
+    assert "try: omac completion bash" in done.err
+
+
+INTERACTIVE = {
+    "bash": ["--norc", "--noprofile", "-i"],
+    "zsh": ["-f", "-i"],
+}
+LOAD = {
+    "bash": 'source <(omac completion bash); echo LOADED""NOW',
+    "zsh": 'autoload -U compinit; compinit -u -D; source <(omac completion zsh); echo LOADED""NOW',
+}
+
+
+@pytest.mark.parametrize("name", INTERACTIVE)
+def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name: str) -> None:
+    """A name is completed, one of several is shown, and a file where omac offers nothing."""
+    (project / "a-file-here").touch()
+    shell = pexpect.spawn(
+        shell_of(name), INTERACTIVE[name], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
+        dimensions=(40, 120),
+    )  # fmt: skip
+    try:
+        shell.sendline(LOAD[name])
+        shell.expect_exact("LOADEDNOW")
+        shell.send("omac secrets set sl\t")
+        shell.expect_exact("ack")
+        shell.send("SLACK_T\t")
+        shell.expect_exact("OKEN")
+        shell.send("\x03")
+        shell.send("omac show \t\t")
+        shell.expect(r"mail\s+slack")
+        shell.send("\x03")
+        shell.send("omac activate a-fi\t")
+        shell.expect("le-here")
+    finally:
+        shell.close(force=True)
+    assert not list(project.rglob("pwned"))
+
+
+def test_fish_asks_omac(project: Path, surroundings: dict[str, str]) -> None:
+    """Values with what they are; files where omac offers nothing."""
+    fish = shell_of("fish")
+
+    def completed(line: str) -> list[str]:
+        script = f"omac completion fish | source; complete -C '{line}'"
+        done = subprocess.run([fish, "--no-config", "-c", script], env=surroundings, cwd=project, capture_output=True,
+                              text=True, timeout=WITHIN_S)  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout.splitlines()
+
+    assert completed("omac secrets set sl") == ["slack"]
+    assert completed("omac show ") == ["mail", "slack"]
+    assert completed("omac tru")[0].startswith("trust\tRead the skills")
+    (project / "a-file-here").touch()
+    assert "a-file-here" in completed("omac activate a-fi")[0]
+    assert not list(project.rglob("pwned"))

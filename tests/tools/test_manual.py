@@ -1,0 +1,61 @@
+"""Manual pages: of the same text as the help, and whole for groff."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_walk import ALL, GROUPS
+from real_omac import Omac
+
+SHIPPED = Path(__file__).parents[2] / "docs" / "omac.1"
+ROFF_S = 30
+
+
+def formatted(page: str) -> str:
+    """What a reader sees; groff must have nothing to warn of."""
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    line = ["groff", "-ww", "-b", "-man", "-Tutf8", "-rLL=100n", "-P-cbou"]
+    done = subprocess.run(line, input=page, capture_output=True, text=True, timeout=ROFF_S)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def plain(text: str) -> str:
+    """Text without the dashes, quotes and spaces in which pages differ."""
+    return " ".join(text.translate({0x2010: "-", 0x2212: "-"}).split())
+
+
+@pytest.mark.parametrize("words", [*ALL, *GROUPS], ids=lambda words: " ".join(words) or "omac")
+def test_each_command_has_a_page(house: Omac, words: tuple[str, ...]) -> None:
+    """With its name, how it is used, and each option of its help."""
+    page = formatted(house.ok("man", *words))
+    shown = plain(page)
+    assert f"{'-'.join(('omac', *words))} - " in shown
+    assert " ".join(("omac", *words)) in shown
+    if words not in (("sandbox", "run"), ("hook", "pre-tool-use"), ("hook", "session-start"), ("hook", "session-end")):
+        help_ = house.process(*words, "--help").out
+        options = [line.split()[0].rstrip(",") for line in help_.splitlines() if line.startswith("  -")]
+        assert [one for one in options if one not in shown] == []
+
+
+def test_examples_can_be_pasted(house: Omac) -> None:
+    """Dashes, tildes and quotes come out as they were typed."""
+    page = formatted(house.ok("man", "trust"))
+    assert "omac trust ~/projects/shop" in page
+    assert "--json" in formatted(house.ok("man", "audit"))
+
+
+def test_the_page_that_is_installed(house: Omac, pytestconfig: pytest.Config) -> None:
+    """`pytest --write tests/tools/test_manual.py` writes it anew."""
+    page = house.ok("man")
+    if pytestconfig.getoption("--write"):
+        SHIPPED.write_text(page)
+    assert SHIPPED.read_text() == page
+
+
+def test_an_unknown_command(house: Omac) -> None:
+    done = house.run("man", "nosuch")
+    assert (done.status, done.out) == (2, "")
+    assert "try: omac help" in done.err
