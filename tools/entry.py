@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 GC_OBJECTS = 100_000
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
-COMPLETING = "_OMAC_COMPLETE"
 
 
 def main() -> None:
     """Run the command line; the process ends with its exit code."""
-    if COMPLETING in os.environ:  # a shell asks what may follow: nothing that was typed is run
-        _complete()
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()
@@ -59,6 +56,8 @@ def main() -> None:
             status = session_hook.main(verb, sys.argv[3:])
             sys.stdout.flush()
             os._exit(status)
+        case ["__complete", shell]:  # a person is typing: nothing that was typed is run
+            _complete(shell, sys.argv[3:])
         case ["version"] | ["--version"]:
             gc.disable()
             from omac.tools.terminal.version import VERSION
@@ -68,13 +67,13 @@ def main() -> None:
             _everything_else()
 
 
-def _complete() -> NoReturn:
+def _complete(shell: str, words: list[str]) -> NoReturn:
     """Print what may stand in place of the last word."""
     gc.disable()
     from omac.tools.main import complete
 
     try:
-        sys.stdout.write("".join(f"{line}\n" for line in complete(os.environ[COMPLETING], sys.argv[1:], os.environ)))
+        sys.stdout.write("".join(f"{line}\n" for line in complete(shell, words, os.environ)))
         sys.stdout.flush()
     except Exception:
         os._exit(1)  # a person is typing: no message would help

@@ -45,8 +45,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> list[str]:
     """What a shell is given for the words typed so far."""
-    environment = house.environment | {"_OMAC_COMPLETE": shell}
-    done = subprocess.run([*COMMAND, *words], env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    line = [*COMMAND, "__complete", shell, *words]
+    done = subprocess.run(line, env=house.environment, cwd=project, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout.splitlines()
 
@@ -104,7 +104,7 @@ def test_answering_writes_and_starts_nothing(house: Omac, project: Path, tmp_pat
     record = tmp_path / "calls"
     calls = "execve,connect,mkdir,mkdirat,rename,renameat2,unlink,unlinkat,openat,open,creat,truncate,link,symlink"
     line = ["strace", "-f", "-qq", "-o", str(record), "-e", f"trace={calls}"]
-    fresh = {"_OMAC_COMPLETE": "bash", "HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
+    fresh = {"HOME": str(tmp_path / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
     fresh |= {"OMAC_STATE_DIR": str(tmp_path / "state"), "PATH": os.environ["PATH"]}
     for words in (
         ("secrets", "set", "slack", ""),
@@ -112,7 +112,9 @@ def test_answering_writes_and_starts_nothing(house: Omac, project: Path, tmp_pat
         ("logs", ""),
         ("status", ""),
     ):
-        done = subprocess.run([*line, *COMMAND, *words], env=fresh, cwd=project, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [*line, *COMMAND, "__complete", "bash", *words], env=fresh, cwd=project, capture_output=True, timeout=60
+        )
         assert done.returncode == 0, done
         made = [text for text in record.read_text().splitlines() if "ENOENT" not in text]
         written = [text for text in made if re.search(r"O_WRONLY|O_RDWR|O_CREAT", text) and "/dev/null" not in text]

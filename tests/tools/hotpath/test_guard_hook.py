@@ -729,6 +729,13 @@ def test_as_somebody(place: Ground) -> None:
     assert ask(writing(str(closed / "x"), "/"), place.environment).allowed  # root may look
 
 
+def test_no_variable_turns_it_off(place: Ground) -> None:
+    """A project's settings may set variables of hooks: one that asked for completions made a denial a consent."""
+    for name in ("_OMAC_COMPLETE", "_TYPER_COMPLETE", "COMP_WORDS", "OMAC_BRIDGE", "PYTHONINSPECT", "NO_COLOR"):
+        for value in ("bash", "launch", "complete_bash", "1"):
+            assert not ask(writing("/etc/passwd", "/"), place.environment | {name: value}).allowed, (name, value)
+
+
 def test_other_locale(place: Ground) -> None:
     """Agents write names in UTF-8, whatever the locale: the link is found in any of them."""
     for locale in ("C", "POSIX", "en_US.ISO-8859-1", "nonsense"):
