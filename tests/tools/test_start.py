@@ -47,6 +47,13 @@ def agent(omac: Omac) -> Path:
     return program
 
 
+def test_a_person_with_settings(omac: Omac, shop: Path) -> None:
+    """The sandbox's own process reads them too, with the libraries that it takes: it could not from a checkout."""
+    omac.ok("settings", "set", "serve.auto_register", "false")
+    done = omac.run("start", "--workdir", str(shop), "--", "true")
+    assert (done.status, done.err) == (0, ""), done
+
+
 def sharing(omac: Omac) -> None:
     """A skill that all projects share, approved."""
     source = Path(omac.environment["XDG_CONFIG_HOME"]) / "opencode" / "skills" / "common"

@@ -51,11 +51,14 @@ from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.render import report
 
-# Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs.
+# Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs,
+# with its libraries, which are elsewhere when it runs from a checkout.
 PACKAGE = os.path.dirname(omac.__file__)
+LIBRARIES = os.path.dirname(os.path.dirname(msgspec.__file__))
 OMAC = (
     sys.executable, "-I", "-S", "-c",
-    "import sys; sys.path.append(sys.argv.pop(1)); from omac.tools.entry import main; main()", os.path.dirname(PACKAGE),
+    "import sys; sys.path += sys.argv[1:3]; del sys.argv[1:3]; from omac.tools.entry import main; main()",
+    os.path.dirname(PACKAGE), LIBRARIES,
 )  # fmt: skip
 SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
 SETTINGS_BYTES_MAX = 1 << 20
