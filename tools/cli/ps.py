@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.status import RunStatus, Status
 from omac.tools.cli.status import status_now
-from omac.tools.compose.state import StateDir, began_at, is_living, kill
+from omac.tools.compose.processes import kill
+from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, say, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from omac.adapters.files.state import StateDir as StateDir
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
-from omac.adapters.linux.process import kill as kill
 from omac.adapters.linux.process_identity import began_at as began_at
 from omac.adapters.linux.process_identity import is_living as is_living
 from omac.domain.kernel.ids import HostId

@@ -1,0 +1,5 @@
+"""Processes as commands end them."""
+
+from omac.adapters.linux.process import kill
+
+__all__ = ["kill"]
