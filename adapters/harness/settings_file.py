@@ -48,6 +48,8 @@ def of_user(harness: Harness, file: str, environment: Mapping[str, str]) -> Agen
     folder, name = os.path.split(file)
     home = home_of(environment)
     moved = environment.get(harness.home_variable) if harness.home_variable else None
+    if moved and harness.folders:
+        moved = os.path.join(moved, os.path.relpath(folder, harness.folders[0]))
     top, _, rest = folder.partition("/")
     if top == CONFIGURATION:
         moved = os.path.join(os.path.dirname(configuration(environment, home)), rest)

@@ -55,17 +55,18 @@ class Bridge(PlainData):
     """How an agent is given omac's hooks or plugin at its launch; one of these is stated.
 
     `settings_option` takes settings as JSON, of the form that `Hook.file` has; `override_option` a setting as KEY=VALUE
-    in TOML. `plugin_variable` holds settings as JSON, whose member `plugin` lists URLs of modules; `plugin` is the file
-    of omac's own, and `plugin_folder` the folder of the home whose modules it loads. `environment_file` names the
-    variable that tells a hook of sessions the file of the session's variables, which the agent's shells read.
-    `folders_file` is a TOML file in the home whose `projects` say which folders the person trusts; in others the agent
-    would ask, and could not keep the answer.
+    in TOML. `plugin` is the file of omac's own plugin: `plugin_variable` holds settings as JSON, whose member `plugin`
+    lists URLs of modules, or `plugin_option` takes its path; `plugin_folder` is the folder of the home whose modules
+    the agent loads. `environment_file` names the variable that tells a hook of sessions the file of the session's
+    variables, which the agent's shells read. `folders_file` is a TOML file in the home whose `projects` say which
+    folders the person trusts; in others the agent would ask, and could not keep the answer.
     """
 
     settings_option: str = ""
     override_option: str = ""
     plugin_variable: str = ""
     plugin: str = ""
+    plugin_option: str = ""
     plugin_folder: str = ""
     environment_file: str = ""
     folders_file: str = ""

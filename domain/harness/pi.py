@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omac.domain.harness.harness import Harness
+from omac.domain.harness.harness import Bridge, Harness, Sessions
 
 HARNESS = Harness(
     "pi",
@@ -18,4 +18,12 @@ HARNESS = Harness(
     settings=(".pi/agent/models.json", ".pi/agent/settings.json"),
     autorun_files=(".pi/", "AGENTS.md"),
     home_variable="PI_CODING_AGENT_DIR",
+    credentials=(
+        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "GEMINI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY",
+        "OPENAI_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY",
+    ),
+    variables=("PI_OFFLINE", "PI_SKIP_VERSION_CHECK", "PI_TELEMETRY"),
+    offline=(("PI_OFFLINE", "1"),),
+    sessions=Sessions(("--continue",), ("--session",), ("--resume",)),
+    bridge=Bridge(plugin_option="-e", plugin="pi_bridge.ts", plugin_folder=".pi/agent/extensions/"),
 )  # fmt: skip

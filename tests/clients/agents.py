@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from clients.registry import CLAUDE, CODEX, OPENCODE, Client
+from clients.registry import CLAUDE, CODEX, OPENCODE, PI, Client
 
 MODEL = "scripted"
 CLAUDE_MODEL = "claude-sonnet-4-5"  # a name that Claude Code knows
@@ -100,3 +100,15 @@ def opencode(base: str) -> Agent:
 def opencode_words(prompt: str) -> list[str]:
     """Arguments for one prompt without a terminal; each line of its output is JSON."""
     return ["run", "--format", "json", prompt]
+
+
+def pi(base: str) -> Agent:
+    """Pi with a provider in the person's own settings."""
+    provider = {"baseUrl": f"{base}/v1", "api": "openai-completions", "apiKey": "sk-tests", "models": [{"id": MODEL}]}
+    files = {".pi/agent/models.json": json.dumps({"providers": {"tests": provider}})}
+    return Agent(PI, {"PI_OFFLINE": "1"}, files=files)
+
+
+def pi_words(prompt: str) -> list[str]:
+    """Arguments for one prompt without a terminal; each line of its output is JSON."""
+    return ["--provider", "tests", "--model", MODEL, "--mode", "json", "-p", prompt]

@@ -87,7 +87,7 @@ def _run(line: list[str], home: str | None = None) -> str:
         line, check=True, capture_output=True, text=True, timeout=INSTALL_WITHIN_S, env=environment,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    return done.stdout
+    return done.stdout + done.stderr  # pi prints its version there
 
 
 def _program(folder: Path, client: Client) -> Path:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from clients import day, seen
-from clients.agents import Agent, claude, claude_words, codex, codex_words, opencode, opencode_words
+from clients.agents import Agent, claude, claude_words, codex, codex_words, opencode, opencode_words, pi, pi_words
 from clients.model.steps import Step, prompt
 from clients.world import RUN_WITHIN_S, World, world_or_skip
 from real_omac import Done
@@ -28,6 +28,7 @@ CLIENTS = [
     pytest.param(claude, claude_words, id="claude"),
     pytest.param(codex, codex_line, id="codex"),
     pytest.param(opencode, opencode_words, id="opencode"),
+    pytest.param(pi, pi_words, id="pi"),
 ]
 
 
@@ -96,6 +97,7 @@ def test_beside_a_launch_by_omac(
         write: dict[str, Step] = {
             "claude": {"tool": "Write", "args": {"file_path": path, "content": "x"}},
             "codex": {"sh": f"apply_patch <<'END'\n*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\nEND"},
+            "pi": {"tool": "write", "args": {"path": path, "content": "x"}},
             "opencode": {"tool": "write", "args": {"filePath": path, "content": "x"}},
         }
         done = world.start(words(prompt(write[name], CALL, {"text": "Done."})), world.one)

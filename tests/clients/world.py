@@ -127,9 +127,9 @@ class World:
         return [entry for entry in self.requests() if entry["status"] not in (200, 404)]
 
     def of_client(self) -> list[int]:
-        """The processes that run the client's own program."""
-        place = str(installed(self.agent.client).parents[1])
-        return [pid for pid in self.omac.left() if place in _program_of(pid)]
+        """The processes that run the client's own program, or node with a title of the client's name."""
+        place, name = str(installed(self.agent.client).parents[1]), self.agent.client.name
+        return [pid for pid in self.omac.left() if place in _program_of(pid) or _title_of(pid) == name]
 
     def check_journal(self) -> None:
         """Assert that the journal is whole."""
@@ -161,6 +161,13 @@ def _program_of(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return ""  # it ended
+
+
+def _title_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 @contextmanager

@@ -183,7 +183,7 @@ def test_who_is_meant(omac: Omac, program: Path) -> None:
     assert omac.run("bridge", "install", extra={"PATH": str(folder)}).out.count("\n") == 1
     assert rows(omac)["codex"]["state"] == "installed"
     done = omac.run("bridge", "install", "nosuch")
-    assert (done.status, "opencode, claude and codex" in done.err) == (2, True)
+    assert (done.status, "opencode, claude, codex and pi" in done.err) == (2, True)
 
 
 # ---- what was installed does its work ----

@@ -10,6 +10,7 @@ CALLS = {
     "claude": ("--continue", "--resume 0b3c", "--resume"),
     "codex": ("resume --last", "resume 0b3c", "resume"),
     "opencode": ("--continue", "--session 0b3c", None),
+    "pi": ("--continue", "--session 0b3c", "--resume"),
 }
 
 
@@ -19,7 +20,7 @@ def shop(omac: Omac) -> Path:
     folder = omac.folder / "bin"
     folder.mkdir()
     omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
-    for name in (*CALLS, "pi"):
+    for name in (*CALLS, "copilot"):
         program = folder / name
         program.write_text('#!/bin/sh\necho "${0##*/} $@"\n')
         program.chmod(0o755)
@@ -69,8 +70,8 @@ def test_without_an_agent_it_says_so(omac: Omac, shop: Path) -> None:
     assert not (omac.state / "journal.db").exists()
     assert omac.run(*BARE, "--", "true", cwd=shop).status == 0
     assert omac.process("continue", cwd=shop).status == 2
-    assert omac.run(*BARE, "pi", cwd=shop).status == 0
+    assert omac.run(*BARE, "copilot", cwd=shop).status == 0
     done = omac.process("continue", cwd=shop)
-    assert "omac knows no arguments by which pi goes on with a session" in done.err
+    assert "omac knows no arguments by which copilot goes on with a session" in done.err
     done = omac.process("continue", "-s", "--yolo", cwd=shop)
     assert done.status == 2

@@ -37,7 +37,7 @@ from omac.domain.harness.bridge import (
     untrusted,
     with_variables,
 )
-from omac.domain.harness.harness import Harness
+from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
@@ -195,6 +195,8 @@ def _bridged(
     """The arguments of an agent: those of the person, with omac's; the settings that SETTINGS_WORD stands for among
     them; and whether the person's are in a file. Settings that cannot be read stay as they are: the agent reports what
     is wrong with them."""
+    if agent.bridge and agent.bridge.plugin_option:
+        return (agent.bridge.plugin_option, str(_plugin(agent.bridge)), *words), "", False
     option = agent.bridge.settings_option if agent.bridge else ""
     stated = stated_value(option, words) if option else None
     try:
@@ -255,9 +257,13 @@ def _plugged(agent: Harness, environment: Mapping[str, str], network: str) -> di
     """The variables by which an agent loads omac's plugin. Raises Refusal (settings-invalid)."""
     if agent.bridge is None or not agent.bridge.plugin:
         return {}
-    url = Path(PACKAGE, "adapters", "harness", agent.bridge.plugin).resolve().as_uri()
+    url = _plugin(agent.bridge).as_uri()
     offline = dict(agent.offline) if network == "none" else {}
     return bridge_variables(agent, url, environment) | {"OMAC_HOOK": HOOK} | offline
+
+
+def _plugin(bridge: Bridge) -> Path:
+    return Path(PACKAGE, "adapters", "harness", bridge.plugin).resolve()
 
 
 def directory(path: str, flag: str) -> str:

@@ -1,0 +1,36 @@
+"""Pi under `omac start`, offline, with a scripted model."""
+
+from collections.abc import Iterator
+
+import pytest
+from clients import day, kills, waiting
+from clients.agents import pi, pi_words
+from clients.world import world_or_skip
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def ended() -> Iterator[day.Day]:
+    """One prompt in a linked worktree, and all that came of it."""
+    with world_or_skip(pi) as world:
+        tooled = {"tool": "write", "args": {"path": str(world.two / day.TOOLED), "content": "stray"}}
+        steps = day.steps_of(world, tooled)
+        done = world.start(pi_words(day.prompt_of(steps)), world.one)
+        yield day.Day(world, done, world.requests(), steps)
+
+
+class TestDay(day.Holds):
+    """A prompt without a terminal."""
+
+
+@pytest.mark.parametrize("victim", kills.VICTIMS)
+def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
+    """In the middle of a call of the skill."""
+    with world_or_skip(pi) as world:
+        kills.check_sudden_end(world, pi_words, victim)
+
+
+def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
+    with world_or_skip(pi) as world:
+        waiting.check_secret_given_meanwhile(world, pi_words)
