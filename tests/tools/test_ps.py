@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -63,3 +64,27 @@ def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
         assert (done.status, done.out) == (2, "")
         assert "  try: omac ps\n" in done.err
     assert run.process.poll() is None
+
+
+def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
+    """Two terminals that stop a run leave its command the time that one leaves it; a stop given up, and another, kill
+    it."""
+    script = f"trap 'sleep 1; exit 3' TERM; echo up; {LOOP}"
+    run = started(omac, shop, script)
+    assert run.line() == "up\n"
+    pid = str(run.process.pid)
+    with ThreadPoolExecutor() as terminals:
+        done = list(terminals.map(lambda _: omac.run("stop", pid), range(3)))
+    assert [one.status for one in done] == [0, 0, 0], done
+    assert {one.out for one in done} == {done[0].out}
+    assert run.process.wait(5) == 3
+    assert omac.left() == []
+    stuck = started(omac, shop, f"trap '' TERM; {LOOP}")
+    assert stuck.line() == "up\n"
+    given_up = omac.start("stop", str(stuck.process.pid))
+    time.sleep(1)
+    given_up.process.kill()
+    given_up.process.wait()
+    assert stuck.process.poll() is None
+    assert omac.run("stop", str(stuck.process.pid)).status == 0
+    assert stuck.process.wait(5) == 137

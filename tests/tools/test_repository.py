@@ -286,3 +286,32 @@ def _await(serving: Serving, places: tuple[Path, ...], wanted: str, skill: str =
 def _values(omac: Omac, project: Path) -> dict[str, Any]:
     """What the sidecar got, as it answers itself."""
     return dict(json.loads(omac.ok("call", "slack", "/", cwd=project)))
+
+
+def test_each_command_shows_the_values_that_count(omac: Omac) -> None:
+    """In a worktree and in the main checkout, values of the repository, and over them those of the worktree's own."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    one = worktree(main, "one")
+    for place in (main, one):
+        assert secrets_of(omac, place)["given"] == "no"
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    omac.ok("config", "set", "slack", "REGION", "us", "--repository", cwd=main)
+    for place in (main, one):
+        row = secrets_of(omac, place)
+        assert (row["given"], row["store"], row["source"]) == ("yes", "vault", "stored")
+        assert row["fingerprint"].startswith("hmac:")
+        assert omac.ok("config", "get", "slack", "REGION", cwd=place) == "us\n"
+    omac.ok("config", "set", "slack", "REGION", "asia", cwd=one)
+    assert omac.ok("config", "get", "slack", "REGION", cwd=one) == "asia\n"
+    assert omac.ok("config", "get", "slack", "REGION", cwd=main) == "us\n"
+    (main / ".agents/skills/slack/note").write_text("changed")  # the approval no longer covers it
+    assert secrets_of(omac, main)["fingerprint"] == "<missing>"
+    assert omac.ok("config", "get", "slack", "REGION", cwd=main) == "eu\n"
+
+
+def secrets_of(omac: Omac, place: Path) -> dict[str, Any]:
+    """What `omac secrets list --json` says of the token."""
+    rows = map(json.loads, omac.ok("secrets", "list", "slack", "--json", cwd=place).splitlines())
+    return next(row for row in rows if row["name"] == "TOKEN")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import trio
 
+from omac.domain.credentials.credential import Credential
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
@@ -32,7 +33,8 @@ class ConfigRow(msgspec.Struct):
 def show(request: SkillArgument, as_json: bool) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
     with opened_skill(request, "omac config show", []) as one:
-        rows = [_row(one, field) for field in one.sidecar.config]
+        given = one.effective()
+        rows = [_row(one, field, given) for field in one.sidecar.config]
         secrets = rows_of(one)
     if as_json:
         document = {
@@ -62,7 +64,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
 def get(request: SkillArgument, name: str, as_json: bool) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
     with opened_skill(request, "omac config get", [name]) as one:
-        row = _row(one, one.config(name))
+        row = _row(one, one.config(name), one.effective())
     if as_json:
         print_json(row)
     elif row.value is None:
@@ -80,7 +82,7 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
     with opened_skill(request, "omac config set", [name]) as one:
         checked = _checked(one, one.config(name), value)
         one.give(Values(config={name: checked}))
-        row = _row(one, one.config(name))
+        row = _row(one, one.config(name), one.effective())
         if as_json:
             print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
         else:
@@ -101,9 +103,9 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     return 0
 
 
-def _row(one: OpenedSkill, field: Config) -> ConfigRow:
+def _row(one: OpenedSkill, field: Config, given: Credential) -> ConfigRow:
     """Where the value comes from is decided as in rule 6 of skill_plan.py."""
-    stored = one.given().config.get(field.name)
+    stored = given.config.get(field.name)
     value = field.default if stored is None else stored
     source = "default" if stored is None and value is not None else source_of(one, field, is_stored=value is not None)
     if value is None and (variable := one.sidecar.host_variable(field, current().environment)):

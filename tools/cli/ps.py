@@ -6,10 +6,11 @@ import signal
 import time
 from collections.abc import Mapping
 
+from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.status import RunStatus, Status
 from omac.tools.cli.status import status_now
-from omac.tools.compose.processes import kill
+from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, say, show_columns
@@ -34,7 +35,7 @@ def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> i
 
 
 def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
-    """Ask a run to end, and wait for its end. Raises Refusal."""
+    """Ask a run to end, and wait for its end; where another omac stop waits for it, wait with that. Raises Refusal."""
     status = _status(journal, environment)
     meant = [one for one in (status.runs if status else ()) if name in (one.run, str(one.pid))]
     if not meant:
@@ -43,7 +44,14 @@ def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     if not one.boot_id or not is_living(one.pid, one.start_ticks, one.boot_id):
         message = f"the process of run {one.run} cannot be seen from here: another pid namespace hides it"
         raise Refusal("misuse", message, fix=[f"kill -TERM {one.pid}  # where it was started"])
-    kill(one.pid, one.start_ticks, signal.SIGTERM)
+    with turn_to_end(StateDir.of(environment).run_path(RunId(one.run))) as is_first:
+        if is_first:  # a second signal would kill what the first one asks to end
+            kill(one.pid, one.start_ticks, signal.SIGTERM)
+        return _await_end(one)
+
+
+def _await_end(one: RunStatus) -> int:
+    """Wait until a run has ended, and say so; 1 if it takes too long."""
     deadline = time.monotonic() + STOP_WITHIN_S
     while is_living(one.pid, one.start_ticks, one.boot_id):
         if time.monotonic() > deadline:

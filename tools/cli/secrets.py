@@ -119,8 +119,8 @@ def _take(one: OpenedSkill, names: Sequence[str], stores: Collection[str]) -> No
 
 
 def rows_of(one: OpenedSkill) -> list[SecretRow]:
-    """Every secret that a skill declares."""
-    given = one.given().secrets
+    """Every secret that a skill declares, as its sidecar would get it."""
+    given = one.effective().secrets
     remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
     rows = []
     for secret in one.sidecar.secrets:

@@ -20,7 +20,7 @@ from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.registered_skills import digest_now
+from omac.tools.compose.registered_skills import Registry, digest_now
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
 
@@ -42,6 +42,7 @@ class OpenedSkill(NamedTuple):
     candidate: Candidate
     sidecar: SidecarMeta
     where: Where
+    journal: str | None
 
     @property
     def skill(self) -> FoundSkill:
@@ -58,6 +59,11 @@ class OpenedSkill(NamedTuple):
     def given(self) -> Credential:
         """What was given to it here."""
         return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
+
+    def effective(self) -> Credential:
+        """What counts as given to it: of the repository too, where its approval holds for these files."""
+        registry = Registry.read(current().environment, self.journal)
+        return registry.standing(self.candidate, self.opened.folders).given
 
     def give(self, values: Values) -> str:
         """Give it values, report what failed besides, and return the store that has the secrets ("" for none). Raises
@@ -128,7 +134,7 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
         candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())
         assert candidate.skill.sidecar is not None, "find returns no other"
-        yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where)
+        yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where, request.journal)
 
 
 def report_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
