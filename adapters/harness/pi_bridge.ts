@@ -68,9 +68,20 @@ function call(action: string, document: object): Promise<any> {
   })
 }
 
+// Variables of the session before, or of a skill that is gone, do not outlive it.
+const given = ((globalThis as any)[Symbol.for("omac.given")] ??= new Set()) as Set<string>
+
+function give(variables: Record<string, string>): void {
+  for (const name of given) if (!(name in variables)) delete process.env[name]
+  given.clear()
+  for (const name of Object.keys(variables)) given.add(name)
+  Object.assign(process.env, variables)
+}
+
 function root(cwd: string): string {
+  if (process.env.OMAC_WORKDIR) return process.env.OMAC_WORKDIR
   const found = spawnSync("git", ["rev-parse", "--show-toplevel"], { cwd, encoding: "utf8" })
-  return process.env.OMAC_WORKDIR || (found.status === 0 ? found.stdout.trim() : cwd)
+  return found.status === 0 ? found.stdout.trim() : cwd
 }
 
 function guarded(tool: string, input: Record<string, unknown>, session: string, cwd: string, dir: string): string | undefined {
@@ -89,14 +100,19 @@ export default function (pi: ExtensionAPI) {
   if (INSTALLED && process.env.OMAC_BRIDGE === "launch") return // this file's twin of the launch is loaded, too
   for (const name of CONTROL_VARIABLES) delete process.env[name]
 
+  let told = false // the person, once in a session
+
   const activate = async (ctx: any): Promise<Manifest> => {
     if (INSTALLED && !reached().tokenFile) return { env: {}, context: "" } // no omac runs: the session goes on without
     try {
       const manifest = await call("activate", { dir: root(ctx.cwd), session: ctx.sessionManager.getSessionId() })
-      Object.assign(process.env, manifest.env)
+      give(manifest.env)
       return manifest
     } catch (problem) {
-      return { env: {}, context: `omac's skills cannot be used now: ${problem}` }
+      const context = `omac's skills cannot be used now: ${problem}`
+      if (ctx.hasUI && !told) ctx.ui.notify(context, "warning")
+      told = true
+      return { env: {}, context }
     }
   }
 

@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from omac.services.sandbox.policy import SandboxPlan
 
 
-def explained(plan: SandboxPlan) -> str:
-    """Return lines for people: every path, its access and the reason. No terminal obeys what they contain."""
+def explained(plan: SandboxPlan, *, launched: bool = False) -> str:
+    """Return lines for people: every path, its access and the reason. No terminal obeys what they contain. `launched`:
+    the directory, the command and its variables are shown elsewhere."""
     from shlex import join
 
     policy = plan.policy
-    lines = [f"workdir  {policy.workdir}"]
-    if plan.argv:
+    lines = [] if launched else [f"workdir  {policy.workdir}"]
+    if plan.argv and not launched:
         lines.append(f"command  {join(plan.argv)}")
     lines.append(f"backend  {_backend(plan)}")
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
     lines.append(f"network  {policy.network}{ports}")
     lines += [f"limit    {name}={_exactly(policy.limits[name])} by {by}" for name, by in _limits(plan).items()]
-    lines += [f"gets     {' '.join(sorted(policy.environment))}", ""]
+    lines += [*([] if launched else [f"gets     {' '.join(sorted(policy.environment))}"]), ""]
     width = min(max((len(entry.path) for entry in policy.entries), default=0), 72)
     for entry in policy.entries:
         shown = f"{entry.path} -> {entry.target}" if entry.access == LINK else entry.path
@@ -37,15 +38,16 @@ def explained(plan: SandboxPlan) -> str:
 
 def explained_as_json(plan: SandboxPlan) -> str:
     """Return the same as JSON, for programs."""
-    return f"{printable_json(encoded(_document(plan)))}\n"
+    return f"{printable_json(encoded(document_of(plan)))}\n"
 
 
 def digest(plan: SandboxPlan) -> str:
     """The SHA-256 of a policy, 64 hex digits: of every path with its access, network, limits and names of variables."""
-    return sha256_hex(encoded(_document(plan)).encode())
+    return sha256_hex(encoded(document_of(plan)).encode())
 
 
-def _document(plan: SandboxPlan) -> dict[str, object]:
+def document_of(plan: SandboxPlan) -> dict[str, object]:
+    """Return the same as data, as `explained_as_json` prints it."""
     policy = plan.policy
     return {
         "workdir": policy.workdir,

@@ -58,7 +58,7 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:
-    rows = sorted((_urgency(one, environment), one.skill.name, _state(one, environment)) for one in reviews)
+    rows = sorted((_urgency(one, environment), one.skill.name, state_of(one, environment)) for one in reviews)
     width = max((len(name) for _, name, _ in rows[:SKILLS_SHOWN]), default=0)
     for number, (_, name, state) in enumerate(rows[:SKILLS_SHOWN]):
         say(elided(f"{'skills' if number == 0 else '':<9}{name:<{min(width, 32)}}  {state}", WIDTH))
@@ -74,7 +74,8 @@ def _urgency(reviewed: Review, environment: Mapping[str, str]) -> int:
     return 3 * order.index(reviewed.state) - (1 if reviewed.missing(environment) else 0)
 
 
-def _state(reviewed: Review, environment: Mapping[str, str]) -> str:
+def state_of(reviewed: Review, environment: Mapping[str, str]) -> str:
+    """Return whether a skill runs, or why not, in a few words."""
     missing = reviewed.missing(environment)
     match reviewed.state:
         case "guidance":

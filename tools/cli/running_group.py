@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omac.domain.harness.names import NAMES, listed
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command, JournalPath, Json
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
@@ -87,7 +88,9 @@ def start(
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
     bridge_compat: BridgeCompat = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print what it would be given; start nothing.")] = False,
     journal: JournalPath = None,
+    json: Annotated[bool, typer.Option("--json", help="With --explain: print it for programs.")] = False,
 ) -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
 
@@ -96,15 +99,19 @@ def start(
     \b
     omac start claude                               an agent
     omac start claude -- --resume                   with arguments of its own
+    omac start claude --explain                     what it would be given; starts nothing
     omac start -- bash                              a shell
     omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   use of a skill
     """
     from omac.tools.cli.start import StartRequest, run
 
+    if json and not explain:
+        raise Refusal("misuse", "--json works only with --explain: an agent prints its own output")
     words = context.meta[WORDS]
     request = StartRequest(
-        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, journal
-    )
+        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, journal,
+        explain, json,
+    )  # fmt: skip
     return run(request, current().environment)
 
 

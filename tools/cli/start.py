@@ -29,11 +29,17 @@ class StartRequest(NamedTuple):
     accept_changes: bool
     bridge_compat: bool
     journal: str | None
+    explain: bool = False
+    json: bool = False
 
 
 def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     """Run the command to its end; its exit status. Raises Refusal."""
     wanted = options(request, environment)
+    if request.explain and wanted.launch is not None:
+        from omac.tools.cli.start_explanation import explain  # late: a start goes without what it takes
+
+        return explain(wanted, wanted.launch, environment, as_json=request.json)
     if wanted.launch is not None and wanted.launch.request is None:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
