@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,20 +129,44 @@ def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
     """A gnome-keyring with an empty, open login keyring under PASSWORD."""
     with private_bus(folder) as bus:
         keyring = PrivateKeyring(bus)
-        argv = ["gnome-keyring-daemon", "--unlock", "--foreground", "--components=secrets"]
-        with subprocess.Popen(
-            argv, env=keyring, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as daemon:
+        for attempt in range(3):
             try:
-                assert daemon.stdin is not None
-                daemon.stdin.write(PASSWORD.encode())
-                daemon.stdin.close()
-                keyring.daemon = daemon
-                eventually(lambda: keyring.ready() or daemon.poll() is not None, START_S, "an open keyring")
-                assert daemon.poll() is None, "gnome-keyring-daemon did not start"
-                yield keyring
-            finally:
-                daemon.kill()
+                keyring.daemon = _daemon(keyring)
+                break
+            except BrokenKeyring:  # it crashes at times, when it is asked while it opens the collection
+                if attempt == 2:
+                    raise
+        try:
+            yield keyring
+        finally:
+            keyring.daemon.kill()
+            keyring.daemon.wait()
+
+
+class BrokenKeyring(Exception):
+    """gnome-keyring-daemon ended before its collection was open."""
+
+
+def _daemon(keyring: PrivateKeyring) -> subprocess.Popen[bytes]:
+    argv = ["gnome-keyring-daemon", "--unlock", "--foreground", "--components=secrets"]
+    daemon = subprocess.Popen(
+        argv, env=keyring, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert daemon.stdin is not None
+        daemon.stdin.write(PASSWORD.encode())
+        daemon.stdin.close()
+        eventually(lambda: keyring.ready() or daemon.poll() is not None, START_S, "an open keyring")
+        assert daemon.poll() is None, "gnome-keyring-daemon did not start"
+        return daemon
+    except BaseException as problem:
+        with suppress(subprocess.TimeoutExpired):
+            daemon.wait(1)
+        if daemon.poll() is not None:
+            raise BrokenKeyring("gnome-keyring-daemon ended") from problem
+        daemon.kill()
+        daemon.wait()
+        raise
 
 
 def _environment(folder: Path, runtime: Path) -> dict[str, str]:
