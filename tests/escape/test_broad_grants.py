@@ -6,7 +6,7 @@ Each case has its twin: what was named, or does not begin with a dot, can be rea
 from collections.abc import Iterator
 
 import pytest
-from real_sandbox import USERS, Box, box
+from real_sandbox import FEWER_USERS, Box, box
 
 SECRET = "correct-horse\n"
 # Where programs keep credentials, histories and the like; most are in no list of omac's.
@@ -24,7 +24,7 @@ _PLACES = """
 PLACES = _PLACES.split()
 
 
-@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """A user's world."""
     with box(request.param) as made:

@@ -260,6 +260,7 @@ def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
             assert shown[number] == "/dev/null"
 
 
+@pytest.mark.full
 def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
     """Interrupted again while it looks at what is left, omac comes to the end of that."""
     repository(world)

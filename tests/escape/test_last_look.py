@@ -167,6 +167,7 @@ def test_killed(ground: Ground, when: str) -> None:
     killed_and_then(ground, when, "sandbox", "run", "--", "true")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("when", WHEN)
 def test_killed_before_omac_status(own_ground: Ground, when: str) -> None:
     """`omac status` looks at it first, too."""

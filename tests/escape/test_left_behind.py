@@ -21,7 +21,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield made
 
 
-@pytest.mark.parametrize("name", some(ALL, of=4))
+@pytest.mark.parametrize("name", some(ALL, of=7))
 def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
     """The host runs nothing, nothing outside changes, and git goes on with what is no part of the attack."""
     outcome = judged(ground, ALL[name], guarded=True)
@@ -38,7 +38,8 @@ def test_without_a_sandbox_it_succeeds(ground: Ground, name: str) -> None:
     assert outcome.succeeded, outcome
 
 
-@pytest.mark.parametrize("guarded", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("guarded", [True, False])
 def test_settings_of_nested_repositories(ground: Ground, guarded: bool) -> None:
     """Of settings that name a program or a place none is obeyed, and their repositories stay; unguarded, all are."""
     ground.renew("plain")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from real_omac import COMMAND, Omac, omac_in
-from real_sandbox import SYSTEM_PYTHON, USERS, Box, Done, box, installed, readable_package
+from real_sandbox import FEWER_USERS, SYSTEM_PYTHON, Box, Done, box, installed, readable_package
 from tiers import some
 
 from omac.domain.sidecars.sidecar import Healthy
@@ -46,7 +46,7 @@ main()
 """
 
 
-@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """A user's world, with a project that is a repository."""
     with box(request.param) as made:

@@ -304,7 +304,7 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("name", some(ATTACKS, of=3))
+@pytest.mark.parametrize("name", some(ATTACKS, of=5))
 def test_what_is_done_to_an_approved_skill(house: House, name: str) -> None:
     """Activated again, it is the same process; ended, it starts from its approved copy; looked at again, it goes on or
     is refused with a reason. Never runs anything else, and the audit tells of it."""

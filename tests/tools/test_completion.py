@@ -156,6 +156,7 @@ LOAD = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", INTERACTIVE)
 def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name: str) -> None:
     """A name is completed, one of several is shown, and a file where omac offers nothing."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from real_omac import Omac
 from started import BARE
+from tiers import some
 
 CALLS = {
     "claude": ("--continue", "--resume 0b3c", "--resume"),
@@ -27,7 +28,7 @@ def shop(omac: Omac) -> Path:
     return omac.project("shop")
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", some(CALLS, of=4))
 def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> None:
     """The last session, a session by its id, or a list to choose from; further words follow."""
     last, named, chosen = CALLS[name]

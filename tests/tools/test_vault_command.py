@@ -257,6 +257,7 @@ def started(omac: Omac, project: Path, *answers: tuple[str, bytes]) -> Done:
     return typed(omac, answers, "start", "--workdir", str(project), "--", "sh", "-c", command)
 
 
+@pytest.mark.full
 def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     """Once, and the skill is ready when the command begins; with Enter it waits, a wrong one may be typed again."""
     omac = passphrase
@@ -279,6 +280,7 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     assert PASSPHRASE.encode() not in everywhere(omac, done, skipped, refused)
 
 
+@pytest.mark.full
 def test_another_passphrase(passphrase: Omac) -> None:
     """Whoever has the old one may change it; a server that was unlocked goes on, one that was not stays locked."""
     omac, other = passphrase, "pferd-korrekt-8"
@@ -310,6 +312,7 @@ def test_another_passphrase(passphrase: Omac) -> None:
     assert [path for path in omac.state.iterdir() if path.name.startswith("vault.draft")] == []
 
 
+@pytest.mark.full
 def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
     """`vault lock` has it forget the key, at once, and that is recorded; a new passphrase does not open it again."""
     omac, other = passphrase, "pferd-korrekt-8"

@@ -99,7 +99,7 @@ def start(
     \b
     omac start claude                               an agent
     omac start claude -- --resume                   with arguments of its own
-    omac start claude --explain                     what it would be given; starts nothing
+    omac start claude --explain                     what it would be given
     omac start -- bash                              a shell
     omac start -- sh -c 'curl $OMAC_ECHO_BASE/hi'   use of a skill
     """

@@ -315,6 +315,7 @@ def test_what_is_told(workdir: Path, tools: Path, caches: Caches) -> None:
     assert not caches.inspect(identity).workdir_exists
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("plant", "counted"),
     [(links, True), (hard_link, True), (special, True), (wide, True), (odd_names, True), (deep, False)],

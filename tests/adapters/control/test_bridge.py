@@ -109,6 +109,7 @@ def test_a_denial_is_recorded_as_claimed(house: Omac, server: Serving) -> None:
     assert "claimed" in house.ok("audit")
 
 
+@pytest.mark.full
 def test_denials_that_repeat_are_counted(house: Omac, server: Serving) -> None:
     """An agent that reports the same again and again fills no journal."""
     claim = {"harness": "claude", "tool": "Edit", "path": "/w/again", "root": "/w/tree"}

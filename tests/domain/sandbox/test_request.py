@@ -43,6 +43,7 @@ def test_a_field_that_no_request_has() -> None:
         request_of({"nothing": 1})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("field", ["allow_env_files", "deny_names", "ephemeral_cache", "open_ports", "weaker_git"])
 def test_an_option_is_in_few_files(field: str) -> None:
     """As many modules name the field of an option as CONTRIBUTING.md lists for one."""
