@@ -142,6 +142,19 @@ def test_nothing_survives_a_kill(omac: Omac, script: str) -> None:
     assert [status[kind] for kind in ("runs", "directories", "sidecars", "sandboxes")] == [[], [], [], []]
 
 
+def test_what_is_killed_alone_is_on_record_at_once(omac: Omac) -> None:
+    """kill -9 of the process that holds the sandbox: omac start says how it ended, and records that before it ends."""
+    run = omac.start("start", "--", "sh", "-c", "echo up; sleep 600")
+    assert run.line() == "up\n"
+    children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    (holder,) = [int(pid) for pid in children if b"sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(holder, signal.SIGKILL)
+    assert run.process.wait(20) != 0
+    told = [row for row in rows(omac) if row["kind"] == "sandbox"]
+    assert [row["outcome"] for row in told] == ["aborted"], told
+    assert json.loads(omac.ok("status", "--json"))["sandboxes"] == []
+
+
 def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
     """SIGTERM to omac reaches the command inside, whose status is omac's; a second one ends what does not end."""
     run = omac.start("start", "--", "sh", "-c", "trap 'echo told; exit 41' TERM; echo up; while :; do sleep 0.05; done")

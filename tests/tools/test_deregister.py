@@ -80,6 +80,9 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
     assert (no.status, "nothing was changed" in no.out) == (1, True)
     assert "its approval ends" in no.out
     assert "this deletes secrets of slack: TOKEN" in no.out
+    left = typed(omac, [("go on? [y/N]", b"\x03")], *command)
+    assert left.status in (130, -2)
+    assert left.out.endswith("\r\n"), "a shell's prompt, or the reason, begins on a line of its own"
     assert len(registry(omac)) == 1
     yes = typed(omac, [("go on? [y/N]", b"y\n")], *command)
     assert yes.status == 0, yes

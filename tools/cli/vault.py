@@ -127,7 +127,8 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
-        say(f"{forgotten} of {len(answers)} runs had the key of the vault {vault.path}, and forgot it")
+        had = f"{forgotten} of {len(answers)} runs had" if answers else "no run lives that could have"
+        say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
             say("sidecars that run keep their values until they end: omac deactivate DIR ends those of a project")
         for origin in opened_by:

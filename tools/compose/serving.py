@@ -184,7 +184,7 @@ class Server:
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
             require_only_server(self.engine)
-        await settle_lost(self.engine, process.living, process_identity.boot_id(), self._intake.take_in)
+        await self._settle_lost()
         self.state.prune_runs(unended_runs(self.engine))
         await self._prune_copies()
         await self._record_start()
@@ -215,10 +215,14 @@ class Server:
                     await self._record(runs.Stop(self._why))
             raise
         await self._intake.take_in()  # how what was launched ended
+        await self._settle_lost()  # of what was killed nothing else tells
         with trio.move_on_after(STALL_S):
             await self._refusals.flush()
         await self._record(runs.Stop(self._why or "its agent ended"))
         return status
+
+    async def _settle_lost(self) -> None:
+        await settle_lost(self.engine, process.living, process_identity.boot_id(), self._intake.take_in)
 
     async def _run_surfaces(
         self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
@@ -335,11 +339,7 @@ class Server:
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
         """What the work gives; None when omac is asked to stop: then it is left undone."""
-
-        async def stopped() -> None:
-            await self._stop.wait()
-
-        return await first(work, stopped)
+        return await first(work, self._stop.wait)
 
     async def _run_inner(self, ready: Ready, manifest: Manifest | None) -> int:
         """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""

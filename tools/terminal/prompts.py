@@ -187,7 +187,11 @@ class PromptTerminal:
         """A line that is seen as it is typed, and edited by the terminal. Raises ValueRefused when it was cut off."""
         with self._mode(seen=True):
             self.show(question)
-            typed = self._read(LINE_BYTES_MAX + 1)
+            try:
+                typed = self._read(LINE_BYTES_MAX + 1)
+            except KeyboardInterrupt:
+                self.show("\n")  # what is said of it, or the shell, begins on a line of its own
+                raise
         if not typed:
             raise EOFError
         if len(typed) >= LINE_BYTES_MAX:
