@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
-from omac.projections.status import Status, about_stream
+from omac.projections.status import RunStatus, Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
@@ -29,13 +30,15 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     say(f"position {status.position}")
     for run in status.runs:
         where = f"roots {', '.join(run.roots)}" if run.command == "serve" else f"in {', '.join(run.roots)}"
-        say_folded(f"run {run.run}: omac {run.command} {run.harness}, version {run.version}, pid {run.pid}, {where}")
+        say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
             say("  serves bridges of the Go omac, without a token (--bridge-compat)")
     if not status.directories:
         say("no directory is online")
+    several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
     for directory in status.directories:
-        say_folded(f"{directory.dir}: {directory.state}")
+        by = f" in run {directory.run}" if directory.dir in several else ""
+        say_folded(f"{directory.dir}: {directory.state}{by}")
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
     if status.shared:
         say("shared by all projects:")
@@ -53,9 +56,13 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     say_folded(f"accesses: {accesses}")
 
 
+def _call(run: RunStatus) -> str:
+    return f"omac {run.command} {run.agent}" if run.agent else f"omac {run.command} with the skills of {run.harness}"
+
+
 def _show_gone(gone: Gone) -> None:
     for run in gone.runs:
-        say_folded(f"run {run.run}: omac {run.command} {run.harness} ended without a record (pid {run.pid} is gone)")
+        say_folded(f"run {run.run}: {_call(run)} ended without a record (pid {run.pid} is gone)")
     for sidecar in gone.sidecars:
         say_folded(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: ended with its run")
     for sandbox in gone.sandboxes:

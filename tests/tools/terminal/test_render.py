@@ -59,7 +59,11 @@ def test_a_status(capsys: Capture) -> None:
     status = Status(
         7,
         (RunStatus("r1", "opencode", "1.0", 42, ("/w", "/v")),),
-        (DirectoryStatus("/w", "active_partial", "opencode", ("s1",), skills),),
+        (
+            DirectoryStatus("/v", "active", "opencode", (), ()),
+            DirectoryStatus("/w", "active_partial", "opencode", ("s1",), skills, "r1"),
+            DirectoryStatus("/w", "active", "opencode", (), (), "r2"),
+        ),
         (SkillStatus("weather", "global", "weather", "ready", (), (), ""),),
         (
             SidecarStatus("/w", "echo", "healthy", 43, 40_000, "/log", 0, ""),
@@ -82,12 +86,14 @@ def test_a_status(capsys: Capture) -> None:
     show_status(status)
     assert shown(capsys) == [
         "position 7",
-        "run r1: omac serve opencode, version 1.0, pid 42, roots /w, /v",
-        "/w: active_partial",
+        "run r1: omac serve with the skills of opencode, version 1.0, pid 42, roots /w, /v",
+        "/v: active",
+        "/w: active_partial in run r1",
         "  echo                 /echo                ready",
         "  mail                 -                    broken",
         "    its mount is taken",
         "    try: omac reload /w",
+        "/w: active in run r2",
         "shared by all projects:",
         "  weather              /weather             ready",
         "sidecar echo of /w: healthy (pid 43, port 40000, log /log)",
