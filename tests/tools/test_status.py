@@ -32,7 +32,7 @@ def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     kill(omac, server)
     out = omac.ok("status")
     run = server.ready["run"]
-    ended = "omac serve with the skills of opencode ended without a record"
+    ended = "omac serve (opencode skills) ended without a record"
     assert f"run {run}: {ended} (pid {server.process.pid} is gone)" in out
     assert f"sidecar echo of {project}: ended with its run" in out
     assert "no directory is online" in out

@@ -57,7 +57,7 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
 
 
 def _call(run: RunStatus) -> str:
-    return f"omac {run.command} {run.agent}" if run.agent else f"omac {run.command} with the skills of {run.harness}"
+    return f"omac {run.command} {run.agent}" if run.agent else f"omac {run.command} ({run.harness} skills)"
 
 
 def _show_gone(gone: Gone) -> None:

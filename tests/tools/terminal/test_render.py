@@ -86,7 +86,7 @@ def test_a_status(capsys: Capture) -> None:
     show_status(status)
     assert shown(capsys) == [
         "position 7",
-        "run r1: omac serve with the skills of opencode, version 1.0, pid 42, roots /w, /v",
+        "run r1: omac serve (opencode skills), version 1.0, pid 42, roots /w, /v",
         "/v: active",
         "/w: active_partial in run r1",
         "  echo                 /echo                ready",
