@@ -303,14 +303,14 @@ def test_the_command_line(omac: Omac) -> None:
 SLOW = """\
 import os, sys
 from types import SimpleNamespace
-from omac.tools.cli import cache
-from omac.tools.cli.cache import Progress
+from omac.tools.terminal import progress as module
 from omac.tools.terminal.invocation import Invocation, working_for
 now_s = 0.0
-cache.time = SimpleNamespace(monotonic=lambda: now_s)
-with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)), Progress("removed") as progress:
+module.time = SimpleNamespace(monotonic=lambda: now_s)
+invocation = Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)
+with working_for(invocation), module.Progress("files removed") as progress:
     progress.step(1000)
-    now_s = cache.PROGRESS_EVERY_S
+    now_s = module.EVERY_S
     progress.step(234)
 """
 

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
@@ -13,12 +12,12 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import parse_size, shown_size
 from omac.domain.sandbox.cache_eviction import Cache, to_go
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
-from omac.tools.terminal.invocation import current, expanded, print_json
+from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, say, show_columns
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
 
 HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
-PROGRESS_EVERY_S = 0.2
 
 Action = Literal["removed", "would be removed", "in use"]
 
@@ -35,7 +34,7 @@ class CacheRow(msgspec.Struct, frozen=True):
 
 def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show all caches. Raises Refusal."""
-    with Progress("inspected") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("files inspected") as progress, open_caches(environment, progress.step) as caches:
         listed = _looked_at(caches, caches.ids()) if caches else []
     if as_json:
         for cache in listed:
@@ -52,7 +51,7 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
     if every == (workdir is not None):
         raise Refusal("misuse", "name a project with --workdir DIR, or use --all", fix=["omac cache list"])
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
-    with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
         chosen = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, chosen, dry_run) if caches else ([], [])
@@ -76,7 +75,7 @@ def gc(
     """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
     since = parse_moment(max_age, clock)
     bytes_max = parse_size(max_size) if max_size is not None else None
-    with Progress("inspected or removed") as progress, open_caches(environment, progress.step) as caches:
+    with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         present = _looked_at(caches, caches.ids()) if caches else []
         going = [(cache, why, cache.last_used) for cache, why in to_go(present, clock(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
@@ -93,29 +92,6 @@ def gc(
     if bytes_max is not None and total > bytes_max:
         report(f"that is more than {shown_size(bytes_max)}: caches in use are kept")
     return 1 if problems else 0
-
-
-class Progress:
-    """How many names were dealt with, on a terminal, while that takes long."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._names = 0
-        self._shown = False
-        self._next_at = time.monotonic() + PROGRESS_EVERY_S
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=current().stderr, flush=True)
-
-    def step(self, names: int) -> None:
-        self._names += names
-        if time.monotonic() >= self._next_at and current().stderr.isatty():
-            print(f"\r\x1b[K{self._names:,} files {self._what}", end="", file=current().stderr, flush=True)
-            self._shown, self._next_at = True, time.monotonic() + PROGRESS_EVERY_S
 
 
 def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:

@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import socket
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -43,7 +42,6 @@ from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
 from omac.journal.format import Present
-from omac.journal.opening import open_journal
 from omac.projections.evidence.use import RunUse
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access.recorder import JournalAccessRecorder
@@ -64,7 +62,7 @@ from omac.tools.compose import preloading
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
-from omac.tools.compose.journals import inbox_of, mark_of
+from omac.tools.compose.journals import inbox_of, to_serve
 from omac.tools.compose.listening import Listening
 from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
@@ -94,8 +92,7 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host, run = host_id(self.state), secrets.token_hex(6)
-        living, mark = process_identity.is_living, mark_of(self.state, path)
-        self.journal = open_journal(path, run, time.time_ns, is_living=living, present=_present(run), mark=mark)
+        self.journal = to_serve(self.state, path, run, _present(run))
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)

@@ -1,0 +1,43 @@
+"""How far long work is: on a terminal, in one line of stderr that goes away at its end; elsewhere nothing is shown."""
+
+import time
+
+from omac.tools.terminal.invocation import current
+
+EVERY_S = 0.2
+
+
+class Progress:
+    """Shows how many things were done, such as "files inspected", while that takes long."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._done = 0
+        self._is_shown = False
+        self._next_at = time.monotonic() + EVERY_S
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=current().stderr, flush=True)
+            self._is_shown = False
+
+    def step(self, count: int) -> None:
+        """So many more are done."""
+        self._done += count
+        self._tell(f"{self._done:,} {self._what}")
+
+    def show(self, done: int, whole: int) -> None:
+        """So many of all are done."""
+        self._tell(f"{done:,} of {whole:,} {self._what}")
+
+    def _tell(self, line: str) -> None:
+        if time.monotonic() >= self._next_at and current().stderr.isatty():
+            print(f"\r\x1b[K{line}", end="", file=current().stderr, flush=True)
+            self._is_shown, self._next_at = True, time.monotonic() + EVERY_S
