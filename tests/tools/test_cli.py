@@ -1,5 +1,6 @@
 """The command line as people and scripts meet it: help, streams, formats, filters, and one truth from two sides."""
 
+import csv
 import json
 import os
 import re
@@ -182,6 +183,12 @@ def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: lis
         (["--since", "1h"], lambda row: True),
         (["--until", "1h"], lambda row: False),
         (["--since", "2000-01-01", "--until", "2000-01-02"], lambda row: False),
+        (["--status", "5xx"], lambda row: row["status"] is not None and row["status"] >= 500),
+        (["--method", "get"], lambda row: row["method"] == "GET"),
+        (["--path", "/echo/*"], lambda row: row["path"].startswith("/echo/")),
+        (["--text", "CRASH"], lambda row: row["path"] == "/crash"),
+        (["--actor", "person"], lambda row: False),
+        (["--from", "1", "--to", "1"], lambda row: False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -189,6 +196,24 @@ def test_the_audit_can_be_filtered(house: Omac, used: list[dict[str, Any]], argu
     """By skill, by directory and what is below it (not by a name that only begins alike), by time, by outcome."""
     mine = [row for row in house.audit(*arguments) if row["position"] <= used[-1]["position"]]
     assert mine == [row for row in used if wanted(row)]
+
+
+def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
+    """By any of its fields, for people, for programs and for spreadsheets."""
+    arguments = ("--kind", "access", "--dir", "shop", "--count-by", "skill,outcome")
+    assert [json.loads(line) for line in house.ok("audit", *arguments, "--json").splitlines()] == [
+        {"skill": "echo", "outcome": "completed", "count": 1},
+        {"skill": "other", "outcome": "completed", "count": 1},
+    ]
+    assert house.ok("audit", *arguments).splitlines()[1].split() == ["echo", "completed", "1"]
+    assert house.ok("audit", *arguments, "--csv").splitlines()[0] == "skill,outcome,count"
+
+
+def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The names and the rows of the JSON."""
+    head, *rows = csv.reader(house.ok("audit", "--kind", "access", "--csv").splitlines())
+    assert head == list(used[0])
+    assert [int(row[0]) for row in rows][: len(used)] == [row["position"] for row in used]
 
 
 def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any]]) -> None:
