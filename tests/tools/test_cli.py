@@ -209,6 +209,29 @@ def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
     assert house.ok("audit", *arguments, "--csv").splitlines()[0] == "skill,outcome,count"
 
 
+def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
+    """Page by page each row comes once; a cursor of another journal, or from its future, is refused."""
+    rows, cursor = [], "start"
+    for _ in range(len(used) + 1):
+        *page, end = map(json.loads, house.ok("audit", "--kind", "access", "--json", "--after", cursor, "--page", "1")
+                         .splitlines())  # fmt: skip
+        rows += page
+        cursor = end["cursor"]
+    assert sorted(rows, key=lambda row: row["position"])[: len(used)] == used
+    assert json.loads(house.ok("audit", "--kind", "access", "--json", "--after", cursor)).keys() == {"cursor"}
+    follow = house.start("audit", "--kind", "access", "--follow", "--after", "start", "--json")
+    followed = [json.loads(follow.line()) for _ in used]
+    assert [{name: row[name] for name in row if name != "cursor"} for row in followed] == rows[: len(used)]
+    journal, _, position = cursor.rpartition(".")
+    for wrong, said in (
+        (f"x{journal}.1", "of another journal"),
+        (f"{journal}.{position}0000", "ahead"),
+        ("?", "start"),
+    ):
+        done = house.run("audit", "--after", wrong)
+        assert (done.status, said in done.err) == (2, True), done
+
+
 def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
     """The names and the rows of the JSON."""
     head, *rows = csv.reader(house.ok("audit", "--kind", "access", "--csv").splitlines())

@@ -41,6 +41,10 @@ def audit(
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
     count_by: Annotated[str | None, typer.Option(metavar="FIELDS", help="Count rows: skill,session")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Resume behind it, by when rows ended; start: from the first.")
+    ] = None,
+    page: Annotated[str | None, typer.Option(metavar="N", help="With --after: at most N rows, then a cursor.")] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what ends from now on.")] = False,
     journal: JournalPath = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
@@ -53,6 +57,7 @@ def audit(
     omac audit -n 20 --follow
     omac audit --kind access --outcome refused --json
     omac audit --status 5xx --count-by skill,session
+    omac audit --after start --page 1000 --json
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -71,5 +76,7 @@ def audit(
         journal,
         form_of(csv=csv, json=json),
         fields_of(count_by),
+        after,
+        parse_count(page, "--page") if page is not None else None,
     )
     return run(request, current().environment)
