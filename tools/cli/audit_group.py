@@ -16,7 +16,7 @@ class AuditGroup(CommandGroup):
 
     def collect_usage_pieces(self, ctx: Any) -> Sequence[str]:  # type: ignore[override]
         """Return what may stand behind it."""
-        return ["[OPTIONS]"]
+        return ["[OPTIONS] [COMMAND ...]"]
 
 
 audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=True)
@@ -80,3 +80,20 @@ def audit(
         parse_count(page, "--page") if page is not None else None,
     )
     return run(request, current().environment)
+
+
+@audit_app.command("explain")
+def audit_explain(
+    position: Annotated[str, typer.Argument(metavar="POSITION", help="The position of a record.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show what caused a record, what it caused, and what else belongs to its conversation, as a tree.
+
+    \b
+    omac audit explain 120
+    """
+    from omac.tools.cli.audit_explain import run
+    from omac.tools.cli.audit_filters import position_of
+
+    return run(position_of(position, "omac audit explain"), journal, json, current().environment)
