@@ -111,6 +111,16 @@ class Reader:
         query = "SELECT text, count(*) AS n FROM event JOIN name ON name.id = kind GROUP BY text ORDER BY n DESC, text"
         return ((str(kind), int(number)) for kind, number in self._all(query))
 
+    def caused(self, after: int, limit: int) -> list[tuple[int, int]]:
+        """Return at most `limit` positions above `after` that have a cause, and it, in order."""
+        query = "SELECT position, causation FROM event WHERE position > ? AND causation > 0 ORDER BY position LIMIT ?"
+        return self._all(query, after, limit)
+
+    def correlated(self, correlation: str, limit: int) -> list[int]:
+        """Return the first positions of a conversation."""
+        query = "SELECT position FROM event WHERE correlation = ? ORDER BY position LIMIT ?"
+        return [position for (position,) in self._all(query, correlation, limit)]
+
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
         self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())
         return [self._row(values) for values in rows]
@@ -165,6 +175,20 @@ class ReadJournal:
             for row in rows:
                 yield recorded(self.store.path, self._codec, row)
             after = rows[-1].id
+
+    def at(self, position: int) -> Recorded | None:
+        """Return the record at a position; None where there is none. Raises Refusal."""
+        return next(self.records(position - 1, position), None) if 0 < position <= self.store.head() else None
+
+    def caused_after(self, position: int) -> Iterator[tuple[int, int]]:
+        """Yield the positions above `position` that have a cause, and it, in order. Raises Refusal."""
+        while pairs := self.store.caused(position, PAGE):
+            yield from pairs
+            position = pairs[-1][0]
+
+    def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
+        """Return the first positions of a conversation. Raises Refusal."""
+        return self.store.correlated(correlation, limit)
 
     def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""

@@ -15,7 +15,11 @@ def _walk(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 _EACH = dict(_walk(typer.main.get_command(app)))
-ALL = {words: command for words, command in _EACH.items() if not hasattr(command, "commands")}
+ALL = {
+    words: command
+    for words, command in _EACH.items()
+    if not hasattr(command, "commands") or (words and command.invoke_without_command)
+}
 GROUPS = {words: command for words, command in _EACH.items() if words not in ALL}
 
 

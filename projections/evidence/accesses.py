@@ -1,7 +1,8 @@
 """The audit log: every access once, from its request to its outcome, every launch, and every change of trust.
 
-`Accesses` is the live part, bounded by what is under way: open requests, and counts. `audit_rows` joins requests and
-outcomes into rows, in the order of requests, holding no more than WAITING_MAX rows and the accesses that are open.
+`Accesses` is the live part, bounded by what is under way: open requests, and counts. `AuditFold` joins requests and
+outcomes into rows; `audit_rows` brings them into the order of requests, holding no more than WAITING_MAX rows and the
+accesses that are open.
 """
 
 from collections import OrderedDict
@@ -101,6 +102,58 @@ class _Clients:
         return msgspec.structs.replace(row, client=agent) if agent else row
 
 
+class AuditFold:
+    """Joins records into rows. Each row ends with one record, and no two rows with the same; memory is bounded by what
+    is open."""
+
+    def __init__(self) -> None:
+        self._changes, self._launches, self._clients = TrustChanges(), Launches(), _Clients()
+        self.accesses: dict[int, AuditRow] = {}  # those that are open, by their positions
+
+    def apply(self, recorded: Recorded) -> AuditRow | None:
+        """Fold one record, and return the row that ended with it. Takes records in their order."""
+        event = recorded.event
+        self._clients.apply(recorded)
+        match event:
+            case AccessRequested():
+                row = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    None, 0, 0, None, "open", None,
+                )  # fmt: skip
+                self.accesses[recorded.position] = self._clients.named(row, recorded)
+                return None
+            case AccessRefused():
+                row = AuditRow(
+                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
+                    event.status, 0, 0, None, "refused", event.reason,
+                )  # fmt: skip
+                return self._clients.named(row, recorded)
+            case AccessCompleted() | AccessAborted():
+                begun = self.accesses.pop(event.request, None)  # else it has its outcome, or no request
+                return None if begun is None else _ended(begun, event)
+            case _:
+                if launch := self._launches.of(recorded):
+                    return self._clients.named(_launched(launch), recorded)
+                if change := self._changes.of(recorded):
+                    return self._clients.named(_changed(recorded, change), recorded)
+                return None
+
+    def launches(self) -> Iterator[AuditRow]:
+        """Return the launches that are open."""
+        return map(_launched, self._launches.open())
+
+
+def ended_rows(records: Iterable[Recorded]) -> Iterator[tuple[int, AuditRow]]:
+    """Yield each row that ended, with the position of the record that ended it, in the order of these positions.
+
+    That order is final: records that are appended add rows at its end.
+    """
+    fold = AuditFold()
+    for recorded in records:
+        if (row := fold.apply(recorded)) is not None:
+            yield recorded.position, row
+
+
 def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> Iterator[AuditRow]:
     """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
@@ -108,39 +161,17 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
     and what happens meanwhile does not wait for it. Neither do more than `waiting_max` rows wait for an access: one
     that outlasts them stands where it ended too. Those that have not ended come last.
     """
-    changes, launches, clients = TrustChanges(), Launches(), _Clients()
+    fold = AuditFold()
     waiting: OrderedDict[int, AuditRow] = OrderedDict()
     lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
     for recorded in records:
-        event = recorded.event
-        clients.apply(recorded)
-        match event:
-            case AccessRequested():
-                waiting[recorded.position] = AuditRow(
-                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
-                    None, 0, 0, None, "open", None,
-                )  # fmt: skip
-            case AccessRefused():
-                waiting[recorded.position] = AuditRow(
-                    recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
-                    event.status, 0, 0, None, "refused", event.reason,
-                )  # fmt: skip
-            case AccessCompleted() | AccessAborted():
-                if (row := lasting.pop(event.request, None)) is not None:
-                    waiting[recorded.position] = _ended(row, event)
-                elif (row := waiting.get(event.request)) is not None and row.outcome == "open":
-                    waiting[event.request] = _ended(row, event)
-                else:
-                    continue  # it has its outcome, or its request is not among the records
-            case _:
-                if launch := launches.of(recorded):
-                    waiting[recorded.position] = _launched(launch)
-                elif change := changes.of(recorded):
-                    waiting[recorded.position] = _changed(recorded, change)
-                else:
-                    continue
-        if recorded.position in waiting and type(event) not in (AccessCompleted, AccessAborted):
-            waiting[recorded.position] = clients.named(waiting[recorded.position], recorded)
+        ended, begun = fold.apply(recorded), fold.accesses.get(recorded.position)
+        if ended is not None and lasting.pop(ended.position, None) is None and ended.position in waiting:
+            waiting[ended.position] = ended
+        elif row := ended or begun:
+            waiting[recorded.position] = row
+        else:
+            continue
         while waiting and (len(waiting) > waiting_max or next(iter(waiting.values())).outcome != "open"):
             position, row = waiting.popitem(last=False)
             if row.outcome == "open":
@@ -149,7 +180,7 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
                 yield row
     yield from lasting.values()
     yield from waiting.values()
-    yield from map(_launched, launches.open())
+    yield from fold.launches()
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:

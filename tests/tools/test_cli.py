@@ -1,5 +1,6 @@
 """The command line as people and scripts meet it: help, streams, formats, filters, and one truth from two sides."""
 
+import csv
 import json
 import os
 import re
@@ -182,6 +183,12 @@ def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: lis
         (["--since", "1h"], lambda row: True),
         (["--until", "1h"], lambda row: False),
         (["--since", "2000-01-01", "--until", "2000-01-02"], lambda row: False),
+        (["--status", "5xx"], lambda row: row["status"] is not None and row["status"] >= 500),
+        (["--method", "get"], lambda row: row["method"] == "GET"),
+        (["--path", "/echo/*"], lambda row: row["path"].startswith("/echo/")),
+        (["--text", "CRASH"], lambda row: row["path"] == "/crash"),
+        (["--actor", "person"], lambda row: False),
+        (["--from", "1", "--to", "1"], lambda row: False),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -189,6 +196,47 @@ def test_the_audit_can_be_filtered(house: Omac, used: list[dict[str, Any]], argu
     """By skill, by directory and what is below it (not by a name that only begins alike), by time, by outcome."""
     mine = [row for row in house.audit(*arguments) if row["position"] <= used[-1]["position"]]
     assert mine == [row for row in used if wanted(row)]
+
+
+def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
+    """By any of its fields, for people, for programs and for spreadsheets."""
+    arguments = ("--kind", "access", "--dir", "shop", "--count-by", "skill,outcome")
+    assert [json.loads(line) for line in house.ok("audit", *arguments, "--json").splitlines()] == [
+        {"skill": "echo", "outcome": "completed", "count": 1},
+        {"skill": "other", "outcome": "completed", "count": 1},
+    ]
+    assert house.ok("audit", *arguments).splitlines()[1].split() == ["echo", "completed", "1"]
+    assert house.ok("audit", *arguments, "--csv").splitlines()[0] == "skill,outcome,count"
+
+
+def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
+    """Page by page each row comes once; a cursor of another journal, or from its future, is refused."""
+    rows: list[dict[str, Any]] = []
+    cursor, page = "start", [dict[str, Any]()]
+    while page:
+        printed = house.ok("audit", "--kind", "access", "--json", "--after", cursor, "--page", "1")
+        *page, end = map(json.loads, printed.splitlines())
+        rows += page
+        cursor = end["cursor"]
+    assert sorted(rows, key=lambda row: row["position"])[: len(used)] == used
+    follow = house.start("audit", "--kind", "access", "--follow", "--after", "start", "--json")
+    followed = [json.loads(follow.line()) for _ in used]
+    assert [{name: row[name] for name in row if name != "cursor"} for row in followed] == rows[: len(used)]
+    journal, _, position = cursor.rpartition(".")
+    for wrong, said in (
+        (f"x{journal}.1", "of another journal"),
+        (f"{journal}.{position}0000", "ahead"),
+        ("?", "start"),
+    ):
+        done = house.run("audit", "--after", wrong)
+        assert (done.status, said in done.err) == (2, True), done
+
+
+def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The names and the rows of the JSON."""
+    head, *rows = csv.reader(house.ok("audit", "--kind", "access", "--csv").splitlines())
+    assert head == list(used[0])
+    assert [int(row[0]) for row in rows][: len(used)] == [row["position"] for row in used]
 
 
 def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any]]) -> None:
@@ -254,3 +302,18 @@ def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> Non
         assert done.returncode == 0, done
         (listed,) = [line for line in done.stderr.splitlines() if line.startswith("loaded ")]
         assert [name for name in listed.split() if name.startswith("omac.journal.") or name == "sqlite3"] == [], words
+
+
+def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The outcome of an access stands below its request; activations below what asked for them."""
+    position = used[0]["position"]
+    told = json.loads(house.ok("audit", "explain", str(position), "--json"))
+    assert [(one["kind"], one["depth"]) for one in told["records"]] == [
+        ("access.requested", 0),
+        ("access.completed", 1),
+    ]
+    first, second = house.ok("audit", "explain", str(told["records"][1]["position"])).splitlines()
+    assert first.startswith(f"  {position}  ")
+    assert second.startswith(">   ")
+    assert house.run("audit", "explain", "999999999").status != 0
+    assert house.run("audit", "explain", "x").status == 2

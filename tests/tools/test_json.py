@@ -19,6 +19,7 @@ COMMANDS = (
     "list --json --workdir {}",
     "approvals --json",
     "audit --json",
+    "audit explain 5 --json",
     "replay --at 5 --json",
     "cache list --json",
     "settings show --json",

@@ -1,135 +1,157 @@
 """omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
-import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple, get_args
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.event_kinds import KINDS
-from omac.projections.evidence.accesses import AuditRow, Outcome, audit_rows
+from omac.projections.evidence.accesses import AuditRow, audit_rows, ended_rows
+from omac.projections.evidence.audit_query import AuditQuery, count_by
+from omac.tools.cli.audit_cursor import START, Cursor
+from omac.tools.cli.audit_filters import Form
 from omac.tools.compose.journals import to_read
-from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import show_audit
-from omac.tools.terminal.timestamps import parse_end, parse_moment, rfc3339
+from omac.tools.terminal.csv import print_csv
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import report, show_audit, show_columns
+from omac.tools.terminal.timestamps import rfc3339
 
 FOLLOW_S = 0.3
 FOLLOWED_AFTER = 10  # rows before those that are followed
 
 
-class Filter(NamedTuple):
-    """Which rows are wanted; None wants all. Times in nanoseconds since 1970 UTC; `kind` may be the part before the
-    dot."""
-
-    skill: str | None
-    directory: str | None
-    since: int | None
-    until: int | None
-    outcome: str | None
-    kind: str | None = None
-
-    @classmethod
-    def of(
-        cls,
-        skill: str | None,
-        directory: str | None,
-        since: str | None,
-        until: str | None,
-        outcome: str | None,
-        kind: str | None,
-        clock: Callable[[], int],
-    ) -> "Filter":
-        """From what was typed. Raises Refusal (misuse)."""
-        if outcome is not None and outcome not in get_args(Outcome):
-            raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {outcome!r}")
-        kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
-        if kind is not None and kind not in kinds:
-            raise Refusal("misuse", f"unknown kind {kind!r}; try access, sandbox, guard, skill, secret, config")
-        return cls(
-            skill,
-            os.path.realpath(expanded(directory)) if directory else None,
-            parse_moment(since, clock) if since else None,
-            parse_end(until, clock) if until else None,
-            outcome,
-            kind,
-        )
-
-    def wants(self, row: AuditRow) -> bool:
-        """Whether this access is asked for."""
-        below = self.directory is None or (
-            row.dir is not None and (row.dir == self.directory or row.dir.startswith(self.directory.rstrip("/") + "/"))
-        )
-        return (
-            below
-            and self.skill in (None, row.skill)
-            and (self.since is None or row.at >= self.since)
-            and (self.until is None or row.at <= self.until)
-            and self.outcome in (None, row.outcome)
-            and (self.kind is None or row.kind == self.kind or row.kind.startswith(self.kind + "."))
-        )
-
-
 class AuditRequest(NamedTuple):
-    """The command line, as typed. `last` None: all rows, or with `follow` the last FOLLOWED_AFTER."""
+    """The command line, as typed. `last` None: all rows, or with `follow` the last FOLLOWED_AFTER. `fields`: those that
+    rows are counted by, instead of shown. `after`: the cursor to resume from; then rows come in the order in which they
+    ended, at most `page` of them."""
 
-    wanted: Filter
+    query: AuditQuery
     last: int | None = None
     follow: bool = False
     journal: str | None = None
-    json: bool = False
+    form: Form = "text"
+    fields: tuple[str, ...] = ()
+    after: str | None = None
+    page: int | None = None
+
+    def require_consistent(self) -> None:
+        """Raise Refusal (misuse) for options that exclude each other."""
+        if self.follow and self.fields:
+            raise Refusal("misuse", "--follow and --count-by exclude each other")
+        if self.after is not None and (self.fields or self.last is not None):
+            raise Refusal("misuse", "--after excludes -n and --count-by; --page limits the rows")
+        if self.page is not None and (self.after is None or self.follow or not self.page):
+            raise Refusal("misuse", "--page takes one row or more, with --after and without --follow")
 
 
 def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
     """Show the rows, the newest last; with `follow` those that end from now on too. Raises Refusal."""
+    request.require_consistent()
+    if request.after is not None:
+        return _resume(request, environment)
     count = FOLLOWED_AFTER if request.follow and request.last is None else request.last
     with closing(to_read(environment, request.journal)) as journal:
         head = journal.store.head()
-        wanted = (row for row in audit_rows(journal.records(0, head)) if request.wanted.wants(row))
+        wanted = (row for row in audit_rows(journal.records(0, head)) if request.query.matches(row))
         rows: Iterable[AuditRow] = wanted if count is None else deque(wanted, maxlen=count)
-        _show(rows, request)
+        if request.fields:
+            _show_counts(rows, request)
+        else:
+            _show(rows, request.form)
     if request.follow:
         _follow(request, environment, head)
     return 0
 
 
-def _show(rows: Iterable[AuditRow], request: AuditRequest, *, headed: bool = True) -> None:
-    if request.json:
+def _show(rows: Iterable[AuditRow], form: Form, *, headed: bool = True) -> None:
+    if form == "json":
         for row in rows:
             print_json(json_row(row))
+    elif form == "csv":
+        if headed:
+            print_csv(AuditRow.__struct_fields__)
+        for row in rows:
+            print_csv(tuple(json_row(row).values()))
     else:
         show_audit(map(json_row, rows), headed=headed)
 
 
-def _follow(request: AuditRequest, environment: Mapping[str, str], head: int) -> None:
-    """Show each row as it ends, until the person ends it. Those up to position `head` were shown."""
-    live = _Live(request, environment)
-    for row in audit_rows(live.records(), waiting_max=0):
-        if live.position > head and request.wanted.wants(row):
-            _show([row], request, headed=False)
+def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:
+    counts = count_by(rows, request.fields)
+    names = (*request.fields, "count")
+    if request.form == "json":
+        for values, count in counts:
+            print_json(dict(zip(names, (*values, count), strict=True)))
+    elif request.form == "csv":
+        print_csv(names)
+        for values, count in counts:
+            print_csv((*values, count))
+    else:
+        lines = [["-" if value is None else str(value) for value in (*values, count)] for values, count in counts]
+        show_columns([list(names), *lines])
+
+
+def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
+    """Show a page of the rows that ended after a cursor, then the cursor of the next page."""
+    with closing(to_read(environment, request.journal)) as journal:
+        head = journal.store.head()
+        cursor = Cursor.parse(request.after or START, journal.store.journal_id(), head)
+        if request.follow:
+            _follow(request, environment, cursor.position, cursor.journal_id)
+            return 0
+        ended = ended_rows(journal.records(0, head))
+        wanted = (one for one in ended if one[0] > cursor.position and request.query.matches(one[1]))
+        page = AuditPage(islice(wanted, request.page))
+        _show(page.rows(), request.form)
+    following = cursor._replace(position=page.last if page.count == request.page else head)
+    if request.form == "json":
+        print_json({"cursor": str(following)})
+    else:
+        report(f"next: --after {following}")
+    return 0
+
+
+class AuditPage:
+    """Rows as they are shown, with `count` and the position of the `last` one's end."""
+
+    def __init__(self, ended: Iterable[tuple[int, AuditRow]]) -> None:
+        self._ended = ended
+        self.count = self.last = 0
+
+    def rows(self) -> Iterator[AuditRow]:
+        """Yield them."""
+        for position, row in self._ended:
+            self.last = position
+            self.count += 1
+            yield row
+
+
+def _follow(request: AuditRequest, environment: Mapping[str, str], known: int, journal_id: str = "") -> None:
+    """Show each row as it ends, until the person ends it. Those up to position `known` were shown; in JSON, each row
+    has its cursor where `journal_id` is given."""
+    for position, row in ended_rows(_records_for_ever(request, environment)):
+        if position > known and request.query.matches(row):
+            if journal_id and request.form == "json":
+                print_json(json_row(row) | {"cursor": str(Cursor(journal_id, position))})
+            else:
+                _show([row], request.form, headed=False)
             current().stdout.flush()
 
 
-class _Live:
-    """The records of a journal, those to come included; `position` is that of the one read last."""
-
-    def __init__(self, request: AuditRequest, environment: Mapping[str, str]) -> None:
-        self._request = request
-        self._environment = environment
-        self.position = 0
-
-    def records(self) -> Iterator[Recorded]:
-        """Yield them in order, for ever. Raises Refusal."""
-        while True:
-            with closing(to_read(self._environment, self._request.journal)) as journal:
-                for recorded in journal.records(self.position):
-                    self.position = recorded.position
-                    yield recorded
-            time.sleep(FOLLOW_S)
+def _records_for_ever(request: AuditRequest, environment: Mapping[str, str]) -> Iterator[Recorded]:
+    """Yield the records of a journal, those to come included. Raises Refusal."""
+    position = 0
+    while True:
+        with closing(to_read(environment, request.journal)) as journal:
+            for recorded in journal.records(position):
+                position = recorded.position
+                yield recorded
+        time.sleep(FOLLOW_S)
 
 
 def json_row(row: AuditRow) -> dict[str, Any]:

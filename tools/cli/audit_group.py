@@ -1,6 +1,7 @@
-"""The commands `omac audit` and `omac audit verify`, as the help shows them."""
+"""`omac audit`: accesses, launches and changes of trust; subcommands answer more about single records."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,14 +12,15 @@ from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
 
-class AuditCommands(CommandGroup):
-    """Shows rows without a command."""
+class AuditGroup(CommandGroup):
+    """A command of its own, with subcommands."""
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["[OPTIONS]", "[COMMAND]"]
+    def collect_usage_pieces(self, ctx: Any) -> Sequence[str]:  # type: ignore[override]
+        """Return what may stand behind it."""
+        return ["[OPTIONS] [COMMAND ...]"]
 
 
-audit_app = Commands(AuditCommands, no_args_is_help=False, invoke_without_command=True)
+audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=True)
 
 
 @audit_app.callback()
@@ -26,13 +28,27 @@ def audit(
     context: typer.Context,
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
     kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control and more")] = None,
+    actor: Annotated[str | None, typer.Option(help="person, bridge, agent or omac.")] = None,
+    status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only this HTTP method.")] = None,
+    path: Annotated[str | None, typer.Option(metavar="GLOB", help="Only these paths: '/v1/*'.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only rows with this text in any field.")] = None,
+    first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
+    count_by: Annotated[str | None, typer.Option(metavar="FIELDS", help="Count rows: skill,session")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Resume behind it, by when rows ended; start: from the first.")
+    ] = None,
+    page: Annotated[str | None, typer.Option(metavar="N", help="With --after: at most N rows, then a cursor.")] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what ends from now on.")] = False,
     journal: JournalPath = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
     json: Json = False,
 ) -> int:
     """Show who used which skill, each access once, and who may: each change of trust, the newest last.
@@ -41,19 +57,50 @@ def audit(
     omac audit --skill echo --since 1h
     omac audit -n 20 --follow
     omac audit --kind access --outcome refused --json
+    omac audit --status 5xx --count-by skill,session
+    omac audit --after start --page 1000 --json
     omac audit verify
     """
     if context.invoked_subcommand is not None:
-        if any((skill, directory, since, until, outcome, kind, lines, follow, journal, json)):
+        if any(value for name, value in context.params.items() if name != "context"):
             raise Refusal("misuse", f"options of {context.invoked_subcommand} go behind it")
         return 0
-    from omac.tools.cli.audit import AuditRequest, Filter, run
+    require_host("omac audit", "Show who used which skill.", current().environment)
+    from omac.tools.cli.audit import AuditRequest, run
+    from omac.tools.cli.audit_filters import Typed, fields_of, form_of, query_of
     from omac.tools.terminal.invocation import parse_count
 
-    require_host("omac audit", "Show who used which skill.", current().environment)
-    wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
-    count = parse_count(lines, "-n") if lines is not None else None
-    return run(AuditRequest(wanted, count, follow, journal, json), current().environment)
+    typed = Typed(
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last
+    )  # fmt: skip
+    request = AuditRequest(
+        query_of(typed, time.time_ns),
+        parse_count(lines, "-n") if lines is not None else None,
+        follow,
+        journal,
+        form_of(csv=csv, json=json),
+        fields_of(count_by),
+        after,
+        parse_count(page, "--page") if page is not None else None,
+    )
+    return run(request, current().environment)
+
+
+@audit_app.command("explain")
+def audit_explain(
+    position: Annotated[str, typer.Argument(metavar="POSITION", help="The position of a record.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show what caused a record, what it caused, and what else belongs to its conversation, as a tree.
+
+    \b
+    omac audit explain 120
+    """
+    from omac.tools.cli.audit_explain import run
+    from omac.tools.cli.audit_filters import position_of
+
+    return run(position_of(position, "omac audit explain"), journal, json, current().environment)
 
 
 @audit_app.command()

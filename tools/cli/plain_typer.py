@@ -118,8 +118,8 @@ class CommandGroup(_PlainHelp, TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, then the options."""
-        sections = self.sections or (("Commands", tuple(self.commands)),)
-        width = max(len(name) for _, names in sections for name in names)
+        sections = self.sections or ((("Commands", tuple(self.commands)),) if self.commands else ())
+        width = max((len(name) for _, names in sections for name in names), default=0)
         for heading, names in sections:
             with formatter.section(heading):
                 formatter.write_dl(

@@ -138,11 +138,16 @@ def show_timeline(records: Iterable[Recorded], system: System) -> None:
     for recorded in records:
         kind = KIND_OF[type(recorded.event)]
         why = f" after {recorded.causation}" if recorded.causation else ""
-        fields = msgspec.structs.asdict(recorded.event).items()
-        text = " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
+        text = shown_fields(recorded.event)
         about = about_stream(system, recorded.stream)
         line = f"{recorded.position:>9}  {wall_clock(recorded.at)}  {kind:<32}  {about}"
         say_folded(f"{line} (by {recorded.actor}{why}) {text}".rstrip(), 11)
+
+
+def shown_fields(event: msgspec.Struct) -> str:
+    """Return the fields of an event that hold something, cut to what fits a line of a timeline."""
+    fields = msgspec.structs.asdict(event).items()
+    return " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
 
 
 def _short(value: object) -> str:

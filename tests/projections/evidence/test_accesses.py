@@ -14,7 +14,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.run import RunStarted, RunStopped
-from omac.projections.evidence.accesses import WAITING_MAX, Accesses, AuditRow, audit_rows
+from omac.projections.evidence.accesses import WAITING_MAX, Accesses, AuditRow, audit_rows, ended_rows
 
 STREAM = ids.access_stream(HostId("h"))
 REQUESTED = AccessRequested("/w", "echo", "echo", "s1", "GET", "/x")
@@ -229,3 +229,23 @@ def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
         Recorded(number, stream, None, number, run, "omac", None, None, event)
         for number, event in enumerate(events, after + 1)
     ]
+
+
+ENDS = st.lists(
+    st.one_of(
+        st.just(REQUESTED), st.just(REFUSED), st.builds(AccessCompleted, st.integers(1, 12), *[st.just(1)] * 4)
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(ENDS, st.integers(0, 20))
+def test_rows_that_ended_are_final(events: list[Event], cut: int) -> None:
+    """What is appended adds rows behind them; together with the open ones they are the rows of the audit."""
+    whole = list(ended_rows(records(*events)))
+    part = list(ended_rows(records(*events)[:cut]))
+    assert whole[: len(part)] == part
+    assert all(position > cut for position, _ in whole[len(part) :])
+    assert [position for position, _ in whole] == sorted({position for position, _ in whole})
+    ended = sorted(row.position for row in audit_rows(records(*events)) if row.outcome != "open")
+    assert sorted(row.position for _, row in whole) == ended

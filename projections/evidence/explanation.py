@@ -1,0 +1,92 @@
+"""The explanation of one record: what caused it, what it caused, and what else belongs to its conversation."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from omac.domain.kernel.event import Recorded
+
+RECORDS_MAX = 200
+
+
+class RecordLinks(Protocol):
+    """A journal, as its causes and conversations are read."""
+
+    def at(self, position: int) -> Recorded | None:
+        """Return the record at a position, None where there is none. Raises Refusal."""
+        ...
+
+    def caused_after(self, position: int) -> Iterator[tuple[int, int]]:
+        """Yield the positions above `position` that have a cause, and it, in order. Raises Refusal."""
+        ...
+
+    def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
+        """Return the first positions of a conversation. Raises Refusal."""
+        ...
+
+
+class ExplainedRecord(NamedTuple):
+    """A record below its cause: `depth` 0 where the cause is unknown or there is none."""
+
+    depth: int
+    recorded: Recorded
+
+
+class Explanation(NamedTuple):
+    """The tree in the order in which it is read; `is_cut`: more than RECORDS_MAX records belong to it."""
+
+    records: tuple[ExplainedRecord, ...]
+    is_cut: bool
+
+
+def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -> Explanation | None:
+    """Return the tree around a record; None where there is none. Its causes come first into the bound, then its
+    consequences, then what its causes led to, then the rest of its conversation. Raises Refusal."""
+    asked = links.at(position)
+    if asked is None:
+        return None
+    chain = [asked]
+    while len(chain) < records_max and (cause := chain[-1].causation) is not None and cause < chain[-1].position:
+        record = links.at(cause)
+        if record is None:
+            break
+        chain.append(record)
+    members = {record.position: record for record in chain}
+    is_cut = _add(members, _caused_by({position}, links, position), links, records_max)
+    if len(chain) > 1:
+        is_cut |= _add(members, _caused_by(set(members), links, chain[-1].position), links, records_max)
+    if asked.correlation is not None:
+        is_cut |= _add(members, links.of_correlation(asked.correlation, records_max + 1), links, records_max)
+    return Explanation(tuple(_tree(members)), is_cut)
+
+
+def _caused_by(roots: set[int], links: RecordLinks, after: int) -> Iterator[int]:
+    """Yield what follows from these records, in order: a cause comes before its consequence."""
+    for position, cause in links.caused_after(after):
+        if cause in roots:
+            roots.add(position)
+            yield position
+
+
+def _add(members: dict[int, Recorded], positions: Iterable[int], links: RecordLinks, records_max: int) -> bool:
+    """Add records, and return whether some found no place."""
+    for position in positions:
+        if position not in members:
+            if len(members) >= records_max:
+                return True
+            if (record := links.at(position)) is not None:
+                members[position] = record
+    return False
+
+
+def _tree(members: dict[int, Recorded]) -> Iterator[ExplainedRecord]:
+    below: dict[int | None, list[int]] = {}
+    for position in sorted(members, reverse=True):
+        cause = members[position].causation
+        below.setdefault(cause if cause in members and cause is not None and cause < position else None, []).append(
+            position
+        )
+    stack = [(position, 0) for position in below.get(None, [])]
+    while stack:
+        position, depth = stack.pop()
+        yield ExplainedRecord(depth, members[position])
+        stack += [(one, depth + 1) for one in below.get(position, [])]

@@ -1,0 +1,90 @@
+"""projections/evidence/audit_query.py: which rows are wanted, and how they are counted."""
+
+import fnmatch
+import re
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.projections.evidence.accesses import AuditRow
+from omac.projections.evidence.audit_query import AuditQuery, count_by, matches_glob
+
+ACCESS = AuditRow(7, 1_000, "/w/shop", "echo", "s1", "GET", "/v1/Items", 404, 1, 2, 0.5, "completed", None)
+CHANGE = AuditRow(
+    8, 2_000, None, "mail", None, "", "", None, 0, 0, None, "done", None, "skill.approved", "person", "in .agents"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "access", "change"),
+    [
+        ({}, True, True),
+        ({"skill": "echo"}, True, False),
+        ({"skill": "ech"}, False, False),
+        ({"dir": "/w"}, True, False),
+        ({"dir": "/"}, True, False),
+        ({"dir": "/w/sho"}, False, False),
+        ({"session": "s1"}, True, False),
+        ({"session": ""}, False, True),
+        ({"actor": "person"}, False, True),
+        ({"kind": "access"}, True, False),
+        ({"kind": "skill"}, False, True),
+        ({"kind": "skill.approved"}, False, True),
+        ({"kind": "ski"}, False, False),
+        ({"outcome": "completed"}, True, False),
+        ({"status": (404, 404)}, True, False),
+        ({"status": (400, 499)}, True, False),
+        ({"status": (500, 599)}, False, False),
+        ({"status": (0, 999)}, True, False),
+        ({"method": "get"}, True, False),
+        ({"path": "/v1/*"}, True, False),
+        ({"path": "/v1/items"}, False, False),
+        ({"path": "*"}, True, False),
+        ({"text": "ITEMS"}, True, False),
+        ({"text": ".agents"}, False, True),
+        ({"since": 1_000}, True, True),
+        ({"since": 1_001}, False, True),
+        ({"until": 1_000}, True, False),
+        ({"first": 8}, False, True),
+        ({"last": 7}, True, False),
+        ({"skill": "echo", "outcome": "done"}, False, False),
+    ],
+    ids=str,
+)
+def test_a_filter(fields: dict[str, Any], access: bool, change: bool) -> None:
+    """It keeps the rows it names; a row without the field is not wanted."""
+    query = AuditQuery(**fields)
+    assert (query.matches(ACCESS), query.matches(CHANGE)) == (access, change)
+    assert query.is_selective == bool(fields)
+
+
+def test_every_filter_has_a_row_in_the_table() -> None:
+    """None of them is forgotten above."""
+    (mark,) = test_a_filter.pytestmark
+    assert {name for fields, *_ in mark.args[1] for name in fields} == set(AuditQuery.__struct_fields__)
+
+
+@given(st.text("ab/*", max_size=8), st.text("ab/*?", max_size=6))
+def test_a_glob_is_one_of_fnmatch(text: str, glob: str) -> None:
+    """Without its brackets."""
+    assert matches_glob(text, glob) == bool(re.match(fnmatch.translate(glob), text))
+
+
+def test_a_hostile_path_costs_little() -> None:
+    """No text makes a glob take longer than their lengths multiplied."""
+    began = time.perf_counter()
+    assert not matches_glob("a" * 8_000, "*a*a*a*a*a*a*b")
+    assert time.perf_counter() - began < 2
+
+
+def test_counts() -> None:
+    """The most frequent first, then by value; what is missing comes last."""
+    other = msgspec.structs.replace(ACCESS, skill="alpha")
+    rows = [CHANGE, other, ACCESS, ACCESS]
+    assert count_by(rows, ("skill", "session")) == [(("echo", "s1"), 2), (("alpha", "s1"), 1), (("mail", None), 1)]
+    assert count_by(rows, ("session",)) == [(("s1",), 3), ((None,), 1)]
+    assert count_by([], ("skill",)) == []

@@ -1,0 +1,60 @@
+"""omac audit explain: what caused a record, what it caused, and what else belongs to its conversation."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.event_kinds import KIND_OF
+from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, explain
+from omac.tools.compose.journals import to_read
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import say, say_folded, shown_fields
+from omac.tools.terminal.timestamps import rfc3339, wall_clock
+
+INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
+
+
+def run(position: int, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the tree. Raises Refusal."""
+    with closing(to_read(environment, journal_path)) as journal:
+        explanation = explain(position, journal)
+        if explanation is None:
+            head = journal.store.head()
+            message = f"no record is at position {position}: the journal ends at {head}"
+            raise Refusal("not-found", message, fix=["omac audit"])
+    if as_json:
+        records = [_json(one) for one in explanation.records]
+        print_json({"position": position, "is_cut": explanation.is_cut, "records": records})
+        return 0
+    for one in explanation.records:
+        _show(one, position)
+    if explanation.is_cut:
+        say(f"only the first {RECORDS_MAX} related records are shown")
+    return 0
+
+
+def _show(one: ExplainedRecord, asked: int) -> None:
+    recorded = one.recorded
+    mark = ">" if recorded.position == asked else " "
+    indent = "  " * min(one.depth, INDENTED_MAX)
+    head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
+    say_folded(f"{head} (by {recorded.actor}) {shown_fields(recorded.event)}".rstrip(), len(indent) + 4)
+
+
+def _json(one: ExplainedRecord) -> dict[str, Any]:
+    recorded = one.recorded
+    return {
+        "position": recorded.position,
+        "depth": one.depth,
+        "causation": recorded.causation,
+        "correlation": recorded.correlation,
+        "at": rfc3339(recorded.at),
+        "kind": KIND_OF[type(recorded.event)],
+        "stream": recorded.stream,
+        "run": recorded.run,
+        "actor": recorded.actor,
+        "event": msgspec.to_builtins(msgspec.structs.asdict(recorded.event)),
+    }

@@ -1,0 +1,98 @@
+"""The filters of omac audit: from what was typed to an AuditQuery."""
+
+import os
+import re
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
+
+from omac.domain.kernel.event import Actor
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.event_kinds import KINDS
+from omac.projections.evidence.accesses import Outcome
+from omac.projections.evidence.audit_query import COUNTABLE, AuditQuery
+from omac.tools.terminal.invocation import expanded
+from omac.tools.terminal.timestamps import parse_end, parse_moment
+
+Form = Literal["text", "csv", "json"]
+STATUS_CLASS = re.compile(r"([1-9])xx")
+STATUS_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+
+
+class Typed(NamedTuple):
+    """The filters, as typed."""
+
+    skill: str | None = None
+    directory: str | None = None
+    session: str | None = None
+    actor: str | None = None
+    kind: str | None = None
+    outcome: str | None = None
+    status: str | None = None
+    method: str | None = None
+    path: str | None = None
+    text: str | None = None
+    since: str | None = None
+    until: str | None = None
+    first: str | None = None
+    last: str | None = None
+
+
+def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
+    """Return the query that was typed. Raises Refusal (misuse)."""
+    if typed.outcome is not None and typed.outcome not in get_args(Outcome):
+        raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {typed.outcome!r}")
+    if typed.actor is not None and typed.actor not in get_args(Actor):
+        raise Refusal("misuse", f"--actor takes {', '.join(get_args(Actor))}, not {typed.actor!r}")
+    kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
+    if typed.kind is not None and typed.kind not in kinds:
+        raise Refusal("misuse", f"unknown kind {typed.kind!r}; try access, sandbox, guard, skill, secret, config")
+    return AuditQuery(
+        skill=typed.skill,
+        dir=os.path.realpath(expanded(typed.directory)) if typed.directory else None,
+        session=typed.session,
+        actor=typed.actor,
+        kind=typed.kind,
+        outcome=typed.outcome,
+        status=_status(typed.status) if typed.status is not None else None,
+        method=typed.method,
+        path=typed.path,
+        text=typed.text,
+        since=parse_moment(typed.since, clock) if typed.since else None,
+        until=parse_end(typed.until, clock) if typed.until else None,
+        first=position_of(typed.first, "--from") if typed.first is not None else None,
+        last=position_of(typed.last, "--to") if typed.last is not None else None,
+    )
+
+
+def fields_of(count_by: str | None) -> tuple[str, ...]:
+    """Return the fields to count by; none where nothing is counted. Raises Refusal (misuse)."""
+    if count_by is None:
+        return ()
+    fields = tuple(field.strip() for field in count_by.split(","))
+    if unknown := [field for field in fields if field not in COUNTABLE]:
+        raise Refusal("misuse", f"--count-by takes {', '.join(COUNTABLE)}, not {unknown[0]!r}")
+    if len(set(fields)) != len(fields):
+        raise Refusal("misuse", "--count-by names a field twice")
+    return fields
+
+
+def form_of(*, csv: bool, json: bool) -> Form:
+    """Return the form of the output. Raises Refusal (misuse)."""
+    if csv and json:
+        raise Refusal("misuse", "--csv and --json exclude each other")
+    return "csv" if csv else "json" if json else "text"
+
+
+def position_of(text: str, name: str) -> int:
+    """Return a position. Raises Refusal (misuse)."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise Refusal("misuse", f"{name} takes a position, not {text!r}")
+    return int(text)
+
+
+def _status(text: str) -> tuple[int, int]:
+    if of_class := STATUS_CLASS.fullmatch(text.lower()):
+        return int(of_class[1]) * 100, int(of_class[1]) * 100 + 99
+    if found := STATUS_RANGE.fullmatch(text):
+        return int(found[1]), int(found[2] or found[1])
+    raise Refusal("misuse", f"--status takes 404, 5xx or 400-499, not {text!r}")
