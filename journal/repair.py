@@ -7,8 +7,7 @@ Rules
 2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
 3. What a repair would do is known before: the same transaction, rolled back.
 4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand.
-5. The leaf of a replaced row stays: it proves the event that was recorded. The tree is made again over all leaves.
-6. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
+5. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
 """
 
 import hashlib
@@ -24,7 +23,6 @@ from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
-from omac.journal.leaves import grow_anew
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
 
 ROUNDS_MAX = 8
@@ -88,8 +86,6 @@ class Repair:
                 mended = self._rounds(connection, positions)
                 if any(finding.remedy not in ("head", "reindex") for finding in mended):
                     raise_schema(connection, [_EMPTIED])
-                if mended:
-                    grow_anew(_raw(connection), self._path)
                 if not commit:
                     raise _RolledBack
         except _RolledBack:
@@ -103,7 +99,9 @@ class Repair:
         return mended
 
     def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Damage]:
-        raw, mended = _raw(connection), list[Damage]()
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        mended: list[Damage] = []
         for number in range(ROUNDS_MAX):
             findings = examine(raw, self._new_fold())
             chosen = _chosen(findings, positions, mended, first=number == 0)
@@ -158,7 +156,7 @@ class Repair:
         else:
             raw.execute(
                 "UPDATE event SET position = ?, stream = ?, version = ?, kind = ?, at = ?, run = ?, actor = ?, "
-                "body = ?, correlation = NULL, causation = NULL, sealed = NULL, happened = NULL "
+                "body = ?, correlation = NULL, causation = NULL, sealed = NULL, leaf = NULL, happened = NULL "
                 "WHERE position = ?",
                 (*self._hole(raw, finding), position),
             )
@@ -187,12 +185,6 @@ class Repair:
         )
         raw.execute("UPDATE head SET position = ?", (self._last,))
         return self._last
-
-
-def _raw(connection: sa.Connection) -> sqlite3.Connection:
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
-    return raw
 
 
 def _chosen(

@@ -2,8 +2,7 @@
 
 One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
 last position, advanced in the same transaction as the events. `happened` is for an event that happened before it was
-recorded at `at`; `sealed` is there for encrypted fields, and is empty in this version. `leaf` is the event's leaf
-in the Merkle tree that `tree` describes (`journal/leaves.py`).
+recorded at `at`; `sealed` and `leaf` are there for encrypted fields and for proofs, and are empty in this version.
 `spooled` remembers which files of a spool (by its host) are in the journal already, for as long as they are still
 there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced.
 
@@ -63,14 +62,6 @@ EVENT = sa.Table(
     sa.Column("sealed", sa.LargeBinary),
     sa.Column("leaf", sa.LargeBinary),
     sa.Column("happened", sa.BigInteger),
-)
-TREE = sa.Table(
-    "tree",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("peaks", sa.LargeBinary, nullable=False),
-    sa.Column("since", sa.BigInteger, nullable=False),
 )
 SPOOLED = sa.Table(
     "spooled",

@@ -5,18 +5,15 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 
 import contextlib
 import itertools
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
-from omac.domain.evidence.merkle_tree import MerkleTree
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
-from omac.journal.leaves import keep_tree, leaf_of, tree_at
 from omac.journal.mark import Mark
 from omac.journal.reader import COLUMNS, Reader
 from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, pragma, refusal_of
@@ -80,14 +77,9 @@ class SqlRecorder(ApplicationRecorder):
                 if conflicts := conflicts_of(connection, stored_events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
-                if files := [meta.spooled for _, meta in groups if meta.spooled is not None]:
-                    remember(connection, files)
-                if stored_events:
-                    tree = tree_at(connection, top, self.path)
-                    self._insert(connection, stored_events, groups, ids, tree.leaves)
-                    keep_tree(connection, tree)
-                    connection.execute(sa.update(HEAD).values(position=tree.leaves.size))
-        except (sa.exc.DBAPIError, sqlite3.Error) as error:
+                self._insert(connection, top, stored_events, groups, ids)
+                connection.execute(sa.update(HEAD).values(position=top + len(stored_events)))
+        except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
         return range(top + 1, top + 1 + len(stored_events))
@@ -95,29 +87,26 @@ class SqlRecorder(ApplicationRecorder):
     def _insert(
         self,
         connection: sa.Connection,
+        top: int,
         stored_events: Sequence[StoredEvent],
         groups: Groups,
         ids: dict[str, int],
-        tree: MerkleTree,
     ) -> None:
         rows: list[tuple[Any, ...]] = []
-        top = tree.size
         events = iter(stored_events)
         for size, meta in groups:
             run, actor = ids[meta.run], ids[meta.actor]
             for event in itertools.islice(events, size):
                 top += 1
-                stream, kind, version = event.originator_id, event.topic, event.originator_version
-                at, correlation, causation = meta.at, meta.correlation, meta.causation
-                body, happened = event.state, meta.happened
-                leaf = leaf_of(
-                    (top, stream, version, kind, at, meta.run, meta.actor, correlation, causation, body, happened)
-                )
-                tree.append(leaf)
+                stream, kind = ids[event.originator_id], ids[event.topic]  # type: ignore[index]  # our ids are texts
                 rows.append(
-                    (top, ids[stream], version, ids[kind], at, run, actor, correlation, causation, body, leaf, happened)  # type: ignore[index]  # our ids are texts
-                )
-        connection.exec_driver_sql(self._statement, rows)
+                    (top, stream, event.originator_version, kind, meta.at, run, actor, meta.correlation,
+                     meta.causation, event.state, meta.happened)
+                )  # fmt: skip
+        if files := [meta.spooled for _, meta in groups if meta.spooled is not None]:
+            remember(connection, files)
+        if rows:
+            connection.exec_driver_sql(self._statement, rows)
 
     def _intern(
         self, connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, new: dict[str, int]
@@ -222,18 +211,15 @@ class SqlRecorder(ApplicationRecorder):
         raise NotImplementedError("use the feed")
 
 
-_INSERTED = (*COLUMNS[:-1], "leaf", COLUMNS[-1])  # the order of the table's columns
-
-
 def _is_within(version: int, above: int | None, up_to: int | None) -> bool:
     return (above is None or version > above) and (up_to is None or version <= up_to)
 
 
 def _insert_statement(engine: sa.Engine) -> str:
-    """The insert in the engine's dialect, its parameters in the order of _INSERTED.
+    """The insert in the engine's dialect, its parameters in the order of COLUMNS.
 
     Given to the driver as it is: what Core does for each row costs three times what the database does.
     """
-    compiled = sa.insert(EVENT).compile(dialect=engine.dialect, column_keys=list(_INSERTED))
-    assert tuple(compiled.positiontup or ()) == _INSERTED, "a dialect with positional parameters"
+    compiled = sa.insert(EVENT).compile(dialect=engine.dialect, column_keys=list(COLUMNS))
+    assert tuple(compiled.positiontup or ()) == COLUMNS, "a dialect with positional parameters"
     return str(compiled)

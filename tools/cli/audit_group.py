@@ -59,7 +59,6 @@ def audit(
     omac audit --kind access --outcome refused --json
     omac audit --status 5xx --count-by skill,session
     omac audit --after start --page 1000 --json
-    omac audit verify
     """
     if context.invoked_subcommand is not None:
         if any(value for name, value in context.params.items() if name != "context"):
@@ -101,19 +100,3 @@ def audit_explain(
     from omac.tools.cli.audit_filters import position_of
 
     return run(position_of(position, "omac audit explain"), journal, json, current().environment)
-
-
-@audit_app.command()
-def verify(journal: JournalPath = None, json: Json = False) -> int:
-    """Verify that each event is the one that was recorded; the exit code is 10 when one is not.
-
-    Each event is a leaf of a Merkle tree (RFC 6962) that grows with it. The
-    first position that is wrong is named. Works beside a server.
-
-    \b
-    omac audit verify
-    omac audit verify --journal BACKUP --json
-    """
-    from omac.tools.cli.verification import verify
-
-    return verify(journal, json, current().environment)

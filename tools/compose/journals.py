@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads
     from omac.journal.application import Journal
     from omac.journal.format import Present
 
-TOLD_EVERY = 200_000  # events of a takeover: some seconds
-
 _log = logging.getLogger("omac.journal")
 
 
@@ -42,7 +40,7 @@ def to_write(
 
     path = state.journal_in_use(environment, flag)
     mark = mark_of(state, path)
-    journal = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, mark=mark, progress=tell_of_takeover)
+    journal = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, mark=mark)
     _take_in(inbox_of(state, host, path), journal)
     return journal
 
@@ -52,9 +50,7 @@ def to_serve(state: StateDir, path: str, run: str, present: "Present") -> "Journ
     from omac.journal.opening import open_journal
 
     mark = mark_of(state, path)
-    return open_journal(
-        path, run, time.time_ns, is_living=is_living, present=present, mark=mark, progress=tell_of_takeover
-    )
+    return open_journal(path, run, time.time_ns, is_living=is_living, present=present, mark=mark)
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
@@ -90,12 +86,6 @@ def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
 def mark_of(state: StateDir, path: str) -> Mark:
     """Return what a state directory knows of the journal at `path`."""
     return Mark.of(state.path, path)
-
-
-def tell_of_takeover(done: int, whole: int) -> None:
-    """Say now and then how far a journal of before there were proofs is taken over: whoever opens it waits."""
-    if done % TOLD_EVERY == 0:
-        _log.warning("the journal of an earlier omac gets its proofs: %s of %s events", f"{done:,}", f"{whole:,}")
 
 
 def _take_in(inbox: Inbox, journal: "Journal") -> None:

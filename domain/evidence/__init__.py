@@ -1,1 +1,0 @@
-"""Proofs about a journal: that nothing in it was changed, removed or reordered."""
