@@ -18,10 +18,12 @@ import typer
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli import (
+    audit_group,
     bridge_group,
     cache_group,
     go_import_group,
     journal_group,
+    proof_group,
     running_group,
     sandbox_group,
     skill_group,
@@ -294,32 +296,8 @@ def status(
     return watch_(journal, json, current().environment) if watch else run(journal, json, current().environment)
 
 
-@app.command()
-def audit(
-    skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
-    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
-    since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
-    until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
-    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
-    kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control and more")] = None,
-    lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what ends from now on.")] = False,
-    journal: JournalPath = None,
-    json: Json = False,
-) -> int:
-    """Show who used which skill, each access once, and who may: each change of trust, the newest last.
-
-    \b
-    omac audit --skill echo --since 1h
-    omac audit -n 20 --follow
-    omac audit --kind access --outcome refused --json
-    """
-    from omac.tools.cli.audit import AuditRequest, Filter, run
-    from omac.tools.terminal.invocation import parse_count
-
-    wanted = Filter.of(skill, directory, since, until, outcome, kind, time.time_ns)
-    count = parse_count(lines, "-n") if lines is not None else None
-    return run(AuditRequest(wanted, count, follow, journal, json), current().environment)
+app.add_typer(audit_group.audit_app, name="audit")
+audit_group.audit_app.command("verify")(proof_group.audit_verify)
 
 
 @app.command()
