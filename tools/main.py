@@ -52,7 +52,7 @@ class Root(CommandGroup):
         ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
-        ("Records", ("status", "audit", "replay", "journal")),
+        ("Records", ("status", "audit", "replay", "journal", "checkpoint", "key")),
         (
             "Set-up",
             (
@@ -298,6 +298,8 @@ def status(
 
 app.add_typer(audit_group.audit_app, name="audit")
 audit_group.audit_app.command("verify")(proof_group.audit_verify)
+app.command("checkpoint")(proof_group.checkpoint)
+app.add_typer(proof_group.key_app, name="key")
 
 
 @app.command()

@@ -1,10 +1,14 @@
 """`omac audit verify`: what a person sees of a journal that is whole, and of one that is not."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from real_omac import Omac
+
+from omac.journal.checkpoint import Checkpoint, sign
 
 
 def spoil(omac: Omac, statement: str) -> None:
@@ -49,3 +53,47 @@ def test_verify_takes_positions(omac: Omac) -> None:
     refused = omac.run("audit", "verify", "--from", "x")
     assert refused.status == 2
     assert "--from takes a position" in refused.err
+
+
+def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
+    """It holds a journal that has grown since, and convicts one that was put back, wherever its key is."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    shutil.copy(omac.state / "journal.db", tmp_path / "earlier.db")
+    omac.ok("settings", "set", "secrets.store", "vault")
+    kept = tmp_path / "kept.txt"
+    kept.write_text(omac.ok("checkpoint"))
+    key = omac.ok("key", "show").strip()
+    assert json.loads(omac.ok("key", "show", "--json"))["key"] == key
+    assert (omac.state / "signing.key").stat().st_mode & 0o777 == 0o600
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept))
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept), "--key", key)
+    earlier = str(tmp_path / "earlier.db")
+    assert "verified" in omac.ok("audit", "verify", "--journal", earlier)
+    cut = omac.run("audit", "verify", "--journal", earlier, "--checkpoint", str(kept))
+    assert cut.status == 10
+    assert "its end was cut (truncated)" in cut.out
+
+
+def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: Path) -> None:
+    """One that was changed, that another key signed, that is of another journal, or that is none, is refused."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    text = omac.ok("checkpoint")
+    other = Checkpoint("0" * 32, 1, b"r" * 32, 1, 0)
+    name = text.splitlines()[-1].split()[1]
+    seed = bytes.fromhex((omac.state / "signing.key").read_text())
+    for content, why in (
+        (text.replace("late 0", "late 1"), "has not signed"),
+        (sign(other, name, b"s" * 32), "has not signed"),
+        (sign(other, name, seed), "is a checkpoint of journal 0000"),
+        ("hello\n", "no checkpoint of omac"),
+    ):
+        (tmp_path / "c").write_text(content)
+        refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "c"))
+        assert refused.status == 2
+        assert why in refused.err
+    refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "none"))
+    assert (refused.status, "cannot be read" in refused.err) == (2, True)
+    refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "c"), "--key", "x+y+z")
+    assert (refused.status, "no verifier key" in refused.err) == (2, True)

@@ -1,10 +1,12 @@
 """omac audit verify: whether the journal is what was recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.verification import Mismatch, Verified, verify
+from omac.journal.reader import Reader
+from omac.journal.verification import KeptRoot, Mismatch, Verified, verify
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, say
@@ -17,6 +19,8 @@ class VerifyRequest(NamedTuple):
 
     first: str | None
     last: str | None
+    checkpoints: tuple[str, ...]
+    key: str | None
     journal: str | None
     json: bool
 
@@ -25,7 +29,14 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     """Print what is found; 10 where something is. Raises Refusal."""
     path = StateDir.of(environment).journal_in_use(environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
-    verified = verify(path, (), first or 1, last)
+    kept: Sequence[KeptRoot] = ()
+    if request.checkpoints:
+        from omac.tools.cli.checkpoint import kept_roots
+
+        with closing(Reader(path, lenient=True)) as reader:
+            journal_id = reader.journal_id()
+        kept = kept_roots(request.checkpoints, request.key, path, journal_id, environment)
+    verified = verify(path, kept, first or 1, last)
     if request.json:
         print_json(_data(path, verified))
     else:

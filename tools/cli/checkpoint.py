@@ -1,0 +1,67 @@
+"""omac checkpoint and omac key show: what an outsider keeps to hold the journal to it."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, sign, standing, verified, verifier_of
+from omac.journal.reader import ReadJournal
+from omac.journal.verification import KeptRoot
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.state import StateDir, host_id
+from omac.tools.terminal.invocation import expanded, print_data, print_json
+
+
+def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Print the journal's checkpoint. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    ReadJournal(path, mark_of(state, path)).close()  # an older copy of the journal is signed for nobody
+    name, seed = _signing_key(state)
+    print_data(sign(standing(path, clock()), name, seed).removesuffix("\n"))
+    return 0
+
+
+def show_key(as_json: bool, environment: Mapping[str, str]) -> int:
+    """Print the public key that verifies checkpoints of this host. Raises Refusal."""
+    state = StateDir.of(environment)
+    key = verifier_of(*_signing_key(state))
+    if as_json:
+        print_json({"name": key.name, "key": key.text(), "kept_in": state.signing_key_path})
+    else:
+        print_data(key.text())
+    return 0
+
+
+def kept_roots(
+    files: Sequence[str], key: str | None, journal: str, journal_id: str, environment: Mapping[str, str]
+) -> list[KeptRoot]:
+    """Return the roots of checkpoints in files, signed by `key`, or by this host. Raises Refusal."""
+    known = VerifierKey.parse(key) if key else verifier_of(*_signing_key(StateDir.of(environment)))
+    roots = []
+    for file in files:
+        checkpoint = _read(file, known)
+        if checkpoint.journal != journal_id:
+            message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
+            raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
+        roots.append(KeptRoot(checkpoint.size, checkpoint.root))
+    return roots
+
+
+def _read(file: str, key: VerifierKey) -> Checkpoint:
+    path = os.path.abspath(expanded(file))
+    try:
+        with open(path, encoding="utf-8", errors="strict") as content:
+            text = content.read(TEXT_MAX + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"]) from None
+    try:
+        return verified(text, key)
+    except Refusal as refusal:
+        raise Refusal(refusal.reason, f"{file}: {refusal.message}", fix=refusal.fix) from None
+
+
+def _signing_key(state: StateDir) -> tuple[str, bytes]:
+    return f"omac/{host_id(state)}", state.signing_key(lambda: secrets.token_hex(32))
