@@ -52,7 +52,7 @@ class Root(CommandGroup):
         ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
-        ("Records", ("status", "audit", "replay", "journal", "checkpoint", "key")),
+        ("Records", ("status", "audit", "replay", "journal", "checkpoint", "proof", "key")),
         (
             "Set-up",
             (
@@ -298,6 +298,8 @@ def status(
 
 app.add_typer(audit_group.audit_app, name="audit")
 audit_group.audit_app.command("verify")(proof_group.audit_verify)
+audit_group.audit_app.command("prove")(proof_group.audit_prove)
+app.add_typer(proof_group.proof_app, name="proof")
 app.command("checkpoint")(proof_group.checkpoint)
 app.add_typer(proof_group.key_app, name="key")
 

@@ -97,3 +97,44 @@ def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: P
     assert (refused.status, "cannot be read" in refused.err) == (2, True)
     refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "c"), "--key", "x+y+z")
     assert (refused.status, "no verifier key" in refused.err) == (2, True)
+
+
+def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
+    """Each event is proven to whoever has the public key alone; with any other content it is not."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    key = omac.ok("key", "show").strip()
+    size = json.loads(omac.ok("audit", "verify", "--json"))["size"]
+    proof = tmp_path / "proof.json"
+    for position in range(1, size + 1):
+        proof.write_text(omac.ok("audit", "prove", str(position)))
+        event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
+        assert (event["position"], event["checkpoint"]["size"]) == (position, size)
+        assert event["kind"] in omac.ok("proof", "verify", str(proof), "--key", key)
+    text = json.loads(proof.read_text())
+    tampered: list[object] = [
+        text | {"position": 1},
+        text | {"path": text["path"][:-1]},
+        text | {"path": [*text["path"], text["path"][0]]},
+        text | {"content": text["content"][:-8] + "AAAAAAA="},
+        text | {"checkpoint": text["checkpoint"].replace("late 0", "late 1")},
+        text | {"format": "omac-proof-2"},
+        text | {"more": 1},
+        [],
+    ]
+    for changed in tampered:
+        proof.write_text(json.dumps(changed))
+        refused = omac.run("proof", "verify", str(proof), "--key", key)
+        assert refused.status == 2, changed
+        assert "Traceback" not in refused.err
+    refused = omac.run("audit", "prove", str(size + 1))
+    assert (refused.status, "is not among" in refused.err) == (2, True)
+
+
+def test_no_proof_of_what_was_changed(omac: Omac) -> None:
+    """An event that is not what was recorded is not proven."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
+    refused = omac.run("audit", "prove", "2")
+    assert refused.status == 10
+    assert "position 2 is not what was recorded" in refused.err
+    assert omac.ok("audit", "prove", "1")

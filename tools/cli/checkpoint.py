@@ -1,5 +1,6 @@
-"""omac checkpoint and omac key show: what an outsider keeps to hold the journal to it."""
+"""omac checkpoint, omac key show, omac audit prove and omac proof verify: what an outsider holds the journal to."""
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,8 @@ from omac.journal.verification import KeptRoot
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.render import say
+from omac.tools.terminal.timestamps import rfc3339
 
 
 def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
@@ -20,6 +23,46 @@ def show(journal_path: str | None, environment: Mapping[str, str], clock: Callab
     ReadJournal(path, mark_of(state, path)).close()  # an older copy of the journal is signed for nobody
     name, seed = _signing_key(state)
     print_data(sign(standing(path, clock()), name, seed).removesuffix("\n"))
+    return 0
+
+
+def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Print the proof of an event. Raises Refusal."""
+    from omac.journal.proof import prove as proof_of
+
+    if not position.isascii() or not position.isdigit():
+        raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    checkpoint = standing(path, clock())
+    note = sign(checkpoint, *_signing_key(state))
+    print_data(proof_of(path, int(position), note, checkpoint).decode())
+    return 0
+
+
+def verify_proof(file: str, key: str, as_json: bool) -> int:
+    """Print the event that a proof proves. Raises Refusal."""
+    from omac.journal.proof import BYTES_MAX, proven
+
+    known = VerifierKey.parse(key)
+    path = os.path.abspath(expanded(file))
+    try:
+        with open(path, "rb") as content:
+            text = content.read(BYTES_MAX)
+    except OSError as error:
+        raise Refusal(
+            "misuse", f"the proof {file} cannot be read: {error.strerror}", fix=[f"ls -l {quoted(path)}"]
+        ) from None
+    event = proven(text, known)
+    if as_json:
+        checkpoint = event.checkpoint._asdict() | {"root": event.checkpoint.root.hex()}
+        print_json(event._asdict() | {"checkpoint": checkpoint})
+        return 0
+    say(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
+    say(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}")
+    say(f"  {json.dumps(event.body, default=str)}")
+    if event.is_late:
+        say("  its proof was made later than it was recorded")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The commands that prove what the journal says: `omac audit verify`, `omac checkpoint`, `omac key`."""
+"""The commands that prove what the journal says: `omac audit verify|prove`, `omac proof|checkpoint|key`."""
 
 import time
 from typing import Annotated
@@ -8,6 +8,7 @@ import typer
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
+proof_app = Commands(help="Verify proofs of events, without a journal.")
 key_app = Commands(help="The key that signs checkpoints of the journal.")
 
 
@@ -32,6 +33,35 @@ def audit_verify(
 
     request = VerifyRequest(first, last, tuple(checkpoint or ()), key, journal, json)
     return run(request, current().environment)
+
+
+def audit_prove(
+    position: Annotated[str, typer.Argument(metavar="POSITION", help="Of the event.")], journal: JournalPath = None
+) -> int:
+    """Print the proof of one event, which omac proof verify verifies without the journal.
+
+    \b
+    omac audit prove 120 > proof.json
+    """
+    from omac.tools.cli.checkpoint import prove
+
+    return prove(position, journal, current().environment, time.time_ns)
+
+
+@proof_app.command("verify")
+def proof_verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A proof.")],
+    key: Annotated[str, typer.Option(help="The public key, from omac key show.")],
+    json: Json = False,
+) -> int:
+    """Verify the proof of an event by a public key, and print that event. Needs no journal.
+
+    \b
+    omac proof verify proof.json --key "$(cat omac.key)"
+    """
+    from omac.tools.cli.checkpoint import verify_proof
+
+    return verify_proof(file, key, json)
 
 
 def checkpoint(journal: JournalPath = None) -> int:
