@@ -7,8 +7,9 @@ Rules
    event can be decoded and folded, recorded time never runs back, and SQLite finds its own file sound.
 3. A position with a finding counts as emptied (`domain/kernel/set_aside.py`) for all that follow it: a finding that
    only follows from an earlier one is found all the same, and nothing is found twice.
-4. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
-5. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
+4. Leaves outlive their events: a tree that is larger than the journal says that events at the end are missing.
+5. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
+6. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
 """
 
 import sqlite3
@@ -159,6 +160,21 @@ class _Layout:
         heads = [head for (head,) in self._connection.execute("SELECT position FROM head")]
         if heads != [self.last]:
             self._head(heads, self.last)
+        self._leaves()
+
+    def _leaves(self) -> None:
+        """Leaves tell of events that are missing at the end, even where the head does not."""
+        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+            return  # an earlier omac's: the next opening makes one
+        row = self._connection.execute("SELECT size FROM tree").fetchone()
+        top = max(self.last, *self.missing) if self.missing else self.last
+        if row is None:
+            if self._connection.execute("SELECT 1 FROM leaf").fetchone():
+                self.findings.append(_of_all("the tree of its leaves is missing", "none"))
+        elif not isinstance(row[0], int) or row[0] > top + FILL_MAX:
+            self.findings.append(_of_all(f"it has leaves of {row[0]} events, its last is at {top}", "none"))
+        else:
+            self.missing.update(range(top + 1, row[0] + 1))
 
     def _is_stray(self, position: int) -> bool:
         (count,) = self._connection.execute("SELECT count(*) FROM event WHERE position >= ?", (position,)).fetchone()

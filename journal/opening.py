@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from omac.journal.application import Journal
 from omac.journal.format import IsLiving, Present, arrive, assume_living
+from omac.journal.leaves import take_over
 from omac.journal.mark import Mark
 from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
@@ -24,7 +25,8 @@ def open_journal(
     """The journal at `path`, to append to and to read; created where there is none. Raises Refusal.
 
     `present` is the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are
-    listed. `mark` is what is known of the journal: one that is not what it was is refused (journal-lost).
+    listed. `mark` is what is known of the journal: one that is not what it was is refused (journal-lost). Events of an
+    earlier omac get their leaves here, which takes seconds for a million.
     """
 
     def list_present(connection: Connection) -> None:
@@ -32,5 +34,6 @@ def open_journal(
             arrive(connection, present, is_living)
 
     writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
+    take_over(writer, path)
     recorder = SqlRecorder(path, writer, is_living, present, mark)
     return Journal(recorder, run, clock)

@@ -61,9 +61,10 @@ class Records(Protocol):
 class Reader:
     """Reads one journal's file, for several threads. Raises Refusal when the file cannot be used."""
 
-    def __init__(self, path: str, mark: Mark | None = None) -> None:
+    def __init__(self, path: str, mark: Mark | None = None, *, lenient: bool = False) -> None:
+        """Open it; `mark` is what is known of it, `lenient`: events that are missing are left to the caller."""
         self.path = path
-        self._connection = connect_for_reading(path, mark)
+        self._connection = connect_for_reading(path, mark, lenient=lenient)
         self._turn = threading.Lock()  # else one thread's statement would read the older snapshot of another's
         self._texts: dict[int, str] = {}
 

@@ -2,7 +2,8 @@
 
 One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
 last position, advanced in the same transaction as the events. `happened` is for an event that happened before it was
-recorded at `at`; `sealed` and `leaf` are there for encrypted fields and for proofs, and are empty in this version.
+recorded at `at`; `sealed` is there for encrypted fields, and empty in this version; `leaf` is not used. The leaves of
+the events are in a table of their own, with their `tree` (`journal/leaves.py`).
 `spooled` remembers which files of a spool (by its host) are in the journal already, for as long as they are still
 there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced.
 
@@ -62,6 +63,20 @@ EVENT = sa.Table(
     sa.Column("sealed", sa.LargeBinary),
     sa.Column("leaf", sa.LargeBinary),
     sa.Column("happened", sa.BigInteger),
+)
+LEAF = sa.Table(
+    "leaf",
+    METADATA,
+    sa.Column("position", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+)
+TREE = sa.Table(
+    "tree",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("peaks", sa.LargeBinary, nullable=False),
+    sa.Column("late", sa.BigInteger, nullable=False),
 )
 SPOOLED = sa.Table(
     "spooled",
@@ -135,6 +150,7 @@ def open_for_writing(
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
                 created = True
+            _begin_tree(connection)
             require_known(path, connection.execute(sa.select(JOURNAL.c.schema)).scalar_one())
             arrive(connection)
         if created:
@@ -146,6 +162,14 @@ def open_for_writing(
         engine.dispose()
         raise
     return engine
+
+
+def _begin_tree(connection: sa.Connection) -> None:
+    """Begin a tree where there is none; leaves without their tree are damage, and stay as they are."""
+    if connection.execute(sa.select(TREE.c.id)).first() is None and (
+        connection.execute(sa.select(LEAF.c.position).limit(1)).first() is None
+    ):
+        connection.execute(sa.insert(TREE).values(id=1, size=0, peaks=b"", late=0))
 
 
 def checkpoint(engine: sa.Engine, path: str) -> bool:

@@ -14,7 +14,9 @@ from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
+from omac.journal.leaves import completed, content, standing, store
 from omac.journal.mark import Mark
+from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
 from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, pragma, refusal_of
 from omac.journal.watch import JournalWatch
@@ -62,8 +64,9 @@ class SqlRecorder(ApplicationRecorder):
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
         """Append the events of many callers in one durable transaction; keyword `groups` says whose they are.
 
-        Positions are gapless and ascend. Raises Conflicts, and then nothing was appended, when a caller's first version
-        is not the next of its stream, or its spooled file is in the journal already; Refusal when the store fails.
+        Positions are gapless and ascend, and each event has a leaf in the tree. Raises Conflicts, and then nothing was
+        appended, when a caller's first version is not the next of its stream, or its spooled file is in the journal
+        already; Refusal when the store fails.
         """
         groups: Groups = kwargs["groups"]
         self._require_same_file()
@@ -77,7 +80,10 @@ class SqlRecorder(ApplicationRecorder):
                 if conflicts := conflicts_of(connection, stored_events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
+                tree = completed(connection, standing(connection, top, self.path), top)
                 self._insert(connection, top, stored_events, groups, ids)
+                if tree is not None:
+                    store(connection, tree, _leaves(top, stored_events, groups))
                 connection.execute(sa.update(HEAD).values(position=top + len(stored_events)))
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
@@ -209,6 +215,21 @@ class SqlRecorder(ApplicationRecorder):
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Any:
         """Not offered: the feed delivers, in the order of commits, without a thread per subscriber."""
         raise NotImplementedError("use the feed")
+
+
+def _leaves(top: int, stored_events: Sequence[StoredEvent], groups: Groups) -> list[bytes]:
+    """The leaves of events that come after position `top`."""
+    leaves: list[bytes] = []
+    events = iter(stored_events)
+    for size, meta in groups:
+        for event in itertools.islice(events, size):
+            top += 1
+            text = content(
+                top, str(event.originator_id), event.originator_version, event.topic, meta.at, meta.run, meta.actor,
+                meta.correlation, meta.causation, meta.happened, None, event.state,
+            )  # fmt: skip
+            leaves.append(leaf_hash(text))
+    return leaves
 
 
 def _is_within(version: int, above: int | None, up_to: int | None) -> bool:

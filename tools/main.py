@@ -23,6 +23,7 @@ from omac.tools.cli import (
     cache_group,
     go_import_group,
     journal_group,
+    proof_group,
     running_group,
     sandbox_group,
     skill_group,
@@ -51,7 +52,7 @@ class Root(CommandGroup):
         ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
-        ("Records", ("status", "audit", "replay", "journal")),
+        ("Records", ("status", "audit", "replay", "journal", "checkpoint", "proof", "key")),
         (
             "Set-up",
             (
@@ -280,6 +281,11 @@ app.add_typer(bridge_group.bridge_app, name="bridge")
 app.add_typer(sandbox_group.hook_app, name="hook")
 app.add_typer(cache_group.cache_app, name="cache")
 app.add_typer(audit_group.audit_app, name="audit")
+audit_group.audit_app.command("verify")(proof_group.audit_verify)
+audit_group.audit_app.command("prove")(proof_group.audit_prove)
+app.add_typer(proof_group.proof_app, name="proof")
+app.command("checkpoint")(proof_group.checkpoint)
+app.add_typer(proof_group.key_app, name="key")
 app.add_typer(journal_group.journal_app, name="journal")
 
 

@@ -20,7 +20,8 @@ from omac.domain.kernel.ids import HostId, RunId
 from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.run import Run
 
-FINGERPRINT_KEY_BYTES = 32
+KEY_BYTES = 32
+SIGNING_KEY = "signing.key"
 INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
 JOURNAL_ID_SHOWN = 12
 RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
@@ -67,16 +68,27 @@ class StateDir:
 
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
         """This host's key of fingerprints, minted once: 32 bytes. `mint` gives 64 hex digits."""
-        digits = self._minted("fingerprint.key", mint)
+        return self._key("fingerprint.key", mint, "then set every secret again: omac secrets set")
+
+    @property
+    def signing_key_path(self) -> str:
+        """Where the key is that signs checkpoints."""
+        return os.path.join(self.path, SIGNING_KEY)
+
+    def signing_key(self, mint: Callable[[], str]) -> bytes:
+        """The key that signs checkpoints of this host, minted once: 32 bytes. `mint` gives 64 hex digits."""
+        return self._key(SIGNING_KEY, mint, "then omac key show prints another key; keep the earlier one")
+
+    def _key(self, name: str, mint: Callable[[], str], afterwards: str) -> bytes:
+        digits = self._minted(name, mint)
         try:
             key = bytes.fromhex(digits)
         except ValueError:
             key = b""
-        if len(key) != FINGERPRINT_KEY_BYTES:
-            path = os.path.join(self.path, "fingerprint.key")
+        if len(key) != KEY_BYTES:
+            path = os.path.join(self.path, name)
             message = f"{path} does not hold a key; it was changed by hand or cut off"
-            fix = [f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"]
-            raise Refusal("state-unusable", message, fix=fix)
+            raise Refusal("state-unusable", message, fix=[f"rm {shlex.quote(path)}  # {afterwards}"])
         return key
 
     def frozen(self, journal: str, journal_id: str) -> str:

@@ -625,5 +625,5 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         (schema,) = connection.execute("SELECT schema FROM journal").fetchone()
     connection.close()
-    assert tables == {"journal", "name", "head", "event", "spooled", "opened", "set_aside"}
+    assert tables == {"journal", "name", "head", "event", "spooled", "opened", "set_aside", "leaf", "tree"}
     assert schema == 1

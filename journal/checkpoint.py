@@ -1,0 +1,160 @@
+"""Checkpoints: how many events a journal has and the root of their tree, signed, as a text that can be kept anywhere.
+
+Rules
+
+1. The text is a C2SP signed note with a tlog checkpoint: origin ("omac/" and the journal's id), size, root in base64,
+   then lines of omac: when it was signed, and the last position whose leaf came late. Then an empty line, and a
+   signature with Ed25519 (type 1) by a named key.
+2. A verifier key ("NAME+HASH+KEY") is all that somebody needs to check it, on whatever machine.
+3. Whoever reads one trusts nothing of it before a signature by a key that he knows has been verified.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import sqlite3
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.merkle import HASH_BYTES, MerkleTree
+
+ED25519 = b"\x01"  # the type of a signature, in a key's id
+KEY_BYTES = 32
+ID_BYTES = 4
+TEXT_MAX = 65_536  # characters of a checkpoint
+ORIGIN = "omac/"
+_SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/=]+)")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class Checkpoint(NamedTuple):
+    """What is signed: the journal's id, how many events it has, their root, when (nanoseconds since 1970 UTC), and the
+    last position that got its leaf later than it was recorded."""
+
+    journal: str
+    size: int
+    root: bytes
+    at: int
+    late: int
+
+
+class VerifierKey(NamedTuple):
+    """A public key with its name."""
+
+    name: str
+    key: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> "VerifierKey":
+        """Return the key of a text "NAME+HASH+KEY". Raises Refusal (misuse)."""
+        name, _, rest = text.strip().partition("+")
+        digits, _, encoded = rest.partition("+")
+        content = _decoded(encoded)
+        key = cls(name, content[1:])
+        if not name or " " in name or content[:1] != ED25519 or len(key.key) != KEY_BYTES or key.id().hex() != digits:
+            message = "this is no verifier key, which is NAME+HASH+KEY on one line"
+            raise Refusal("misuse", message, fix=["omac key show"])
+        return key
+
+    def id(self) -> bytes:
+        """Return the 4 bytes that tell keys of one name apart."""
+        return hashlib.sha256(self.name.encode() + b"\n" + ED25519 + self.key).digest()[:ID_BYTES]
+
+    def text(self) -> str:
+        """Return it on one line."""
+        return f"{self.name}+{self.id().hex()}+{base64.b64encode(ED25519 + self.key).decode()}"
+
+
+def verifier_of(name: str, seed: bytes) -> VerifierKey:
+    """Return the public key of a signing key, which is 32 random bytes."""
+    return VerifierKey(name, Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
+
+
+def sign(checkpoint: Checkpoint, name: str, seed: bytes) -> str:
+    """Return the signed text of a checkpoint."""
+    body = _body(checkpoint)
+    signature = verifier_of(name, seed).id() + Ed25519PrivateKey.from_private_bytes(seed).sign(body.encode())
+    return f"{body}\n\u2014 {name} {base64.b64encode(signature).decode()}\n"
+
+
+def verified(text: str, key: VerifierKey) -> Checkpoint:
+    """Return the checkpoint of a signed text. Raises Refusal (misuse): it is none, or `key` has not signed it."""
+    body, separator, signatures = text.rpartition("\n\n")
+    body += "\n"
+    if not separator or len(text) > TEXT_MAX or not signatures.endswith("\n"):
+        raise _no_checkpoint("it has no signature")
+    matches = [_SIGNATURE.fullmatch(line) for line in signatures.removesuffix("\n").split("\n")]
+    if None in matches:
+        raise _no_checkpoint("a line of its signatures is none")
+    if any(match and match[1] == key.name and _is_signed(body, match[2], key) for match in matches):
+        return _parsed(body)
+    message = f"the key {key.name}+{key.id().hex()} has not signed this checkpoint, or it was changed since"
+    raise Refusal("misuse", message, fix=["omac key show"])
+
+
+def standing(path: str, at: int) -> Checkpoint:
+    """Return the checkpoint of the journal at `path` as it stands. Raises Refusal."""
+    connection = connect_for_reading(path)
+    try:
+        connection.execute("BEGIN")
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+            raise damaged(path, "its events have no leaves: it is of an earlier omac, and was not opened since")
+        (journal,) = connection.execute("SELECT id FROM journal").fetchone()
+        size, peaks, late = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
+        tree = MerkleTree(size, [peaks[start : start + HASH_BYTES] for start in range(0, len(peaks), HASH_BYTES)])
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    except (TypeError, ValueError) as error:
+        raise damaged(path, f"the tree of its leaves cannot be used: {error}") from None
+    finally:
+        connection.close()
+    return Checkpoint(journal, tree.size, tree.root(), at, late)
+
+
+def _body(checkpoint: Checkpoint) -> str:
+    root = base64.b64encode(checkpoint.root).decode()
+    journal, size, _, at, late = checkpoint
+    return f"{ORIGIN}{journal}\n{size}\n{root}\ntime {at}\nlate {late}\n"
+
+
+def _parsed(body: str) -> Checkpoint:
+    lines = body.split("\n")
+    if len(lines) != 6 or not lines[0].startswith(ORIGIN) or not _NUMBER.fullmatch(lines[1]):
+        raise _no_checkpoint("its lines are not those of omac")
+    numbers = [lines[3].removeprefix("time "), lines[4].removeprefix("late ")]
+    root = _decoded(lines[2])
+    if len(root) != HASH_BYTES or not all(map(_NUMBER.fullmatch, numbers)):
+        raise _no_checkpoint("its lines are not those of omac")
+    found = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
+    if _body(found) != body:
+        raise _no_checkpoint("its lines are not those of omac")
+    return found
+
+
+def _is_signed(body: str, encoded: str, key: VerifierKey) -> bool:
+    content = _decoded(encoded)
+    if content[:ID_BYTES] != key.id():
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key.key).verify(content[ID_BYTES:], body.encode())
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def _decoded(text: str) -> bytes:
+    """The bytes of a base64 text, b"" for one that is none, or not the one that encodes them."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return content if base64.b64encode(content).decode() == text else b""
+
+
+def _no_checkpoint(why: str) -> Refusal:
+    return Refusal("misuse", f"this is no checkpoint of omac: {why}", fix=["omac checkpoint > FILE"])

@@ -1,0 +1,174 @@
+"""The stored tree: a leaf for every event, and how large the tree is, kept in the transaction that appends.
+
+Rules
+
+1. The leaf of an event binds all that is stored of it: position, stream, version, kind, recorded time, run, actor,
+   correlation, causation, time it happened, sealed fields and body, with names as texts: a msgpack array in that order.
+2. Leaves and peaks advance in the transaction of the events. Leaf n is that of position n.
+3. Events that came without leaves (from an earlier omac) get them when the journal is next opened to be written, in
+   parts, each a transaction: whatever ends it, the next opening goes on. `late` is the last position that got its
+   leaf later than it was recorded: proofs begin after it.
+4. Leaves are a table of their own: no stored event is rewritten, and a leaf outlives the row that it proves.
+5. A tree that is larger than the journal says that events were lost: nothing is appended to such a journal.
+"""
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from omac.journal.file import damaged
+from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
+from omac.journal.schema import HEAD, refusal_of
+
+PART = 5_000  # leaves computed later in one transaction
+NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
+SHOWN = 50_000  # leaves that are worth a word about progress
+SHOW_S = 2.0
+
+_log = logging.getLogger("omac.journal")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class StoredTree(NamedTuple):
+    """The tree as it is stored, and the last position that got its leaf later than it was recorded (0 for none)."""
+
+    tree: MerkleTree
+    late: int
+
+
+def content(
+    position: int,
+    stream: str,
+    version: int | None,
+    kind: str,
+    at: int,
+    run: str,
+    actor: str,
+    correlation: str | None,
+    causation: int | None,
+    happened: int | None,
+    sealed: bytes | None,
+    body: bytes,
+) -> bytes:
+    """Return what the leaf of an event is the hash of."""
+    return _encode((position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body))
+
+
+class Contents:
+    """What the leaves of stored events are the hashes of, read by one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._names: dict[Any, Any] = {}
+
+    def between(self, after: int, until: int) -> Iterator[tuple[int, bytes | None]]:
+        """Return positions above `after` up to `until` that exist, in order, each with its content; None for a row that
+        cannot have one: it refers to a name that does not exist, say. Raises sqlite3.Error."""
+        cursor = self._connection.execute(_ROWS, (after, until))
+        while rows := cursor.fetchmany(1_000):
+            self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - self._names.keys())
+            names = self._names
+            for position, stream, version, kind, at, run, actor, *others in rows:
+                try:
+                    texts = names[stream], names[kind], names[run], names[actor]
+                    values = (position, texts[0], version, texts[1], at, texts[2], texts[3], *others)
+                    yield position, _encode(values)
+                except (KeyError, ValueError):  # no such name, or one that is no text
+                    yield position, None
+
+    def _learn(self, ids: set[Any]) -> None:
+        for id_ in ids:
+            for (text,) in self._connection.execute("SELECT text FROM name WHERE id = ?", (id_,)):
+                self._names[id_] = text
+
+
+def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
+    """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
+    row = connection.exec_driver_sql("SELECT size, peaks, late FROM tree").fetchone()
+    if row is None:
+        raise damaged(path, "the tree of its leaves is missing")
+    size, peaks, late = row
+    if size > head:
+        raise damaged(path, f"it has leaves of {size} events, its last event is at position {head}")
+    try:
+        return StoredTree(MerkleTree(size, _cut(peaks)), late)
+    except (TypeError, ValueError) as error:
+        raise damaged(path, f"the tree of its leaves cannot be used: {error}") from None
+
+
+def store(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes]) -> None:
+    """Append leaves to a tree that stands, and store both."""
+    if not leaves:
+        return
+    tree = stored.tree
+    first = tree.size + 1
+    tree.extend(leaves)
+    connection.exec_driver_sql("INSERT INTO leaf (position, hash) VALUES (?, ?)", list(enumerate(leaves, first)))
+    connection.exec_driver_sql(
+        "UPDATE tree SET size = ?, peaks = ?, late = ?", (tree.size, b"".join(tree.peaks), stored.late)
+    )
+
+
+def completed(connection: sa.Connection, stored: StoredTree, head: int) -> StoredTree | None:
+    """Return the tree with a leaf for every event up to `head`, a few of them computed now; None for one that lacks
+    more, which the next opening computes."""
+    if 0 < head - stored.tree.size <= NEAR:
+        stored = _advance(connection, stored, head)
+    return stored if stored.tree.size == head else None
+
+
+def take_over(engine: sa.Engine, path: str) -> None:
+    """Compute the leaves that are missing. Stops where a position is damaged: reading says so. Raises Refusal."""
+    begun = shown = time.monotonic()
+    first: int | None = None
+    try:
+        while True:
+            with engine.begin() as connection:
+                head = connection.execute(sa.select(HEAD.c.position)).scalar_one()
+                stored = standing(connection, head, path)
+                before = stored.tree.size
+                stored = _advance(connection, stored, min(head, before + PART))
+            first = before if first is None else first
+            if stored.tree.size == before or stored.tree.size >= head:
+                break
+            now = time.monotonic()
+            if head - first >= SHOWN and now - shown >= SHOW_S:
+                shown = now
+                _log.warning("computing the proofs of events recorded earlier: %d of %d", stored.tree.size, head)
+    except sa.exc.DBAPIError as error:
+        raise refusal_of(error, path) from error
+    if stored.tree.size - first >= SHOWN:
+        took = time.monotonic() - begun
+        _log.warning("computed the proofs of %d events in %.0f s", stored.tree.size - first, took)
+
+
+def _advance(connection: sa.Connection, stored: StoredTree, until: int) -> StoredTree:
+    """Append the leaves of events that lie in the journal already, as far as they follow one another."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    leaves: list[bytes] = []
+    size = stored.tree.size
+    if size < until:
+        for position, text in Contents(raw).between(size, until):
+            if text is None or position != size + len(leaves) + 1:
+                break
+            leaves.append(leaf_hash(text))
+    if leaves:
+        stored = stored._replace(late=size + len(leaves))
+        store(connection, stored, leaves)
+    return stored
+
+
+def _cut(peaks: bytes) -> list[bytes]:
+    return [peaks[at : at + HASH_BYTES] for at in range(0, len(peaks), HASH_BYTES)]
+
+
+_ROWS = """
+    SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body FROM event
+    WHERE position > ? AND position <= ? ORDER BY position
+"""

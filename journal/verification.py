@@ -1,0 +1,258 @@
+"""The verification of a journal: every event against its leaf, every leaf against the tree, the tree against roots that
+somebody kept.
+
+Rules
+
+1. A verification reads one snapshot and changes nothing; it works beside a server, whatever is appended meanwhile.
+2. Each event must be what its leaf was made of, and the leaves must be those of the stored tree.
+3. A kept root must be that of the journal's first events, as many as it counted. Where one is and the next is not, what
+   lies between was rewritten, and its leaves with it.
+4. What a repair set aside is no damage, and is named: a `position.set-aside` tells of it, and the row in `set_aside` is
+   what the leaf was made of, or an emptied position stands there. Nothing else excuses an event.
+5. Leaves that came later than their events prove nothing about the time before: how far they go is part of the answer.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionSetAside
+from omac.journal.codec import Codec
+from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.leaves import Contents
+from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
+
+NEAR = 100  # positions around one, where an event that was moved is looked for
+FINDINGS_MAX = 100  # those that come later tell nothing new
+
+Kind = Literal["altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated"]
+
+
+class KeptRoot(NamedTuple):
+    """The root of a journal's first `size` events, as somebody kept it."""
+
+    size: int
+    root: bytes
+
+
+class Mismatch(NamedTuple):
+    """What is wrong at a position, up to and with `last`."""
+
+    position: int
+    last: int
+    kind: Kind
+    problem: str
+
+
+class Verified(NamedTuple):
+    """What a verification found in a journal of `size` leaves with this root. `checked` events were compared with their
+    leaves; those up to `late` had got theirs later than they were recorded, those above `size` have none yet."""
+
+    size: int
+    root: bytes
+    checked: int
+    late: int
+    head: int
+    set_aside: tuple[int, ...]
+    findings: tuple[Mismatch, ...]
+
+
+def verify(path: str, kept: Sequence[KeptRoot] = (), first: int = 1, last: int | None = None) -> Verified:
+    """Verify the journal at `path`, its events from position `first` to `last`. Raises Refusal: it cannot be read, or
+    it has no leaves at all."""
+    connection = connect_for_reading(path, lenient=True)
+    connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+    try:
+        connection.execute("BEGIN")
+        return _Verification(connection, path, kept).run(first, last)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    finally:
+        connection.close()
+
+
+class _Verification:
+    """One pass over events and leaves, in the order of positions."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, kept: Sequence[KeptRoot]) -> None:
+        self._connection = connection
+        self._tree = MerkleTree()
+        self._kept = sorted(kept)
+        self._sound_to = 0  # the size of the last kept root that holds
+        self._checked = 0
+        self._findings: list[Mismatch] = []
+        self._set_aside: list[int] = []
+        self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+            raise damaged(path, "its events have no leaves: it is of an earlier omac, and was not opened since")
+        rows = connection.execute("SELECT size, peaks, late FROM tree").fetchall()
+        if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
+            raise damaged(path, "the tree of its leaves is missing")
+        self._size, self._peaks, self._late = rows[0]
+        self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
+
+    def run(self, first: int, last: int | None) -> Verified:
+        """Return what is found."""
+        until = self._size if last is None else min(last, self._size)
+        self._kept_roots()
+        leaves = self._leaves()
+        for _ in range(min(first, self._size + 1) - 1):
+            next(leaves)
+        for position, text in self._contents(first, until):
+            leaf = next(leaves)
+            self._checked += 1
+            if leaf is not None and (text is None or leaf_hash(text) != leaf):
+                self._mismatch(position, leaf, text)
+        for _ in leaves:
+            pass
+        self._end()
+        findings = tuple(sorted(self._findings))
+        return Verified(
+            self._size, self._tree.root(), self._checked, self._late, self._head, tuple(self._set_aside), findings
+        )
+
+    def _contents(self, first: int, until: int) -> Iterator[tuple[int, bytes | None]]:
+        """Each position in turn with its content; None where no row stands, or an impossible one."""
+        expected = first
+        for position, text in Contents(self._connection).between(first - 1, until):
+            while expected < position:
+                yield expected, None
+                expected += 1
+            yield position, text
+            expected = position + 1
+        while expected <= until:
+            yield expected, None
+            expected += 1
+
+    def _leaves(self) -> Iterator[bytes | None]:
+        """Each leaf in turn, once it is in the tree; None for one that is missing."""
+        tree, kept = self._tree, self._next_kept()
+        cursor = self._connection.execute(
+            "SELECT position, hash FROM leaf WHERE position BETWEEN 1 AND ? ORDER BY position", (self._size,)
+        )
+        position = 0
+        for at, leaf in cursor:
+            for position in range(position + 1, at):  # noqa: B020  # it goes on from where it was
+                self._found(position, position, "leaf-missing", "its leaf is missing")
+                tree.append(bytes(HASH_BYTES))
+                yield None
+            position = at
+            if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
+                self._found(at, at, "leaf-missing", "its leaf is no hash")
+                tree.append(bytes(HASH_BYTES))
+                yield None
+                continue
+            tree.append(leaf)
+            if at == kept:
+                self._compare()
+                kept = self._next_kept()
+            yield leaf
+        for missing in range(position + 1, self._size + 1):
+            self._found(missing, missing, "leaf-missing", "its leaf is missing")
+            tree.append(bytes(HASH_BYTES))
+            yield None
+
+    def _kept_roots(self) -> None:
+        for size, root in [one for one in self._kept if one.size > self._size or not one.size]:
+            self._kept.remove(KeptRoot(size, root))
+            if size:
+                problem = f"a kept root counts {size} events, the journal has {self._size}: its end was cut"
+                self._found(self._size + 1, size, "truncated", problem)
+
+    def _next_kept(self) -> int:
+        return self._kept[0].size if self._kept else 0
+
+    def _compare(self) -> None:
+        while self._kept and self._kept[0].size == self._tree.size:
+            size, root = self._kept.pop(0)
+            if root == self._tree.root():
+                self._sound_to = size
+            else:
+                problem = f"events {self._sound_to + 1} to {size} are not those of the kept root: history was rewritten"
+                self._found(self._sound_to + 1, size, "rewritten", problem)
+
+    def _mismatch(self, position: int, leaf: bytes, text: bytes | None) -> None:
+        if self._is_set_aside(position, leaf):
+            self._set_aside.append(position)
+            return
+        if len(self._findings) >= FINDINGS_MAX:
+            return
+        row = self._connection.execute("SELECT 1 FROM event WHERE position = ?", (position,)).fetchone()
+        if row is None:
+            self._found(position, position, "missing", "its event is missing")
+            return
+        if text is not None and (origin := self._origin(position, leaf)):
+            problem = f"what was recorded here is at position {origin}"
+            self._found(position, position, "out-of-place", problem)
+        else:
+            self._found(position, position, "altered", "its event is not what was recorded")
+
+    def _origin(self, position: int, leaf: bytes) -> int:
+        """Return where the event of a leaf stands now, near its position; 0 for nowhere."""
+        near = Contents(self._connection).between(max(0, position - NEAR), position + NEAR)
+        for at, text in near:
+            if text is not None and leaf_hash(_moved(text, position)) == leaf:
+                return at
+        return 0
+
+    def _is_set_aside(self, position: int, leaf: bytes) -> bool:
+        if self._repaired is None:
+            self._repaired = set(self._repaired_positions())
+        if position not in self._repaired:
+            return False
+        kept = self._connection.execute(_SET_ASIDE, (position,)).fetchall()
+        emptied = self._connection.execute(_EMPTIED, (position,)).fetchone() is not None
+        return emptied or any(_matches(row, leaf) for row in kept)
+
+    def _repaired_positions(self) -> Iterator[int]:
+        codec = Codec()
+        for (body,) in self._connection.execute(_REPAIRS):
+            with contextlib.suppress(Refusal):
+                event = codec.decode("position.set-aside", body)
+                assert isinstance(event, PositionSetAside)
+                yield event.position
+
+    def _end(self) -> None:
+        lacking = any(finding.kind == "leaf-missing" for finding in self._findings)  # then the tree is another, too
+        if not lacking and b"".join(self._tree.peaks) != self._peaks:
+            self._found(1, self._size, "tree-altered", "the stored tree is not that of the leaves")
+        ranges: tuple[tuple[Kind, str, str], ...] = (
+            ("tree-altered", "leaves stand where the stored tree has none", _BEYOND),
+            ("altered", "a row holds what no omac writes", _ODD),
+        )
+        for kind, problem, query in ranges:
+            ((lowest, highest),) = self._connection.execute(query, {"size": self._size})
+            if lowest is not None:
+                self._found(lowest, highest, kind, problem)
+
+    def _found(self, position: int, last: int, kind: Kind, problem: str) -> None:
+        if len(self._findings) < FINDINGS_MAX or kind in ("rewritten", "truncated", "tree-altered"):
+            self._findings.append(Mismatch(position, last, kind, problem))
+
+
+def _moved(text: bytes, position: int) -> bytes:
+    """Return the content of a leaf as it would be at another position."""
+    return msgspec.msgpack.encode([position, *msgspec.msgpack.decode(text)[1:]])
+
+
+def _matches(row: Sequence[object], leaf: bytes) -> bool:
+    try:
+        return leaf_hash(msgspec.msgpack.encode(row)) == leaf
+    except ValueError:
+        return False
+
+
+_SET_ASIDE = """
+    SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
+    FROM set_aside WHERE position = ?
+"""
+_REPAIRS = (
+    "SELECT body FROM event JOIN name ON name.id = kind WHERE text = 'position.set-aside' AND typeof(body) = 'blob'"
+)
+_BEYOND = "SELECT min(position), max(position) FROM leaf WHERE position < 1 OR position > :size"
+_ODD = "SELECT min(position), max(position) FROM event WHERE (position < 1 OR leaf IS NOT NULL) AND :size >= 0"
+_EMPTIED = "SELECT 1 FROM event JOIN name ON name.id = kind WHERE position = ? AND text = 'position.emptied'"

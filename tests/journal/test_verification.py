@@ -1,0 +1,230 @@
+"""The tamper suite: what a verification finds without anything that was kept, and with a kept root.
+
+`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. SECURITY.md says the same.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from contract.journals import journal_at
+from journal.damage import append_calls, journal_of, sql
+
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.leaves import Contents
+from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.repair import Repair
+from omac.journal.verification import KeptRoot, Verified, verify
+from omac.projections.system import System
+
+EVENTS = 9
+
+
+def swap(path: Path, one: int, other: int) -> None:
+    """Let two events change places, and leave their leaves."""
+    for position, to in ((one, -1), (other, one), (-1, other)):
+        sql(path, "UPDATE event SET position = ? WHERE position = ?", to, position)
+
+
+def rehash(path: Path) -> None:
+    """Make leaves and tree anew, of whatever stands in the journal now, as an attacker does who has read our source."""
+    sql(path, "DELETE FROM leaf")
+    tree = MerkleTree()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for position, text in list(Contents(connection).between(0, 1_000)):
+            assert text is not None
+            tree.append(leaf_hash(text))
+            connection.execute("INSERT INTO leaf VALUES (?, ?)", (position, leaf_hash(text)))
+        connection.execute("UPDATE tree SET size = ?, peaks = ?, late = 0", (tree.size, b"".join(tree.peaks)))
+        connection.execute("UPDATE head SET position = ?", (tree.size,))
+
+
+def delete(path: Path, position: int) -> None:
+    """Delete one event, and move those behind it."""
+    sql(path, "DROP INDEX event_version")
+    sql(path, "DELETE FROM event WHERE position = ?", position)
+    for behind in range(position + 1, EVENTS + 1):
+        sql(path, "UPDATE event SET position = ? WHERE position = ?", behind - 1, behind)
+
+
+def duplicate(path: Path) -> None:
+    """Put a copy of one event in the place of another."""
+    sql(
+        path,
+        "UPDATE event SET (stream, version, kind, at, run, actor, body) = "
+        "(SELECT stream, version, kind, at, run, actor, body FROM event WHERE position = 3) WHERE position = 5",
+    )
+
+
+def truncate(path: Path) -> None:
+    """Cut the end off, with everything that tells of it."""
+    for table in ("event", "leaf"):
+        sql(path, f"DELETE FROM {table} WHERE position > 6")
+    rehash(path)
+
+
+def edit(path: Path) -> None:
+    """Change what an event says."""
+    sql(path, "UPDATE event SET body = (SELECT body FROM event WHERE position = 2) WHERE position = 3")
+
+
+TAMPERED: dict[str, tuple[Callable[[Path], object], int, str]] = {  # the first position, and the kind of damage
+    "a body is edited": (edit, 3, "altered"),
+    "a time is edited": (lambda path: sql(path, "UPDATE event SET at = at - 1 WHERE position = 4"), 4, "altered"),
+    "a correlation is added": (
+        lambda path: sql(path, "UPDATE event SET correlation = 'c' WHERE position = 7"), 7, "altered",
+    ),
+    "the time it happened is added": (
+        lambda path: sql(path, "UPDATE event SET happened = 1 WHERE position = 7"), 7, "altered",
+    ),
+    "sealed fields are added": (
+        lambda path: sql(path, "UPDATE event SET sealed = x'00' WHERE position = 7"), 7, "altered",
+    ),
+    "the unused column is filled": (
+        lambda path: sql(path, "UPDATE event SET leaf = x'00' WHERE position = 7"), 7, "altered",
+    ),
+    "a number becomes text": (
+        lambda path: sql(path, "UPDATE event SET causation = '1' WHERE position = 2"), 2, "altered",
+    ),
+    "an actor is another": (
+        lambda path: sql(path, "UPDATE name SET text = 'agent' WHERE text = 'person'"), 1, "altered",
+    ),
+    "a stream is renamed": (
+        lambda path: sql(path, "UPDATE name SET text = 'control/other' WHERE text = 'control/test'"), 2, "altered",
+    ),
+    "a name is missing": (lambda path: sql(path, "DELETE FROM name WHERE text = 'control/test'"), 2, "altered"),
+    "an event is deleted": (lambda path: sql(path, "DELETE FROM event WHERE position = 5"), 5, "missing"),
+    "an event is deleted and the rest moved up": (lambda path: delete(path, 5), 5, "altered"),
+    "two events are swapped": (lambda path: swap(path, 3, 7), 3, "out-of-place"),
+    "an event is duplicated": (duplicate, 5, "altered"),
+    "the end is cut off": (lambda path: sql(path, "DELETE FROM event WHERE position > 6"), 7, "missing"),
+    "a leaf is edited": (lambda path: sql(path, "UPDATE leaf SET hash = zeroblob(32) WHERE position = 4"), 1, "tree"),
+    "a leaf is deleted": (lambda path: sql(path, "DELETE FROM leaf WHERE position = 4"), 4, "leaf-missing"),
+    "a leaf is no hash": (lambda path: sql(path, "UPDATE leaf SET hash = x'00' WHERE position = 4"), 4, "leaf-missing"),
+    "leaves are added": (lambda path: sql(path, "INSERT INTO leaf VALUES (12, zeroblob(32))"), 12, "tree-altered"),
+    "the peaks are edited": (lambda path: sql(path, "UPDATE tree SET peaks = zeroblob(64)"), 1, "tree-altered"),
+    "the tree forgets the end": (
+        lambda path: sql(path, "UPDATE tree SET size = 8, peaks = (SELECT hash FROM leaf WHERE position = 1)"),
+        1, "tree",
+    ),
+}  # fmt: skip
+UNSEEN: dict[str, tuple[Callable[[Path], object], ...]] = {  # by whoever kept nothing
+    "an event is edited and all is hashed again": (edit, rehash),
+    "events are swapped and all is hashed again": (lambda path: swap(path, 3, 7), rehash),
+    "an event is deleted and all is hashed again": (lambda path: delete(path, 5), rehash),
+    "the end is cut off with its leaves": (truncate,),
+}
+
+
+@pytest.fixture
+def kept(path: Path) -> KeptRoot:
+    """The root of a whole journal, as somebody outside of the machine keeps it."""
+    journal_of(path)
+    verified = verify(str(path))
+    return KeptRoot(verified.size, verified.root)
+
+
+def found(verified: Verified) -> tuple[int, str]:
+    """The first bad position, and what is wrong there."""
+    assert verified.findings
+    return verified.findings[0].position, verified.findings[0].kind
+
+
+def test_a_whole_journal(path: Path, kept: KeptRoot) -> None:
+    """Nothing is found, with the root of each of its beginnings, and after it has grown."""
+    assert verify(str(path), [kept]).findings == ()
+    journal = journal_at(path)
+    append_calls(journal, "six", "seven")
+    verified = verify(str(path), [kept])  # beside whoever has it open
+    journal.close()
+    assert (verified.size, verified.checked, verified.late, verified.findings) == (11, 11, 0, ())
+    assert verify(str(path), [kept, KeptRoot(11, verified.root), KeptRoot(0, b"")]).findings == ()
+
+
+@pytest.mark.parametrize("way", TAMPERED)
+def test_tampering_is_found(path: Path, kept: KeptRoot, way: str) -> None:
+    """Each is found without anything that was kept, at its position."""
+    tamper, position, kind = TAMPERED[way]
+    tamper(path)
+    at, what = found(verify(str(path)))
+    assert at == position
+    assert what.startswith(kind) or kind == "tree"
+    assert verify(str(path), [kept]).findings
+
+
+@pytest.mark.parametrize("way", UNSEEN)
+def test_what_cannot_be_found_without_a_kept_root(path: Path, kept: KeptRoot, way: str) -> None:
+    """Who can write the journal and rehash it goes unseen by all but those who kept a root."""
+    for step in UNSEEN[way]:
+        step(path)
+    assert verify(str(path)).findings == ()
+    verified = verify(str(path), [kept])
+    assert verified.findings
+    assert verified.findings[0].kind in ("rewritten", "truncated")
+
+
+def test_what_was_rewritten_lies_between_two_kept_roots(path: Path) -> None:
+    """The last root that holds and the first that does not enclose it."""
+    journal = journal_at(path)
+    roots = []
+    for word in ("one", "two", "three", "four", "five", "six"):
+        append_calls(journal, word)
+        verified = verify(str(path))
+        roots.append(KeptRoot(verified.size, verified.root))
+    journal.close()
+    sql(path, "UPDATE event SET at = at + 1 WHERE position = 4")
+    rehash(path)
+    finding = verify(str(path), [roots[1], roots[4], roots[5]]).findings[0]
+    assert (finding.position, finding.last, finding.kind) == (3, 5, "rewritten")
+
+
+def test_a_range(path: Path) -> None:
+    """Events outside of it are not compared; the tree is."""
+    journal_of(path)
+    edit(path)
+    assert found(verify(str(path), (), 2, 4)) == (3, "altered")
+    verified = verify(str(path), (), 4, 6)
+    assert (verified.checked, verified.findings) == (3, ())
+    assert verify(str(path), (), 1, 2).checked == 2
+    assert verify(str(path), (), 8, 99).checked == 2
+    assert verify(str(path), (), 50).checked == 0
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE event SET body = x'c1' WHERE position = 3", "DELETE FROM event WHERE position = 3"]
+)
+def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
+    """A repair leaves the tree as it was, so kept roots hold; its position is no finding, and not unsaid."""
+    journal_of(path)
+    before = verify(str(path))
+    sql(path, damage)
+    assert found(verify(str(path)))[0] == 3
+    Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
+    journal_at(path).close()
+    after = verify(str(path), [KeptRoot(before.size, before.root)])
+    assert (after.size, after.set_aside, after.findings, after.late) == (10, (3,), (), 10)
+
+
+def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
+    """Whoever puts one there hides nothing."""
+    journal_of(path)
+    sql(path, "INSERT INTO name (text) VALUES ('position.emptied')")
+    sql(path, "UPDATE event SET kind = (SELECT id FROM name WHERE text = 'position.emptied') WHERE position = 3")
+    assert found(verify(str(path))) == (3, "altered")
+
+
+def test_a_journal_of_an_earlier_omac(path: Path) -> None:
+    """Without leaves there is nothing to verify; once it was opened, it says from where on proofs tell something."""
+    journal_of(path)
+    sql(path, "DROP TABLE leaf")
+    sql(path, "DROP TABLE tree")
+    with pytest.raises(Refusal, match="earlier omac"):
+        verify(str(path))
+    journal = journal_at(path)
+    append_calls(journal, "six")
+    journal.close()
+    verified = verify(str(path))
+    assert (verified.size, verified.late, verified.findings) == (10, 9, ())

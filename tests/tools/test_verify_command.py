@@ -1,0 +1,146 @@
+"""`omac audit verify`: what a person sees of a journal that is whole, and of one that is not."""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from real_omac import Omac
+
+from omac.journal.checkpoint import Checkpoint, sign
+
+
+def spoil(omac: Omac, statement: str) -> None:
+    """Change the journal as nothing of omac would."""
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def test_verify_beside_a_server(omac: Omac) -> None:
+    """A journal that is in use, and grows, verifies."""
+    project = omac.project("shop", "echo")
+    serving = omac.serve()
+    omac.approve(project, "echo")
+    serving.activate(project)
+    done = omac.run("audit", "verify")
+    assert (done.status, done.err) == (0, "")
+    figures = json.loads(omac.ok("audit", "verify", "--json", "--from", "2", "--to", "4"))
+    assert figures["checked"] == 3
+    assert figures["findings"] == []
+    assert f"root {figures['root']}" in done.out or figures["size"] > 4
+    assert json.loads(omac.ok("audit", "--json", "-n", "1"))
+
+
+def test_verify_names_the_position(omac: Omac) -> None:
+    """An edit that decodes, and that no other command can see, is found; the exit code is 10."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
+    done = omac.run("audit", "verify")
+    assert done.status == 10
+    assert "position 2: its event is not what was recorded (altered)" in done.out
+    assert "from position 2 on" in done.err
+    found = omac.run("audit", "verify", "--json")
+    assert found.status == 10
+    (finding,) = json.loads(found.out)["findings"]
+    assert (finding["position"], finding["kind"]) == (2, "altered")
+
+
+def test_verify_takes_positions(omac: Omac) -> None:
+    """A word that is no position is misuse."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    refused = omac.run("audit", "verify", "--from", "x")
+    assert refused.status == 2
+    assert "--from takes a position" in refused.err
+
+
+def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
+    """It holds a journal that has grown since, and convicts one that was put back, wherever its key is."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    shutil.copy(omac.state / "journal.db", tmp_path / "earlier.db")
+    omac.ok("settings", "set", "secrets.store", "vault")
+    kept = tmp_path / "kept.txt"
+    kept.write_text(omac.ok("checkpoint"))
+    key = omac.ok("key", "show").strip()
+    assert json.loads(omac.ok("key", "show", "--json"))["key"] == key
+    assert (omac.state / "signing.key").stat().st_mode & 0o777 == 0o600
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept))
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept), "--key", key)
+    earlier = str(tmp_path / "earlier.db")
+    assert "verified" in omac.ok("audit", "verify", "--journal", earlier)
+    cut = omac.run("audit", "verify", "--journal", earlier, "--checkpoint", str(kept))
+    assert cut.status == 10
+    assert "its end was cut (truncated)" in cut.out
+
+
+def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: Path) -> None:
+    """One that was changed, that another key signed, that is of another journal, or that is none, is refused."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    text = omac.ok("checkpoint")
+    other = Checkpoint("0" * 32, 1, b"r" * 32, 1, 0)
+    name = text.splitlines()[-1].split()[1]
+    seed = bytes.fromhex((omac.state / "signing.key").read_text())
+    for content, why in (
+        (text.replace("late 0", "late 1"), "has not signed"),
+        (sign(other, name, b"s" * 32), "has not signed"),
+        (sign(other, name, seed), "is a checkpoint of journal 0000"),
+        ("hello\n", "no checkpoint of omac"),
+    ):
+        (tmp_path / "c").write_text(content)
+        refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "c"))
+        assert refused.status == 2
+        assert why in refused.err
+    refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "none"))
+    assert (refused.status, "cannot be read" in refused.err) == (2, True)
+    refused = omac.run("audit", "verify", "--checkpoint", str(tmp_path / "c"), "--key", "x+y+z")
+    assert (refused.status, "no verifier key" in refused.err) == (2, True)
+
+
+def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
+    """Each event is proven to whoever has the public key alone; with any other content it is not."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    key = omac.ok("key", "show").strip()
+    size = json.loads(omac.ok("audit", "verify", "--json"))["size"]
+    proof = tmp_path / "proof.json"
+    for position in range(1, size + 1):
+        proof.write_text(omac.ok("audit", "prove", str(position)))
+        event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
+        assert (event["position"], event["checkpoint"]["size"]) == (position, size)
+        assert event["kind"] in omac.ok("proof", "verify", str(proof), "--key", key)
+    text = json.loads(proof.read_text())
+    tampered: list[object] = [
+        text | {"position": 1},
+        text | {"path": text["path"][:-1]},
+        text | {"path": [*text["path"], text["path"][0]]},
+        text | {"content": text["content"][:-8] + "AAAAAAA="},
+        text | {"checkpoint": text["checkpoint"].replace("late 0", "late 1")},
+        text | {"format": "omac-proof-2"},
+        text | {"more": 1},
+        [],
+    ]
+    for changed in tampered:
+        proof.write_text(json.dumps(changed))
+        refused = omac.run("proof", "verify", str(proof), "--key", key)
+        assert refused.status == 2, changed
+        assert "Traceback" not in refused.err
+    refused = omac.run("audit", "prove", str(size + 1))
+    assert (refused.status, "is not among" in refused.err) == (2, True)
+
+
+def test_no_proof_of_what_was_changed(omac: Omac) -> None:
+    """An event that is not what was recorded is not proven."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
+    refused = omac.run("audit", "prove", "2")
+    assert refused.status == 10
+    assert "position 2 is not what was recorded" in refused.err
+    assert omac.ok("audit", "prove", "1")
+
+
+def test_options_of_a_subcommand_go_behind_it(omac: Omac) -> None:
+    """Before it they would be taken for those of the log, and do nothing."""
+    done = omac.run("audit", "--json", "verify")
+    assert (done.status, "options of verify go behind it" in done.err) == (2, True)

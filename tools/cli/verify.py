@@ -1,0 +1,78 @@
+"""omac audit verify: whether the journal is what was recorded."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.reader import Reader
+from omac.journal.verification import KeptRoot, Mismatch, Verified, verify
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import report, say
+
+DAMAGED = 10
+
+
+class VerifyRequest(NamedTuple):
+    """A command line of `omac audit verify`."""
+
+    first: str | None
+    last: str | None
+    checkpoints: tuple[str, ...]
+    key: str | None
+    journal: str | None
+    json: bool
+
+
+def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
+    """Print what is found; 10 where something is. Raises Refusal."""
+    path = StateDir.of(environment).journal_in_use(environment, request.journal)
+    first, last = _position(request.first, "--from"), _position(request.last, "--to")
+    kept: Sequence[KeptRoot] = ()
+    if request.checkpoints:
+        from omac.tools.cli.checkpoint import kept_roots
+
+        with closing(Reader(path, lenient=True)) as reader:
+            journal_id = reader.journal_id()
+        kept = kept_roots(request.checkpoints, request.key, path, journal_id, environment)
+    verified = verify(path, kept, first or 1, last)
+    if request.json:
+        print_json(_data(path, verified))
+    else:
+        _show(path, verified)
+    return DAMAGED if verified.findings else 0
+
+
+def _position(word: str | None, option: str) -> int | None:
+    if word is None:
+        return None
+    if not word.isascii() or not word.isdigit() or not int(word):
+        raise Refusal("misuse", f"{option} takes a position, which is a number from 1, not {word!r}")
+    return int(word)
+
+
+def _show(path: str, verified: Verified) -> None:
+    for finding in verified.findings:
+        say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
+    say(f"{path}: {verified.checked} of {verified.size} events verified, root {verified.root.hex()}")
+    if verified.late:
+        say(f"  positions 1 to {verified.late} got their proofs later than they were recorded")
+    if verified.head > verified.size:
+        say(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
+    if verified.set_aside:
+        say(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}")
+    if verified.findings:
+        report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
+        report("  try: omac journal check")
+
+
+def _where(finding: Mismatch) -> str:
+    if finding.last == finding.position:
+        return f"position {finding.position}"
+    return f"positions {finding.position} to {finding.last}"
+
+
+def _data(path: str, verified: Verified) -> dict[str, object]:
+    findings = [finding._asdict() for finding in verified.findings]
+    return {"path": path} | verified._asdict() | {"root": verified.root.hex(), "findings": findings}
