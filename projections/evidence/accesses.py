@@ -6,7 +6,7 @@ accesses that are open.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -82,8 +82,11 @@ class AuditRow(msgspec.Struct, frozen=True):
 class _Clients:
     """The agents that runs launched, while these runs last."""
 
-    def __init__(self) -> None:
-        self._of_runs: dict[str, str] = {}
+    def __init__(self, of_runs: Mapping[str, str] | None = None) -> None:
+        self._of_runs: dict[str, str] = dict(of_runs or {})
+
+    def state(self) -> dict[str, str]:
+        return dict(self._of_runs)
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event of a run."""
@@ -102,13 +105,28 @@ class _Clients:
         return msgspec.structs.replace(row, client=agent) if agent else row
 
 
+class AuditLogState(msgspec.Struct, frozen=True):
+    """All that an AuditLog remembers: folded on from here, the rows are those of the whole journal."""
+
+    agents: dict[str, str]
+    paths: dict[str, str | None]
+    launches: dict[StreamId, LaunchRow]
+    accesses: dict[int, AuditRow]
+    waiting: list[tuple[int, AuditRow]]
+    lasting: list[int]
+
+
+NOTHING_FOLDED = AuditLogState({}, {}, {}, {}, [], [])
+
+
 class AuditFold:
     """Joins records into rows. Each row ends with one record, and no two rows with the same; memory is bounded by what
     is open."""
 
-    def __init__(self) -> None:
-        self._changes, self._launches, self._clients = TrustChanges(), Launches(), _Clients()
-        self.accesses: dict[int, AuditRow] = {}  # those that are open, by their positions
+    def __init__(self, state: AuditLogState = NOTHING_FOLDED) -> None:
+        self._changes, self._launches = TrustChanges(state.paths), Launches(state.launches)
+        self._clients = _Clients(state.agents)
+        self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their positions
 
     def apply(self, recorded: Recorded) -> AuditRow | None:
         """Fold one record, and return the row that ended with it. Takes records in their order."""
@@ -138,6 +156,13 @@ class AuditFold:
                     return self._clients.named(_changed(recorded, change), recorded)
                 return None
 
+    def state(self, waiting: list[tuple[int, AuditRow]], lasting: list[int]) -> AuditLogState:
+        """Return all that is remembered, here and by an AuditLog."""
+        launches = self._launches.state()
+        return AuditLogState(
+            self._clients.state(), self._changes.state(), launches, dict(self.accesses), waiting, lasting
+        )
+
     def launches(self) -> Iterator[AuditRow]:
         """Return the launches that are open."""
         return map(_launched, self._launches.open())
@@ -161,26 +186,49 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
     and what happens meanwhile does not wait for it. Neither do more than `waiting_max` rows wait for an access: one
     that outlasts them stands where it ended too. Those that have not ended come last.
     """
-    fold = AuditFold()
-    waiting: OrderedDict[int, AuditRow] = OrderedDict()
-    lasting: dict[int, AuditRow] = {}  # open accesses that rows no longer wait for
+    log = AuditLog(waiting_max=waiting_max)
     for recorded in records:
-        ended, begun = fold.apply(recorded), fold.accesses.get(recorded.position)
+        for _, row in log.apply(recorded):
+            yield row
+    yield from log.rest()
+
+
+class AuditLog:
+    """Brings rows into the order of `audit_rows`. Each row that can come has a number, which grows; the others are the
+    rest."""
+
+    def __init__(self, state: AuditLogState = NOTHING_FOLDED, waiting_max: int = WAITING_MAX) -> None:
+        self._fold = AuditFold(state)
+        self._waiting = OrderedDict(state.waiting)
+        self._lasting = {position: self._fold.accesses[position] for position in state.lasting}
+        self._waiting_max = waiting_max
+
+    def apply(self, recorded: Recorded) -> Iterator[tuple[int, AuditRow]]:
+        """Fold one record, and yield the rows that can come now. They are to be taken before the next record."""
+        waiting, lasting = self._waiting, self._lasting
+        ended, begun = self._fold.apply(recorded), self._fold.accesses.get(recorded.position)
         if ended is not None and lasting.pop(ended.position, None) is None and ended.position in waiting:
             waiting[ended.position] = ended
         elif row := ended or begun:
             waiting[recorded.position] = row
         else:
-            continue
-        while waiting and (len(waiting) > waiting_max or next(iter(waiting.values())).outcome != "open"):
+            return
+        while waiting and (len(waiting) > self._waiting_max or next(iter(waiting.values())).outcome != "open"):
             position, row = waiting.popitem(last=False)
             if row.outcome == "open":
                 lasting[position] = row
             else:
-                yield row
-    yield from lasting.values()
-    yield from waiting.values()
-    yield from fold.launches()
+                yield position, row
+
+    def rest(self) -> Iterator[AuditRow]:
+        """Yield what is open, and what waits for it."""
+        yield from self._lasting.values()
+        yield from self._waiting.values()
+        yield from self._fold.launches()
+
+    def state(self) -> AuditLogState:
+        """Return all that is remembered."""
+        return self._fold.state(list(self._waiting.items()), list(self._lasting))
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:

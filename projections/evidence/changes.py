@@ -4,6 +4,7 @@ A fold of its own beside accesses: it remembers which path a workdir id stands f
 repeat.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.domain.access.control import ControlCalled, ControlRefused, VaultLocked
@@ -37,8 +38,12 @@ class TrustChange(NamedTuple):
 class TrustChanges:
     """Tells of each event whether it is a change of trust, and of whom."""
 
-    def __init__(self) -> None:
-        self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None}
+    def __init__(self, paths: Mapping[str, str | None] | None = None) -> None:
+        self._paths: dict[str, str | None] = {GLOBAL: None, credential.DEFAULTS: None, **(paths or {})}
+
+    def state(self) -> dict[str, str | None]:
+        """Return the paths that are known, to begin with another time."""
+        return dict(self._paths)
 
     def of(self, recorded: Recorded) -> TrustChange | None:
         """The change that an event is, if it is one. Takes events in their order."""

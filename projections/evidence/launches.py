@@ -4,7 +4,7 @@ A fold of its own, bounded by what has not ended.
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from omac.domain.kernel.event import Recorded
@@ -34,8 +34,12 @@ class LaunchRow(NamedTuple):
 class Launches:
     """Tells of each event whether a launch ended with it, and in the end which have not."""
 
-    def __init__(self) -> None:
-        self._open: dict[StreamId, LaunchRow] = {}
+    def __init__(self, begun: Mapping[StreamId, LaunchRow] | None = None) -> None:
+        self._open: dict[StreamId, LaunchRow] = dict(begun or {})
+
+    def state(self) -> dict[StreamId, LaunchRow]:
+        """Return the launches that are open, to begin with another time."""
+        return dict(self._open)
 
     def of(self, recorded: Recorded) -> LaunchRow | None:
         """The launch that ended with an event, if one did. Takes events in their order."""

@@ -1,7 +1,6 @@
 """omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
@@ -11,13 +10,16 @@ import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.evidence.accesses import AuditRow, audit_rows, ended_rows
+from omac.projections.evidence.accesses import AuditRow, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery, count_by
 from omac.tools.cli.audit_cursor import START, Cursor
 from omac.tools.cli.audit_filters import Form
 from omac.tools.compose.journals import to_read
+from omac.tools.compose.searched_audit import SearchedAudit
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
 
@@ -57,8 +59,10 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
     count = FOLLOWED_AFTER if request.follow and request.last is None else request.last
     with closing(to_read(environment, request.journal)) as journal:
         head = journal.store.head()
-        wanted = (row for row in audit_rows(journal.records(0, head)) if request.query.matches(row))
-        rows: Iterable[AuditRow] = wanted if count is None else deque(wanted, maxlen=count)
+        progress = Progress("events indexed")
+        audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
+        rows = audit.rows(request.query) if count is None else audit.newest(request.query, count)
+        rows = progress.before(rows)
         if request.fields:
             _show_counts(rows, request)
         else:

@@ -1,10 +1,14 @@
 """How far long work is: on a terminal, in one line of stderr that goes away at its end; elsewhere nothing is shown."""
 
 import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from omac.tools.terminal.invocation import current
 
 EVERY_S = 0.2
+
+Result = TypeVar("Result")
 
 
 class Progress:
@@ -27,6 +31,13 @@ class Progress:
         if self._is_shown:
             print("\r\x1b[K", end="", file=current().stderr, flush=True)
             self._is_shown = False
+
+    def before(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Yield the results of the work; the line is gone before the first."""
+        for result in results:
+            self.clear()
+            yield result
+        self.clear()
 
     def step(self, count: int) -> None:
         """So many more are done."""

@@ -1,0 +1,135 @@
+"""The index of the audit: rows that ended, in a SQLite database that can be deleted at any time.
+
+It holds nothing that the journal does not: an index that is missing, damaged, of another journal or of another form
+is made again. Rows, the state of the fold and the position they reach are committed together, so an index that was
+interrupted goes on where it was. Methods raise sqlite3.Error or OSError; the caller reads the journal instead.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+FORM = "1"
+BUSY_S = 0.2  # another process that indexes is not waited for
+BROKEN = (sqlite3.Error, OSError)
+_TABLES = """
+CREATE TABLE progress (name TEXT, position INTEGER, digest BLOB, begun INTEGER, state BLOB);
+CREATE TABLE row (
+    number INTEGER PRIMARY KEY, at INTEGER, skill TEXT, session TEXT, outcome TEXT, body BLOB
+);
+CREATE INDEX row_at ON row (at);
+CREATE INDEX row_skill ON row (skill, at);
+CREATE INDEX row_session ON row (session, at);
+CREATE INDEX row_outcome ON row (outcome, at);
+"""
+
+
+class IndexProgress(NamedTuple):
+    """How far an index is: `digest` is that of the record at `position`, `begun` the journal's last position when it
+    was begun, `state` that of the fold."""
+
+    position: int
+    digest: bytes
+    begun: int
+    state: bytes
+
+
+class IndexedRow(NamedTuple):
+    """A row by its place in the audit, with the fields that are searched, and as bytes."""
+
+    number: int
+    at: int
+    skill: str | None
+    session: str | None
+    outcome: str
+    body: bytes
+
+
+class AuditIndex:
+    """The index in the file `path`, of what `name` says: a journal, and the form of its rows."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._name = f"{FORM}:{name}"
+        try:
+            self._connection = self._open()
+        except sqlite3.DatabaseError as error:
+            if "locked" in str(error):
+                raise
+            delete_index(path)
+            self._connection = self._open()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def progress(self) -> IndexProgress | None:
+        """Return how far it is; None for an empty one."""
+        query = "SELECT position, digest, begun, state FROM progress WHERE name = ?"
+        found = self._connection.execute(query, (self._name,)).fetchone()
+        return IndexProgress(*found) if found is not None else None
+
+    def append(self, before: IndexProgress | None, rows: Iterable[IndexedRow], after: IndexProgress) -> bool:
+        """Add rows in one transaction; return False, and add nothing, where another process was first. Without
+        `before`, what it held is dropped."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            if before is not None and self.progress() != before:
+                return False
+            if before is None:
+                self._connection.execute("DELETE FROM row")
+            self._connection.execute("DELETE FROM progress")
+            self._connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.execute("INSERT INTO progress VALUES (?, ?, ?, ?, ?)", (self._name, *after))
+            self._connection.execute("COMMIT")
+            return True
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def select(
+        self, at: IndexProgress, fields: dict[str, str], times: tuple[int, int], *, newest_first: bool
+    ) -> Iterator[bytes]:
+        """Yield the rows with these values and within these times, of one snapshot. Raises sqlite3.Error where the
+        index is no longer where it was."""
+        self._connection.execute("BEGIN")
+        try:
+            if self.progress() != at:
+                raise sqlite3.OperationalError("another process has changed the index")
+            searched = "".join(f" AND {name} = ?" for name in fields)
+            order = "DESC" if newest_first else "ASC"
+            query = f"SELECT body FROM row WHERE at BETWEEN ? AND ?{searched} ORDER BY number {order}"  # noqa: S608  # ours
+            for (body,) in self._connection.execute(query, (*times, *fields.values())):
+                yield body
+        finally:
+            self._connection.execute("ROLLBACK")
+
+    def _open(self) -> sqlite3.Connection:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_S)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
+            connection.execute("SELECT name, position, digest, begun, state FROM progress").fetchone()
+            connection.execute("SELECT number, at, skill, session, outcome, body FROM row LIMIT 1").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that the file is no whole database."""
+    return isinstance(error, sqlite3.DatabaseError) and any(word in str(error) for word in ("malformed", "not a data"))
+
+
+def delete_index(path: str) -> None:
+    """Remove the file; the next to ask makes it again."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + suffix)

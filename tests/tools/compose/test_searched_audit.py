@@ -1,0 +1,206 @@
+"""tools/compose/searched_audit.py: an index changes how long an answer takes, never the answer."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contract.journals import run_python
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Draft, Event
+from omac.domain.kernel.ids import HostId
+from omac.journal.audit_index import AuditIndex
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
+from omac.projections.evidence.accesses import AuditRow
+from omac.projections.evidence.audit_query import AuditQuery
+from omac.tools.compose import searched_audit
+from omac.tools.compose.searched_audit import SearchedAudit
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.version import VERSION
+
+STREAM = ids.access_stream(HostId("h"))
+SKILLS = st.sampled_from(["echo", "mail"])
+EVENTS = st.one_of(
+    st.builds(AccessRequested, st.just("/w"), SKILLS, st.just("m"), st.sampled_from([None, "s1"]), st.just("GET"),
+              st.just("/x")),
+    st.builds(AccessCompleted, st.integers(1, 15), st.just(200), st.just(1), st.just(1), st.just(1)),
+    st.builds(AccessAborted, st.integers(1, 15), st.just("client-gone")),
+    st.just(AccessRefused("/w", None, "nope", None, "PUT", "/y", 404, "unknown-mount")),
+)  # fmt: skip
+QUERIES = [
+    AuditQuery(skill="echo"),
+    AuditQuery(session=""),
+    AuditQuery(session="s1", outcome="open"),
+    AuditQuery(outcome="completed", since=3_000, until=9_000),
+    AuditQuery(path="/x"),
+]
+
+
+class Kept:
+    """A journal at `path` with its state directory; `clock` ticks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = StateDir(str(folder))
+        self.path = str(folder / "journal.db")
+        self.now = 0
+
+    def clock(self) -> int:
+        self.now += 1_000
+        return self.now
+
+    def append(self, *events: Event) -> None:
+        with closing(open_journal(self.path, "r", self.clock)) as journal:
+            for event in events:
+                journal.commit([journal.group([Draft(STREAM, None, event)], journal.envelope(Cause("agent")))])
+
+    def require_equal(self) -> None:
+        """Each query has one answer, with and without an index."""
+        with closing(ReadJournal(self.path)) as journal:
+            head = journal.store.head()
+            plain, indexed = (SearchedAudit(journal, self.state, head, least) for least in (10**9, 0))
+            for query in QUERIES:
+                assert list(indexed.rows(query)) == list(plain.rows(query))
+                for count in (0, 2, 100):
+                    assert indexed.newest(query, count) == plain.newest(query, count)
+
+    @property
+    def index_name(self) -> str:
+        with closing(ReadJournal(self.path)) as journal:
+            return f"{VERSION}:{journal.store.journal_id()}"
+
+    @property
+    def index(self) -> Path:
+        (path,) = Path(self.state.path, "journals").glob("*.audit")
+        return path
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A journal with some accesses, and its index."""
+    kept = Kept(tmp_path)
+    kept.append(*some())
+    kept.require_equal()
+    return kept
+
+
+def some() -> Iterator[Event]:
+    """Accesses that ended, and one that has not."""
+    for position in range(1, 21, 2):
+        yield AccessRequested("/w", "echo" if position % 4 == 1 else "mail", "m", "s1", "GET", "/x")
+        yield AccessCompleted(position, 200, 1, 1, 1)
+    yield AccessRequested("/w", "echo", "m", None, "GET", "/x")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(EVENTS, max_size=6), min_size=1, max_size=4))
+def test_answers_are_equal(batches: list[list[Event]]) -> None:
+    """After each append, with an index that goes on where it was, in small steps."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searched_audit, "BATCH", 2)
+        kept = Kept(Path(folder))
+        for batch in batches:
+            kept.append(*batch)
+            kept.require_equal()
+
+
+def test_it_is_private(kept: Kept) -> None:
+    """It names what the journal names."""
+    assert os.stat(kept.index).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5_000])
+def test_a_damaged_index_is_made_again(kept: Kept, content: bytes) -> None:
+    """Whatever lies there."""
+    kept.index.write_bytes(content)
+    kept.require_equal()
+    kept.require_equal()
+
+
+def test_pages_that_are_damaged(kept: Kept) -> None:
+    """A header that is whole is not trusted further than its pages."""
+    whole = kept.index.read_bytes()
+    kept.index.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    kept.require_equal()
+
+
+def test_an_index_of_another_journal(kept: Kept, tmp_path: Path) -> None:
+    """Its rows are never shown; nor those of a later state of the same journal."""
+    copy = tmp_path / "copy.db"
+    shutil.copy(kept.path, copy)
+    kept.append(*some())
+    kept.require_equal()
+    shutil.copy(copy, kept.path)  # behind its index
+    kept.require_equal()
+    other = Kept(tmp_path / "other")
+    other.append(AccessRequested("/w", "mail", "m", "s1", "GET", "/x"), *some())
+    shutil.copy(other.path, kept.path)
+    kept.require_equal()
+
+
+def test_an_index_that_cannot_be_written(kept: Kept) -> None:
+    """The journal answers."""
+    kept.index.unlink()
+    folder = Path(kept.state.path, "journals")
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    kept.require_equal()
+
+
+INDEXING = """
+    import os, signal, sys
+    from omac.journal.reader import ReadJournal
+    from omac.projections.evidence.audit_query import AuditQuery
+    from omac.tools.compose import searched_audit
+    from omac.tools.compose.state import StateDir
+
+    searched_audit.BATCH, searched_audit.TOLD_EVERY = 2, 1
+    journal = ReadJournal(sys.argv[1] + "/journal.db")
+
+    def progress(done, whole):
+        if done == 12:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    audit = searched_audit.SearchedAudit(journal, StateDir(sys.argv[1]), journal.store.head(), 0, progress)
+    list(audit.rows(AuditQuery(skill="echo")))
+"""
+
+
+def test_who_is_killed_while_indexing_leaves_a_part(kept: Kept) -> None:
+    """The next goes on behind it."""
+    kept.index.unlink()
+    assert run_python(INDEXING, kept.state.path).returncode == -signal.SIGKILL
+    with closing(AuditIndex(str(kept.index), kept.index_name)) as index:
+        progress = index.progress()
+    assert progress is not None
+    assert progress.position == 10
+    kept.require_equal()
+
+
+def test_two_who_index_at_once(kept: Kept) -> None:
+    """One of them is first; both have the answer."""
+    kept.index.unlink()
+    with closing(ReadJournal(kept.path)) as journal:
+        head, query = journal.store.head(), AuditQuery(skill="echo")
+        inner: list[list[AuditRow]] = []
+
+        def meanwhile(done: int, _whole: int) -> None:
+            if done == 6:
+                inner.append(list(SearchedAudit(journal, kept.state, head, 0).rows(query)))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(searched_audit, "BATCH", 2)
+            patch.setattr(searched_audit, "TOLD_EVERY", 1)
+            outer = list(SearchedAudit(journal, kept.state, head, 0, meanwhile).rows(query))
+        plain = list(SearchedAudit(journal, kept.state, head, 10**9).rows(query))
+    assert outer == plain
+    assert inner == [plain]
+    kept.require_equal()

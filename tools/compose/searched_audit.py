@@ -1,0 +1,135 @@
+"""The rows of the audit that a query wants: by the index where one helps, else from the journal, with equal results."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+
+import msgspec
+
+from omac.domain.kernel.set_aside import PositionSetAside
+from omac.journal.audit_index import BROKEN, AuditIndex, IndexedRow, IndexProgress, delete_index, is_damage
+from omac.journal.mark import Mark
+from omac.journal.reader import ReadJournal
+from omac.projections.evidence.accesses import AuditLog, AuditLogState, AuditRow, audit_rows
+from omac.projections.evidence.audit_query import AuditQuery
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.version import VERSION
+
+INDEXED_FROM = 5_000  # events; reading fewer takes no longer than an index
+BATCH = 50_000
+TOLD_EVERY = 1_000
+ALL_TIMES = -(2**63), 2**63 - 1
+_encode = msgspec.msgpack.Encoder().encode
+_row = msgspec.msgpack.Decoder(AuditRow).decode
+_state = msgspec.msgpack.Decoder(AuditLogState).decode
+
+
+class SearchedAudit:
+    """The audit of a journal up to position `head`, with its index in the state directory. `progress` is told how many
+    events are indexed, of how many: the first of a large journal take long."""
+
+    def __init__(
+        self,
+        journal: ReadJournal,
+        state: StateDir,
+        head: int,
+        indexed_from: int = INDEXED_FROM,
+        progress: Callable[[int, int], None] = lambda done, whole: None,
+    ) -> None:
+        self._progress = progress
+        self._journal = journal
+        self._head = head
+        self._file = Mark.of(state.path, journal.store.path).file + ".audit"
+        self._is_indexed = head >= indexed_from
+
+    def rows(self, query: AuditQuery) -> Iterator[AuditRow]:
+        """Yield the rows that are wanted, in the order of the audit. Raises Refusal."""
+        count = 0
+        if self._is_indexed and query.is_selective:
+            try:
+                for row in self._found(query, newest_first=False):
+                    count += 1
+                    yield row
+                return
+            except BROKEN as error:
+                self._drop(error)
+        yield from islice(self._scanned(query), count, None)
+
+    def newest(self, query: AuditQuery, count: int) -> list[AuditRow]:
+        """Return the last rows that are wanted, in the order of the audit. Raises Refusal."""
+        if self._is_indexed:
+            try:
+                return list(islice(self._found(query, newest_first=True), count))[::-1]
+            except BROKEN as error:
+                self._drop(error)
+        kept: list[AuditRow] = []
+        for row in self._scanned(query):
+            kept.append(row)
+            if len(kept) > 2 * count + 1_000:
+                del kept[: len(kept) - count]
+        return kept[len(kept) - count :] if count < len(kept) else kept
+
+    def _scanned(self, query: AuditQuery) -> Iterator[AuditRow]:
+        return filter(query.matches, audit_rows(self._journal.records(0, self._head)))
+
+    def _found(self, query: AuditQuery, *, newest_first: bool) -> Iterator[AuditRow]:
+        with closing(AuditIndex(self._file, f"{VERSION}:{self._journal.store.journal_id()}")) as index:
+            progress, log = self._caught_up(index)
+            rest = [row for row in log.rest() if query.matches(row)]
+            if newest_first:
+                yield from reversed(rest)
+            times = (
+                ALL_TIMES[0] if query.since is None else query.since,
+                ALL_TIMES[1] if query.until is None else query.until,
+            )
+            named = {"skill": query.skill, "session": query.session or None, "outcome": query.outcome}
+            fields = {name: value for name, value in named.items() if value is not None}
+            for body in index.select(progress, fields, times, newest_first=newest_first):
+                if query.matches(row := _row(body)):
+                    yield row
+            if not newest_first:
+                yield from rest
+
+    def _caught_up(self, index: AuditIndex) -> tuple[IndexProgress, AuditLog]:
+        """Bring the index to the head, and return how far it is and the fold there."""
+        before = index.progress()
+        if before is not None and (before.position > self._head or before.digest != self._digest(before.position)):
+            before = None  # an older copy of the journal, or one that went on otherwise
+        log = AuditLog(_state(before.state)) if before is not None else AuditLog()
+        position, begun = (before.position, before.begun) if before is not None else (0, self._head)
+        rows: list[IndexedRow] = []
+        for recorded in self._journal.records(position, self._head):
+            if isinstance(recorded.event, PositionSetAside) and recorded.position > begun:
+                delete_index(self._file)  # a repair replaced a record that was indexed
+                raise OSError("the journal was repaired")
+            position = recorded.position
+            if position % TOLD_EVERY == 0:
+                self._progress(position, self._head)
+            rows += [_indexed(number, row) for number, row in log.apply(recorded)]
+            if position % BATCH == 0:
+                before, rows = self._append(index, before, rows, log, position, begun), []
+        if before is None or position > before.position:
+            before = self._append(index, before, rows, log, position, begun)
+        return before, log
+
+    def _append(
+        self, index: AuditIndex, before: IndexProgress | None, rows: list[IndexedRow], log: AuditLog, position: int,
+        begun: int,
+    ) -> IndexProgress:  # fmt: skip
+        after = IndexProgress(position, self._digest(position), begun, _encode(log.state()))
+        if not index.append(before, rows, after):
+            raise BlockingIOError("another process indexes")
+        return after
+
+    def _digest(self, position: int) -> bytes:
+        return hashlib.sha256(_encode(self._journal.store.select(position - 1, 1, position))).digest()
+
+    def _drop(self, error: Exception) -> None:
+        """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
+        if is_damage(error):
+            delete_index(self._file)
+
+
+def _indexed(number: int, row: AuditRow) -> IndexedRow:
+    return IndexedRow(number, row.at, row.skill, row.session, row.outcome, _encode(row))
