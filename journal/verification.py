@@ -14,7 +14,7 @@ Rules
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from omac.journal.leaves import Contents
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
+TOLD_EVERY = 10_000
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
 Kind = Literal["altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated"]
@@ -61,14 +62,20 @@ class Verified(NamedTuple):
     findings: tuple[Mismatch, ...]
 
 
-def verify(path: str, kept: Sequence[KeptRoot] = (), first: int = 1, last: int | None = None) -> Verified:
-    """Verify the journal at `path`, its events from position `first` to `last`. Raises Refusal: it cannot be read, or
-    it has no leaves at all."""
+def verify(
+    path: str,
+    kept: Sequence[KeptRoot] = (),
+    first: int = 1,
+    last: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, whole: None,
+) -> Verified:
+    """Verify the journal at `path`, its events from position `first` to `last`; `progress` is told how many events are
+    verified, of how many. Raises Refusal: it cannot be read, or it has no leaves at all."""
     connection = connect_for_reading(path, lenient=True)
     connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
     try:
         connection.execute("BEGIN")
-        return _Verification(connection, path, kept).run(first, last)
+        return _Verification(connection, path, kept).run(first, last, progress)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     finally:
@@ -95,7 +102,7 @@ class _Verification:
         self._size, self._peaks, self._late = rows[0]
         self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
 
-    def run(self, first: int, last: int | None) -> Verified:
+    def run(self, first: int, last: int | None, progress: Callable[[int, int], None]) -> Verified:
         """Return what is found."""
         until = self._size if last is None else min(last, self._size)
         self._kept_roots()
@@ -105,6 +112,8 @@ class _Verification:
         for position, text in self._contents(first, until):
             leaf = next(leaves)
             self._checked += 1
+            if self._checked % TOLD_EVERY == 0:
+                progress(self._checked, until - first + 1)
             if leaf is not None and (text is None or leaf_hash(text) != leaf):
                 self._mismatch(position, leaf, text)
         for _ in leaves:

@@ -9,6 +9,7 @@ from omac.journal.reader import Reader
 from omac.journal.verification import KeptRoot, Mismatch, Verified, verify
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, say
 
 DAMAGED = 10
@@ -36,7 +37,8 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
         with closing(Reader(path, lenient=True)) as reader:
             journal_id = reader.journal_id()
         kept = kept_roots(request.checkpoints, request.key, path, journal_id, environment)
-    verified = verify(path, kept, first or 1, last)
+    with Progress("events verified") as progress:
+        verified = verify(path, kept, first or 1, last, progress.show)
     if request.json:
         print_json(_data(path, verified))
     else:
