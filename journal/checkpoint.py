@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.leaves import without_leaves
 from omac.journal.merkle import HASH_BYTES, MerkleTree
 
 ED25519 = b"\x01"  # the type of a signature, in a key's id
@@ -103,7 +104,7 @@ def standing(path: str, at: int) -> Checkpoint:
     try:
         connection.execute("BEGIN")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
-            raise damaged(path, "its events have no leaves: it is of an earlier omac, and was not opened since")
+            raise without_leaves(path)
         (journal,) = connection.execute("SELECT id FROM journal").fetchone()
         size, peaks, late = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
         tree = MerkleTree(size, [peaks[start : start + HASH_BYTES] for start in range(0, len(peaks), HASH_BYTES)])

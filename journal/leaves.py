@@ -13,6 +13,7 @@ Rules
 """
 
 import logging
+import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import damaged
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 from omac.journal.schema import HEAD, refusal_of
@@ -85,6 +87,13 @@ class Contents:
         for id_ in ids:
             for (text,) in self._connection.execute("SELECT text FROM name WHERE id = ?", (id_,)):
                 self._names[id_] = text
+
+
+def without_leaves(path: str) -> Refusal:
+    """Return the refusal of a journal that no omac with proofs has opened to write."""
+    message = f"the events of the journal {path} have no proofs yet: an earlier omac recorded them"
+    fix = [f"omac start --journal {shlex.quote(path)} -- true  # opens it, which computes them"]
+    return Refusal("prerequisite-missing", message, fix=fix)
 
 
 def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:

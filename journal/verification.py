@@ -23,7 +23,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of
-from omac.journal.leaves import Contents
+from omac.journal.leaves import Contents, without_leaves
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
@@ -95,7 +95,7 @@ class _Verification:
         self._set_aside: list[int] = []
         self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
-            raise damaged(path, "its events have no leaves: it is of an earlier omac, and was not opened since")
+            raise without_leaves(path)
         rows = connection.execute("SELECT size, peaks, late FROM tree").fetchall()
         if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
             raise damaged(path, "the tree of its leaves is missing")

@@ -129,5 +129,5 @@ def waiting(serving: Serving, project: Path) -> dict[str, Any]:
         skill = serving.skill(project, "slack")
         return skill if skill["state"] == "pending_credentials" else None
 
-    skill: dict[str, Any] = eventually(found, 5.0, "the server to notice what a command recorded")
+    skill: dict[str, Any] = eventually(found, 20.0, "the server to notice what a command recorded")
     return skill

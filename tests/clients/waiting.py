@@ -39,7 +39,7 @@ def check_secret_given_meanwhile(world: World, words: Callable[[str], list[str]]
     world.await_in(run, (project / BEGUN).exists, "the agent's first command")
     done = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(project), stdin=b"open-sesame")
     assert done.status == 0, done
-    eventually(lambda: _ready(world), 5.0, "the skill to run with its secret")
+    eventually(lambda: _ready(world), 20.0, "the skill to run with its secret")
     (project / GIVEN).touch()
     assert run.process.wait(UNTIL_ENDED_S) == 0, run.said()
     before, _, after = seen.results(world.requests())

@@ -21,6 +21,7 @@ ALLOWED = {
     ("spool.py", "open_folder"): "a folder",
     ("spool.py", "_create"): "a folder",
     ("inbox.py", "_content"): "a record of the spool",
+    ("audit_index.py", "_open"): "the audit's index, a file of its own",
 }
 
 

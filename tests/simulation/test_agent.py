@@ -101,7 +101,7 @@ class House:
             found = [holder for holder in holders(TOKEN.encode()) if "omac-gate" not in holder.argv]
             return found[0] if len(found) == 1 else None
 
-        holder: Holder = eventually(one, 5.0, "one process that has the token")
+        holder: Holder = eventually(one, 20.0, "one process that has the token")
         return holder
 
     def position(self) -> int:

@@ -89,8 +89,8 @@ def test_callers_that_wait_are_answered(omac: Omac) -> None:
 
     calling = subprocess.Popen([*CURL, "-i", f"{skill['base']}/silent"], stdout=subprocess.PIPE)
     with calling, asking("activate", slow) as activating:
-        eventually(lambda: states().get(str(slow)) == "activating", 5.0, "the activation")
-        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 5.0, "the call of the skill")
+        eventually(lambda: states().get(str(slow)) == "activating", 20.0, "the activation")
+        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 20.0, "the call of the skill")
         server.process.send_signal(signal.SIGTERM)
         with asking("deactivate", project) as deactivating:
             assert server.process.wait(20) == 0, server.said()
@@ -113,7 +113,7 @@ def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: sign
     """A sidecar that ignores the request to end is killed without its grace; all is recorded, nothing is left."""
     server, _, _ = online(omac, stubborn=True)
     server.process.send_signal(number)
-    eventually(lambda: server.call("dirs").json()["dirs"][0]["state"] == "deactivating", 3.0, "the stop to begin")
+    eventually(lambda: server.call("dirs").json()["dirs"][0]["state"] == "deactivating", 20.0, "the stop to begin")
     begun = time.monotonic()
     assert server.end(number, seconds=3) == 0, server.said()
     assert time.monotonic() - begun < 3

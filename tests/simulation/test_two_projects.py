@@ -144,7 +144,7 @@ def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
     assert town.told(third, "slack") == ("version 2", TWO)
     town.person.ok("secrets", "unset", "slack", "SLACK_TOKEN", "--workdir", str(third))
     url = f"{town.base(third, 'slack')}/"
-    eventually(lambda: curl(url).headers.get("x-omac-reason") == "pending-credentials", 5.0, "the skill to wait")
+    eventually(lambda: curl(url).headers.get("x-omac-reason") == "pending-credentials", 20.0, "the skill to wait")
     town.note()
     assert town.told(town.two, "slack") == ("version 2", TWO)
     assert town.stored(f"omac/{ids.workdir_id(str(third))}/slack") is None

@@ -220,7 +220,7 @@ def test_directories_that_cannot_be_activated(house: Omac, server: Serving, good
         events = [one.event for one in house.events()[before:] if isinstance(one.event, ControlRefused)]
         return [event.reason for event in events] if len(events) == len(wanted) + 2 else []
 
-    assert eventually(recorded, 2.0, "an event for each refusal")[:-2] == list(wanted.values())
+    assert eventually(recorded, 20.0, "an event for each refusal")[:-2] == list(wanted.values())
     assert [one["dir"] for one in server.call("dirs").json()["dirs"] if one["dir"] in wanted] == []
 
 
@@ -361,7 +361,7 @@ def test_a_full_disk(omac: Omac) -> None:
     server = omac.start(
         *("serve", "--no-inner", "--json", "--root", str(omac.root), "--unapproved", "allow"), within=within
     )
-    pid = eventually(lambda: _inner_of(server.process.pid), 5.0, "omac to run in its own file system")
+    pid = eventually(lambda: _inner_of(server.process.pid), 20.0, "omac to run in its own file system")
     server.await_ready(root=f"/proc/{pid}/root")
     ballast_path = Path(f"/proc/{pid}/root{omac.state}/ballast")
     base = server.skill(project)["base"]
@@ -374,7 +374,7 @@ def test_a_full_disk(omac: Omac) -> None:
     answer = server.call("activate", {"dir": str(omac.project("q"))})
     assert (answer.status, answer.headers["x-omac-reason"]) == (503, "journal-unavailable")
     ballast_path.unlink()
-    eventually(lambda: curl(f"{base}/status").status == 200, 5.0, "the skill to be reachable again")
+    eventually(lambda: curl(f"{base}/status").status == 200, 20.0, "the skill to be reachable again")
     os.kill(pid, signal.SIGTERM)
     assert server.process.wait(20) == 0, server.said()
 

@@ -29,7 +29,7 @@ def test_the_url_leads_to_the_skill(house: Omac, project: Path) -> None:
     told = json.loads(house.ok("url", "echo", "--json", cwd=project))
     assert told["base"] == base
     assert told["socket_base"].startswith("http+unix://")
-    rows = eventually(lambda: house.audit("--dir", str(project)), 5.0, "the access in the audit")
+    rows = eventually(lambda: house.audit("--dir", str(project)), 20.0, "the access in the audit")
     assert {row["session"] for row in rows} == {"cli"}
 
 
@@ -131,7 +131,7 @@ def test_a_start_is_reached_too(omac: Omac) -> None:
 def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
     """The last lines, of one skill or of all of a project; escapes are written out."""
     house.ok("call", "echo", "/echo/find-me", cwd=project)
-    eventually(lambda: "find-me" in house.ok("logs", "echo", cwd=project), 5.0, "the line")
+    eventually(lambda: "find-me" in house.ok("logs", "echo", cwd=project), 20.0, "the line")
     assert "[omac] sidecar" in house.ok("logs", "echo", "-n", "9999", cwd=project)
     assert len(house.ok("logs", "echo", "-n", "1", cwd=project).splitlines()) == 1
     assert "find-me" in house.ok("logs", "--workdir", str(project))

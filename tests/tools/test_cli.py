@@ -40,7 +40,7 @@ def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
         found = house.audit()
         return found if len(found) == 5 and not any(row["outcome"] == "open" for row in found) else []
 
-    found: list[dict[str, Any]] = eventually(rows, 5.0, "five accesses with their outcomes")
+    found: list[dict[str, Any]] = eventually(rows, 20.0, "five accesses with their outcomes")
     return found
 
 
@@ -124,7 +124,7 @@ def test_code_that_changed_names_the_difference(house: Omac, server: Serving) ->
     assert approved != found == approve[approve.index("--hash") + 1]
     assert "CHANGED after it was approved since" in house.ok("show", "echo", "--workdir", str(project))
     house.ok(*approve)
-    eventually(lambda: server.skill(project)["state"] == "ready", 5.0, "the approved skill to run")
+    eventually(lambda: server.skill(project)["state"] == "ready", 20.0, "the approved skill to run")
 
 
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:

@@ -213,7 +213,7 @@ def test_curl_uses_a_skill_and_the_audit_has_each_access_once(house: Omac, serve
         rows = house.audit("--dir", str(project))
         return rows if len(rows) >= 6 and all(row["outcome"] != "open" for row in rows) else []
 
-    rows = eventually(ended, 5.0, "an outcome of each access")
+    rows = eventually(ended, 20.0, "an outcome of each access")
     assert [(row["method"], row["path"], row["status"], row["outcome"]) for row in rows] == [
         ("GET", "/echo/notes", 200, "completed"),
         ("POST", "/echo", 200, "completed"),
@@ -256,7 +256,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
     path = {"PATH": f"{scripts}:{house.environment['PATH']}"}
     subprocess.run(["/bin/sh", "-c", fix], check=True, cwd="/", env=house.environment | path, capture_output=True)
 
-    eventually(lambda: curl(f"{base}/status").status == 200, 1.0, "the approved skill to be ready")
+    eventually(lambda: curl(f"{base}/status").status == 200, 20.0, "the approved skill to be ready")
     after = server.activate(project)
     assert (after["dir_token"], after["state"]) == (manifest["dir_token"], "active")
 
@@ -304,7 +304,7 @@ def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> No
     assert server.activate(project) == shared
     for number, manifest in enumerate((shared, one, two)):
         assert curl(f"{manifest['skills'][0]['base']}/echo/{number}").status == 200
-    rows = eventually(lambda: len(rows := house.audit("--dir", str(project))) == 3 and rows, 5.0, "three accesses")
+    rows = eventually(lambda: len(rows := house.audit("--dir", str(project))) == 3 and rows, 20.0, "three accesses")
     assert [row["session"] for row in rows] == [None, "s1", "s2"]
     answer = server.call("activate", {"dir": str(project), "session": "s\n"})
     assert (answer.status, answer.headers["x-omac-reason"]) == (400, "bad-request")
@@ -322,7 +322,7 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
     assert down.headers["x-omac-reason"] == "sidecar-down"
     state = server.skill(project)
     assert state["state"] in ("restarting", "ready"), state
-    eventually(lambda: curl(f"{skill['base']}/status").status == 200, 5.0, "the sidecar's return")
+    eventually(lambda: curl(f"{skill['base']}/status").status == 200, 20.0, "the sidecar's return")
     assert server.skill(project) == skill
 
 
@@ -376,7 +376,7 @@ def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) ->
         found: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
         return found if "ECHO_PASSTHROUGH" in found else {}
 
-    variables = eventually(after, 3.0, "the pass-through")
+    variables = eventually(after, 20.0, "the pass-through")
     assert variables["ECHO_PASSTHROUGH"] == "from the host"
     assert not {"NOT_DECLARED", "OMAC_STATE_DIR", "XDG_STATE_HOME"} & variables.keys()
 
@@ -400,7 +400,7 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
     ]
     try:
         eventually(lambda: received.exists() and received.read_text().count("\n") > 300, 20.0, "300 requests")
-        eventually(lambda: "/hang\n" in received.read_text(), 5.0, "the request that hangs")
+        eventually(lambda: "/hang\n" in received.read_text(), 20.0, "the request that hangs")
         assert first.end(signal.SIGKILL) == -signal.SIGKILL
         eventually(lambda: not omac.left(), 1.0, "the end of the sidecar and its wrappers")
     finally:
@@ -468,7 +468,7 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
     server = omac.serve("--workdir", str(project))
     skill = server.skill(project)
     with subprocess.Popen([*CURL, f"{skill['base']}/slow?ms=20000"], stdout=subprocess.PIPE) as client:
-        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 5.0, "the slow request")
+        eventually(lambda: server.call("status").json()["accesses"]["open"] == 1, 20.0, "the slow request")
         assert server.end() == 0, server.said()
         assert json.loads(client.communicate()[0])["error"] == "stopping"
     assert omac.left() == []
@@ -538,9 +538,9 @@ def test_commands_mean_the_journal_of_the_server_that_runs(omac: Omac) -> None:
     assert omac.ok("journal", "path").strip() == str(elsewhere)
     serving.activate(project)
     omac.approve(project)
-    skill = eventually(lambda: (s := serving.skill(project))["state"] == "ready" and s, 5.0, "the approved skill")
+    skill = eventually(lambda: (s := serving.skill(project))["state"] == "ready" and s, 20.0, "the approved skill")
     assert curl(f"{skill['base']}/status").status == 200
-    eventually(lambda: [row["outcome"] for row in omac.audit()] == ["completed"], 2.0, "the access in the audit")
+    eventually(lambda: [row["outcome"] for row in omac.audit()] == ["completed"], 20.0, "the access in the audit")
     assert serving.end() == 0
     assert omac.ok("journal", "path").strip() == str(omac.state / "journal.db")
 

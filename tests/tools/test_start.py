@@ -290,7 +290,7 @@ def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> 
     eventually(lambda: all(run.is_dir() and set(os.listdir(run)) == names for run in runs), 10.0, "both folders")
     assert [stat.S_IMODE(os.lstat(run / "control.token").st_mode) for run in runs] == [0o600] * 2
     assert [stat.S_IMODE(os.lstat(folder).st_mode) for folder in (*runs, omac.state / "run")] == [0o700] * 3
-    eventually((omac.state / "run" / "current").is_symlink, 5.0, "run/current")
+    eventually((omac.state / "run" / "current").is_symlink, 20.0, "run/current")
     assert omac.ok("reload", str(shop)).count(f"{shop}: active\n") == 2
     assert curl("--unix-socket", str(runs[0] / "facade.sock"), f"{skill['base']}/echo").status == 200
 

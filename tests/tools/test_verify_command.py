@@ -1,6 +1,7 @@
 """`omac audit verify`: what a person sees of a journal that is whole, and of one that is not."""
 
 import json
+import shlex
 import shutil
 import sqlite3
 from contextlib import closing
@@ -144,3 +145,20 @@ def test_options_of_a_subcommand_go_behind_it(omac: Omac) -> None:
     """Before it they would be taken for those of the log, and do nothing."""
     done = omac.run("audit", "--json", "verify")
     assert (done.status, "options of verify go behind it" in done.err) == (2, True)
+
+
+def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
+    """It is not called damaged; the command that is named gives it its proofs, and they are said to be late."""
+    project = omac.project("shop")
+    omac.approve(project)
+    path = omac.state / "journal.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript("DROP TABLE leaf; DROP TABLE tree")
+        (events,) = connection.execute("SELECT position FROM head").fetchone()
+    for command in (("audit", "verify"), ("checkpoint",), ("audit", "prove", "1")):
+        done = omac.run(*command)
+        assert (done.status, "have no proofs yet" in done.err) == (4, True)
+    (fix,) = [line.removeprefix("  try: omac ") for line in done.err.splitlines() if "try:" in line]
+    omac.ok(*shlex.split(fix, comments=True))
+    told = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (told["late"], told["findings"]) == (events, [])

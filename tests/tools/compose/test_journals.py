@@ -154,7 +154,7 @@ def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:
         shown = json.loads(found)["sandboxes"]
         return found if [one["state"] for one in shown] == ["launched"] else ""
 
-    status = json.loads(eventually(live, 5.0, "the launch in the status"))
+    status = json.loads(eventually(live, 20.0, "the launch in the status"))
     assert [one["launch"] for one in status["sandboxes"]] == ["aa"]
     assert json.loads(omac.ok("replay", "--at", str(status["position"]), "--json")) == status
     assert server.end() == 0
