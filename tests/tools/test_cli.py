@@ -24,9 +24,10 @@ from omac.tools.terminal.version import VERSION
 COMMANDS = {words[0] for words in ALL}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
-    """The audit of two directories with two skills: completed, aborted and refused accesses."""
+    """The audit of two directories with two skills: completed, aborted and refused accesses. Whichever test is first,
+    these are the first in the journal."""
     first, second = house.project("shop", "echo", "other"), house.project("shop-2")
     for project, skills in ((first, ("echo", "other")), (second, ("echo",))):
         house.approve(project, *skills)
