@@ -27,6 +27,10 @@ class FoundEntry:
         """Return whether it is a regular file."""
         return stat.S_ISREG(self._status.st_mode)
 
+    def is_symlink(self) -> bool:
+        """Return whether it is a symbolic link."""
+        return stat.S_ISLNK(self._status.st_mode)
+
     def stat(self, *, follow_symlinks: bool) -> os.stat_result:
         """Return its status."""
         return self._status

@@ -5,7 +5,8 @@ Rules
 1. The grammar is the same. Judged at once are links and odd files among git's own, files that only the host may change,
    and each new `.git` in the worktree. What git itself changes all the time (refs, the index, objects) is judged at the
    end, and so is whatever the table does not name: nothing of it is run by a mere `git status`. Where a remote leads is
-   judged at the end too: to set it aside takes git's own lock, on which a `git clone` at work would fail.
+   judged at the end too: to set it aside takes git's own lock, on which a `git clone` at work would fail. So is the
+   link by which git, in each new repository, finds out whether there can be links: without it git does without them.
 2. The program is there and can undo or repeat what it did. So this shortens the time in which the host's programs can
    meet such a thing, and replaces nothing of the inspection at the end.
 3. Each thing is opened from the project downwards without following a link, and moved relative to its folder.
@@ -54,6 +55,7 @@ _READ_BYTES = 1 << 16
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _JUDGED = frozenset(name.lower().encode() for name in (".git", *OF_A_BARE_ONE))  # of the files in a worktree
+_PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
@@ -242,6 +244,14 @@ class GitWatch:
                 return  # the folder itself is what should not be there
             node = below
         child = node.child(entry.name)
+        if not within and _is_link_probe(opened, entry):
+            return
         if child is not None and child.rule and child.rule.writer != AGENT and entry.is_file(follow_symlinks=False):
             self._follow(folder, entry.name)
         GitFolder(self._inspection, git, known).judge(opened, entry, folder, within, node)
+
+
+def _is_link_probe(opened: int, entry: FoundEntry) -> bool:
+    name = entry.name
+    is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
+    return is_named and entry.is_symlink() and os.readlink(name, dir_fd=opened) == _PROBED

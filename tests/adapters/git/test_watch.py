@@ -131,6 +131,16 @@ def test_where_a_remote_leads_waits_for_the_end(scene: Scene) -> None:
     assert "/elsewhere" in (scene.workdir / "n/.git/config").read_text()
 
 
+def test_gits_look_whether_there_can_be_links(scene: Scene) -> None:
+    """The link of a `git init` or `git clone` at work stays until the end; one that leads elsewhere does not."""
+    probe, other = scene.workdir / ".git/tk8ES1V", scene.workdir / ".git/tk8ES1W"
+    probe.symlink_to("testing")
+    other.symlink_to("/etc")
+    eventually(lambda: not os.path.lexists(other), WITHIN_S, "the other link is set aside")
+    scene.catch_up()
+    assert probe.is_symlink()
+
+
 def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
     """What was made a moment ago and is empty is judged when it is written, though nobody closes it."""
     host("git", "worktree", "add", "-q", "w", cwd=scene.workdir, home=scene.home)
