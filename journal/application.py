@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper
+from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper, StoredEvent
 from eventsourcing.utils import Environment
 
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.codec import Versioned
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
 from omac.journal.reader import load, records
@@ -25,13 +24,15 @@ Evolve = Callable[[State, Event], State]
 
 
 class CommitGroup(NamedTuple):
-    """What one caller appends, all or nothing: events with the versions it expects, and what is recorded beside them.
+    """What one caller appends, all or nothing: events with the versions it expects, as they are and as they are stored,
+    and what is recorded beside them.
 
     The time in the envelope is raised, if it must be, so that recorded time never runs back.
     """
 
     drafts: Sequence[Draft]
     envelope: Envelope
+    stored: Sequence[StoredEvent]
 
 
 class Journal(Application[str]):
@@ -74,6 +75,7 @@ class Journal(Application[str]):
 
     def group(self, drafts: Sequence[Draft], envelope: Envelope) -> CommitGroup:
         """A group whose events are proven to be decodable. Raises Refusal (unfoldable) for one that is not."""
+        stored = []
         for draft in drafts:
             try:
                 kind, body = self.codec.encode(draft.event)
@@ -82,27 +84,24 @@ class Journal(Application[str]):
                 raise _unreadable(draft.event, str(problem)) from problem
             if not same:
                 raise _unreadable(draft.event, "it is not the same when it is read")
-        return CommitGroup(drafts, envelope)
+            stored.append(StoredEvent(draft.stream, draft.version, kind, body))  # type: ignore[arg-type]  # logs have none
+        return CommitGroup(drafts, envelope, stored)
 
     def commit(self, groups: Sequence[CommitGroup]) -> "list[Sequence[Recorded] | Conflict]":
         """Append many callers' events in one durable transaction; a group in conflict gets that, and changes nothing.
 
-        Whether a group may follow is judged inside the transaction. Raises Refusal when nothing was appended.
+        Whether a group may follow is judged inside the transaction. Raises Refusal when nothing was appended. The rows
+        go to the recorder as they are: `save` of the library makes four objects of each.
         """
         results: dict[int, Sequence[Recorded] | Conflict] = {}
         while waiting := [number for number in range(len(groups)) if number not in results]:
-            events = [
-                Versioned(draft.stream, draft.version, draft.event)
-                for number in waiting
-                for draft in groups[number].drafts
-            ]
+            stored = [event for number in waiting for event in groups[number].stored]
             sizes = [(len(groups[number].drafts), groups[number].envelope) for number in waiting]
             try:
-                recordings = self.save(*events, groups=sizes)
+                positions = iter(self.store.insert_events(stored, groups=sizes))
             except Conflicts as conflicts:
                 results |= {waiting[at]: conflict for at, conflict in conflicts.of_groups.items()}
                 continue
-            positions = iter([recording.notification.id for recording in recordings])
             for number in waiting:
                 results[number] = [
                     _record(next(positions), draft, groups[number].envelope) for draft in groups[number].drafts

@@ -129,7 +129,7 @@ class Writer:
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
-        group = CommitGroup((), self._journal.envelope(Cause("omac")))
+        group = CommitGroup((), self._journal.envelope(Cause("omac")), ())
         await self._wait_for(group)
 
     async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
