@@ -1,4 +1,4 @@
-"""Durable events per second: the group-commit writer, on the same disk in the same run against one commit per event, and
+"""Durable events per second of the group-commit writer, on one disk in one run against one commit per event, and
 against sqlite3 that is given the same rows in the same batches."""
 
 import contextlib
