@@ -4,7 +4,8 @@ httptools reads the fields of a head. It is lenient in places where leniency let
 where a message ends or whom it is for, so the rules stand here:
 
 1. A head is lines that end in CRLF, without folded lines, lone CR or LF, or control bytes (RFC 9112 section 2.2).
-2. A request line is METHOD SP origin-form SP HTTP/1.0 or HTTP/1.1, in visible ASCII, without fragment.
+2. A request line is METHOD SP origin-form SP HTTP/1.0 or HTTP/1.1, without fragment. Its path is one of RFC 3986, and
+   does not hold %00, which ends a path for whoever hands it to the system; its query is visible ASCII.
 3. A request names exactly one host, and on TCP it is this machine's loopback; a browser page of elsewhere is refused.
 4. A message has one framing: one Content-Length of digits, or Transfer-Encoding of exactly `chunked`, never both.
 5. The first two segments of a target are compared byte for byte; nothing is decoded on the way. Several slashes in a
@@ -24,6 +25,7 @@ from omac.domain.kernel.ids import SHARED
 from omac.domain.kernel.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
+FIELDS_MAX = 100  # of one head, as Apache has it by default
 NO_BODY = Framing(content_length=0)
 
 Fields = list[tuple[bytes, bytes]]
@@ -31,6 +33,7 @@ Fields = list[tuple[bytes, bytes]]
 _CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
+_PATH = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=:@/]|%(?!00)[0-9A-Fa-f]{2})*")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SLASHES = re.compile(r"/{2,}")
@@ -79,12 +82,16 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
     """
     if len(head) > bytes_max:
         raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
+    if _has_too_many_fields(head):
+        raise Refusal("head-too-large", f"the head of a request is limited to {FIELDS_MAX} fields")
     fault = _fault(head)
     if fault is not None:
         raise bad_request(fault)
     line = _REQUEST_LINE.match(head)
     if line is None or b"#" in line[2]:
         raise bad_request("the request line is not METHOD /path HTTP/1.1 in visible ASCII, without fragment")
+    if not _PATH.fullmatch(line[2].partition(b"?")[0]):
+        raise bad_request("the path holds %00, or something that must be percent-encoded (RFC 3986 section 3.3)")
     if line[1] == b"CONNECT":
         raise bad_request("omac is not a tunnel")
     fields = _fields(httptools.HttpRequestParser, head)
@@ -109,6 +116,8 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
     status line, a field or the framing cannot be trusted."""
     if len(head) > bytes_max:
         raise UpstreamError(f"the head of its answer is over {bytes_max} bytes")
+    if _has_too_many_fields(head):
+        raise UpstreamError(f"the head of its answer has more than {FIELDS_MAX} fields")
     fault = _fault(head)
     if fault is not None:
         raise UpstreamError(fault)
@@ -195,6 +204,10 @@ def _fields(parser: Any, head: bytes) -> Fields | None:  # Any: httptools has tw
         # a bare 101 stops llhttp behind a complete head, and so does a coding it cannot frame, which we refuse
         return collector.fields if collector.complete else None
     return collector.fields if collector.complete else None
+
+
+def _has_too_many_fields(head: bytes) -> bool:
+    return head.count(b"\n") > FIELDS_MAX + 2  # with the first line and the empty one
 
 
 def _fault(head: bytes) -> str | None:

@@ -103,7 +103,7 @@ def test_a_refusal_does_nothing(house: Omac, server: Serving, refusals: list[str
 
 def test_hostile_paths_are_recorded_in_short(house: Omac, server: Serving, refusals: list[str]) -> None:
     """However long or odd a refused path is, what is recorded of it is short text."""
-    for path in ("x" * 5_000, "%ff%fe%00", "a/../../b", "%1b[31m"):
+    for path in ("x" * 5_000, "%ff%fe%01", "a/../../b", "%1b%5b31m"):
         denied(server.call_tcp(path, "-g", "--path-as-is"), 401, "unauthorized")
         refusals.append("unauthorized")
     for one in house.events(ControlRefused):

@@ -17,6 +17,7 @@ from omac.adapters.http.bodies import (
     UpstreamError,
 )
 from omac.adapters.http.http1 import (
+    FIELDS_MAX,
     HEAD_BYTES_MAX,
     NO_BODY,
     head_end,
@@ -235,6 +236,40 @@ def test_heads_are_bounded() -> None:
     assert refused(request(b"X: " + b"a" * (padding + 1))) == "head-too-large"
     with pytest.raises(UpstreamError):
         parse_response_head(response(b"X: " + b"a" * HEAD_BYTES_MAX), "GET")
+
+
+def test_fields_are_counted() -> None:
+    """A hundred fields pass, Host among them, one more is too much; for an answer too."""
+    most = [b"X-%d: a" % number for number in range(FIELDS_MAX - 1)]
+    assert len(parse_request_head(request(*most)).headers) == FIELDS_MAX
+    assert refused(request(*most, b"Y: a")) == "head-too-large"
+    assert parse_response_head(response(*most, b"Y: a"), "GET").status == 200
+    with pytest.raises(UpstreamError):
+        parse_response_head(response(*most, b"Y: a", b"Z: a"), "GET")
+
+
+@pytest.mark.parametrize(
+    ("target", "is_good"),
+    [
+        (b"/t/m/" + bytes(range(0x21, 0x7F)).translate(None, b'"#%<>?[]\\^`{|}'), True),
+        (b"/t/m/%20%2F%5c%ff", True),
+        (b"/t/m/x?a[]={1}|2^`\\%00%zz", True),
+        *[(b"/t/m/a%cb" % character, False) for character in b'"#<>[]\\^`{|}'],
+        (b"/t/m/%00", False),
+        (b"/t/m/%", False),
+        (b"/t/m/%2", False),
+        (b"/t/m/%2G", False),
+        (b"/t/m/%u0041", False),
+        (b"/t/m/%%41", False),
+    ],
+)
+def test_a_path_is_one_of_a_url(target: bytes, is_good: bool) -> None:
+    """What RFC 3986 has no place for is read differently by every reader; a query is the skill's own."""
+    head = request(line=b"GET " + target + b" HTTP/1.1")
+    if is_good:
+        assert parse_request_head(head).target == target.decode()
+    else:
+        assert refused(head) == "bad-request"
 
 
 @pytest.mark.parametrize(
