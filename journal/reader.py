@@ -122,6 +122,12 @@ class Reader:
         query = "SELECT position FROM event WHERE correlation = ? ORDER BY position LIMIT ?"
         return [position for (position,) in self._all(query, correlation, limit)]
 
+    def repaired_at(self) -> int:
+        """Return the position of the last repair of a record; 0 where there was none."""
+        if not self._all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'set_aside'"):
+            return 0  # of an early omac, which is given the table when it is next opened to be written
+        return int(self._one("SELECT coalesce(max(record), 0) FROM set_aside", "its repairs cannot be read"))
+
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
         self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())
         return [self._row(values) for values in rows]
@@ -190,6 +196,10 @@ class ReadJournal:
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""
         return self.store.correlated(correlation, limit)
+
+    def history(self, stream: StreamId) -> list[Recorded]:
+        """Return the records of an aggregate, in order. Raises Refusal."""
+        return [recorded(self.store.path, self._codec, row) for row in self.store.versions(stream)]
 
     def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""

@@ -7,12 +7,21 @@ timelines; an earlier one is as if it had never been, and an event appended to i
 from collections import deque
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Latest, Recorded
 from omac.domain.kernel.ids import StreamId
 
 State = TypeVar("State")
 ENDED_KEPT = 64  # of each kind that ends; a timeline shows fewer events
+
+
+class AggregatesState(msgspec.Struct, Generic[State], frozen=True):
+    """All that an Aggregates remembers."""
+
+    entries: dict[StreamId, Latest[State]]
+    ended: list[StreamId]
 
 
 class Aggregates(Generic[State]):
@@ -27,6 +36,15 @@ class Aggregates(Generic[State]):
 
     def __getitem__(self, stream: StreamId) -> Latest[State]:
         return self.entries.get(stream, self._none)
+
+    def state(self) -> AggregatesState[State]:
+        """Return all that is remembered, to go on from another time."""
+        return AggregatesState(self.entries, list(self._ended))
+
+    def restore(self, state: AggregatesState[State]) -> None:
+        """Go on from what was remembered."""
+        self.entries.update(state.entries)
+        self._ended.extend(state.ended)
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event. Raises KeyError when it cannot follow: the journal is damaged."""

@@ -7,6 +7,8 @@ of them are at rest nothing can follow in these streams. Those of the runs that 
 from collections import deque
 from typing import ClassVar
 
+import msgspec
+
 from omac.domain.directories.directory import Directory
 from omac.domain.directories.events import ActivationRequested, Deactivated
 from omac.domain.kernel import ids
@@ -15,6 +17,14 @@ from omac.domain.kernel.ids import RunId, RunNamespace, StreamId
 from omac.domain.kernel.run import RunRecovered, RunStopped
 from omac.domain.sidecars.sidecar import Sidecar, SpawnRequested, Stopped
 from omac.projections.aggregates import ENDED_KEPT, Aggregates
+
+
+class RunNamespacesState(msgspec.Struct, frozen=True):
+    """All that a RunNamespaces remembers, sets in order."""
+
+    streams: dict[RunNamespace, list[StreamId]]
+    ended: list[RunNamespace]
+    resting: list[RunNamespace]
 
 
 class RunNamespaces:
@@ -35,6 +45,17 @@ class RunNamespaces:
         self._streams: dict[RunNamespace, set[StreamId]] = {}
         self._ended: set[RunNamespace] = set()
         self._resting: deque[RunNamespace] = deque()  # ended, with nothing that could follow
+
+    def state(self) -> RunNamespacesState:
+        """Return all that is remembered, to go on from another time."""
+        streams = {namespace: sorted(streams) for namespace, streams in self._streams.items()}
+        return RunNamespacesState(streams, sorted(self._ended), list(self._resting))
+
+    def restore(self, state: RunNamespacesState) -> None:
+        """Go on from what was remembered."""
+        self._streams = {namespace: set(streams) for namespace, streams in state.streams.items()}
+        self._ended = set(state.ended)
+        self._resting = deque(state.resting)
 
     def apply(self, recorded: Recorded) -> None:
         """Fold one event that begins or ends a run's directory or sidecar, or the run."""

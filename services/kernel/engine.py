@@ -22,8 +22,9 @@ from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namesp
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.group_commit import Late, Writer
-from omac.projections.system import System
+from omac.journal.snapshot_store import SnapshotStore
 from omac.services.kernel.execution import Execution
+from omac.services.kernel.restoring import KeptSnapshots, restored
 
 State = TypeVar("State")
 Command = TypeVar("Command")
@@ -43,12 +44,16 @@ class Engine(Execution):
     """One per process that serves. Run `run` in a nursery before anything is executed.
 
     `namespace` is that of its directories and sidecars: of the host's server, or, with `beside`, of a run beside that.
+    `snapshots` are those of the journal, to begin with and to add to.
     """
 
-    def __init__(self, journal: Journal, host: HostId, *, beside: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, host: HostId, *, beside: bool = False, snapshots: SnapshotStore | None = None
+    ) -> None:
         super().__init__(journal, host)
         self.namespace = namespace_beside(host, self.run) if beside else server_namespace(host)
-        self.system = System().replay(journal.records())
+        self.system = restored(journal, snapshots, journal.store.head())
+        self._kept = KeptSnapshots(snapshots, self.system.position)
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
@@ -221,6 +226,7 @@ class Engine(Execution):
             for observer in self._observers:
                 observer(recorded)
             self._wake(recorded.stream)
+        self._kept.notice(self.system)
 
     def _wake(self, stream: StreamId) -> None:
         for event in self._moved.get(stream, ()):

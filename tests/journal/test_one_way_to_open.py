@@ -21,6 +21,8 @@ ALLOWED = {
     ("spool.py", "open_folder"): "a folder",
     ("spool.py", "_create"): "a folder",
     ("inbox.py", "_content"): "a record of the spool",
+    ("snapshot_store.py", "write"): "a snapshot",
+    ("snapshot_store.py", "_read"): "a snapshot",
     ("audit_index.py", "_open"): "the audit's index, a file of its own",
 }
 

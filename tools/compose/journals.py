@@ -16,9 +16,14 @@ from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
-from omac.journal.reader import ReadJournal
+from omac.journal.reader import Reader, ReadJournal
+from omac.journal.snapshot_store import SnapshotStore
 from omac.journal.spool import waiting_in
+from omac.projections.snapshot import FORM
+from omac.projections.system import System
+from omac.services.kernel.restoring import restored
 from omac.tools.compose.state import StateDir, host_id, is_living
+from omac.tools.terminal.version import VERSION
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
@@ -86,6 +91,16 @@ def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
 def mark_of(state: StateDir, path: str) -> Mark:
     """Return what a state directory knows of the journal at `path`."""
     return Mark.of(state.path, path)
+
+
+def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
+    """Return the snapshots that a state directory keeps of the journal that `reader` reads."""
+    return SnapshotStore(reader, mark_of(state, reader.path).file + ".snapshots", f"{FORM}:{VERSION}")
+
+
+def system_of(journal: ReadJournal, state: StateDir) -> System:
+    """Return the system at the end of a journal. Raises Refusal."""
+    return restored(journal, snapshots_of(state, journal.store), journal.store.head())
 
 
 def _take_in(inbox: Inbox, journal: "Journal") -> None:

@@ -10,8 +10,7 @@ from omac.adapters.settings.files import user_path
 from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.own_files import Flaw
-from omac.projections.system import System
-from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.journals import read_if_any, system_of
 
 
 class OwnFiles:
@@ -42,7 +41,7 @@ def _unended(state: StateDir, environment: Mapping[str, str]) -> list[RunId]:
         return []
     try:
         with closing(journal):
-            system = System().replay(journal.records())
+            system = system_of(journal, state)
     except Refusal:
         return []
     entries = system.runs.entries.items()

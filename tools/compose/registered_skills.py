@@ -1,7 +1,7 @@
 """What the journal says of the skills that this host knows, for commands that list them and forget them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -16,13 +16,12 @@ from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
 from omac.domain.skills.repository import WorktreeFolder
 from omac.domain.skills.scope import SkillScope
-from omac.journal.reader import Records
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
-from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.journals import read_if_any, system_of
 from omac.tools.compose.repositories import repository_of
 from omac.tools.compose.state import StateDir, host_id
 
@@ -70,15 +69,11 @@ def digest_now(folders: SkillFolders, source: str) -> str:
 class Registry:
     """Every registration of this host in one journal."""
 
-    def __init__(self, host: HostId, journal: Records | None) -> None:
+    def __init__(self, host: HostId, system: System, history: Callable[[StreamId], Iterable[Recorded]]) -> None:
+        """From the system that a journal gives; `history` returns the records of one of its streams."""
         self._host = host
-        self._at: dict[StreamId, int] = {}
-        self._approved_at: dict[StreamId, int] = {}
-        self.system = System()
-        for recorded in journal.records() if journal else ():
-            self.system.apply(recorded)
-            self._note(recorded)
-        self.known = tuple(self._of_host())
+        self.system = system
+        self.known = tuple(self._of_host(history))
 
     @classmethod
     def read(cls, environment: Mapping[str, str], journal_path: str | None) -> "Registry":
@@ -87,9 +82,9 @@ class Registry:
         path = state.journal_in_use(environment, journal_path)
         journal = read_if_any(state, path)
         if journal is None:
-            return cls(HostId(""), None)
+            return cls(HostId(""), System(), lambda _: ())
         with closing(journal):
-            return cls(host_id(state), journal)
+            return cls(host_id(state), system_of(journal, state), journal.history)
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -151,24 +146,27 @@ class Registry:
             raise ambiguous(name, [(self.place(one), one.status.source) for one in matches], command, words)
         return matches[0] if matches else None
 
-    def _of_host(self) -> list[RegisteredSkill]:
+    def _of_host(self, history: Callable[[StreamId], Iterable[Recorded]]) -> list[RegisteredSkill]:
         skills = []
         for status in registry_of(self.system):
             stream = ids.registration_stream(self._host, status.scope, status.harness, status.skill)
             entry = self.system.registrations.entries.get(stream)
             if entry is not None and entry.position == status.since:
-                at, approved_at = self._at.get(stream, 0), self._approved_at.get(stream, 0)
-                skills.append(RegisteredSkill(stream, status, entry.state, at, approved_at))
+                skills.append(RegisteredSkill(stream, status, entry.state, *_times(history(stream))))
         return skills
 
-    def _note(self, recorded: Recorded) -> None:
+
+def _times(history: Iterable[Recorded]) -> tuple[int, int]:
+    """When a registration was made last, and when it was approved last; 0 for never."""
+    at = approved_at = 0
+    for recorded in history:
         match recorded.event:
             case Registered() | AutoRegistered():
-                self._at[recorded.stream] = recorded.at
+                at = recorded.at
             case Approved():
-                self._approved_at[recorded.stream] = recorded.at
+                approved_at = recorded.at
             case Deregistered():
-                self._at.pop(recorded.stream, None)
-                self._approved_at.pop(recorded.stream, None)
+                at = approved_at = 0
             case _:
                 pass
+    return at, approved_at

@@ -62,7 +62,7 @@ from omac.tools.compose import preloading
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
-from omac.tools.compose.journals import inbox_of, to_serve
+from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
 from omac.tools.compose.listening import Listening
 from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
@@ -99,7 +99,8 @@ class Server:
         self.use = RunUse(self._run)
         self._folder = self.state.begin_run(self._run)
         self.state.name_journal(self._run, path)
-        self.engine = Engine(self.journal, host, beside=options.beside)
+        snapshots = snapshots_of(self.state, self.journal.store.reader)
+        self.engine = Engine(self.journal, host, beside=options.beside, snapshots=snapshots)
         self.engine.observe(self.use.apply)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)

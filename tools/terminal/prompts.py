@@ -186,8 +186,8 @@ class PromptTerminal:
     def line(self, question: str) -> bytes:
         """A line that is seen as it is typed, and edited by the terminal. Raises ValueRefused when it was cut off."""
         with self._mode(seen=True):
-            self.show(question)
             try:
+                self.show(question)
                 typed = self._read(LINE_BYTES_MAX + 1)
             except KeyboardInterrupt:
                 self.show("\n")  # what is said of it, or the shell, begins on a line of its own
@@ -202,8 +202,8 @@ class PromptTerminal:
         """What is typed unseen: one line, or lines up to an empty one."""
         lines: list[bytes] = []
         with self._mode(seen=False):
-            self.show(question)
             try:
+                self.show(question)
                 while True:
                     typed, ended = self._hidden_line(VALUE_BYTES_MAX + 1 - sum(map(len, lines)))
                     if ended and not typed and not lines:

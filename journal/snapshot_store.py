@@ -1,0 +1,92 @@
+"""Snapshots of what was folded, one for a position, in files of the state directory that can be deleted at any time.
+
+Rules
+
+1. The journal is the truth. A snapshot counts while its journal has the same id, the same record at that position and
+   the same last repair, and while it was written in the form that is asked for; else it is as if it were not there.
+2. Enough are kept to reach any position soon: those that lie APART positions from each other, and the newest.
+3. A snapshot is written in one step, 0600. One that cannot be written is left: the next to fold as far tries again.
+
+The library has snapshots of single aggregates only; these are of all read models together.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+
+from omac.journal.reader import Reader
+
+APART = 50_000
+BYTES_MAX = 1 << 28
+_DIGEST_BYTES = sha256().digest_size
+_NAME_DIGITS = 20
+
+
+class SnapshotStore:
+    """The snapshots of the journal that `reader` reads, in `folder`. `form` says by which folds they were made."""
+
+    def __init__(self, reader: Reader, folder: str, form: str) -> None:
+        self._reader = reader
+        self._folder = folder
+        self._form = form
+
+    def newest(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """Yield positions at or before `position` with their snapshots, the newest first. Raises Refusal."""
+        for at in reversed(self._positions()):
+            if at <= position and (snapshot := self._read(at)) is not None:
+                yield at, snapshot
+
+    def write(self, position: int, snapshot: bytes) -> None:
+        """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
+        before = [at for at in self._positions() if at < position]
+        head = b"".join((self._binding(position), sha256(snapshot).digest()))
+        draft = self._path(position) + f".{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                with open(os.open(draft, flags, 0o600), "wb") as file:
+                    file.write(head + snapshot)
+                os.replace(draft, self._path(position))
+            except OSError:
+                os.unlink(draft)
+                return
+            if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
+                self.remove(before[-1])
+
+    def remove(self, position: int) -> None:
+        """Give a snapshot up."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(position))
+
+    def _positions(self) -> list[int]:
+        try:
+            names = os.listdir(self._folder)
+        except OSError:
+            return []
+        return sorted(int(name) for name in names if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit())
+
+    def _read(self, position: int) -> bytes | None:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._path(position), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MAX:
+                    return None
+                binding, digest, snapshot = file.read(_DIGEST_BYTES), file.read(_DIGEST_BYTES), file.read()
+            if digest == sha256(snapshot).digest() and binding == self._binding(position):
+                return snapshot
+        return None
+
+    def _binding(self, position: int) -> bytes:
+        """What must be the same for a snapshot to count."""
+        rows = self._reader.select(position - 1, 1, position)
+        bound = (self._form, self._reader.journal_id(), self._reader.repaired_at(), rows)
+        return sha256(msgspec.msgpack.encode(bound)).digest()
+
+    def _path(self, position: int) -> str:
+        return os.path.join(self._folder, f"{position:0{_NAME_DIGITS}}")

@@ -1,0 +1,71 @@
+"""The system of a journal: the newest snapshot that counts, and the events behind it.
+
+Whoever had to fold many events leaves a snapshot for the next, and a server leaves one now and then, so that a start
+does not grow with the journal.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.reader import Records
+from omac.journal.snapshot_store import APART, SnapshotStore
+from omac.projections.snapshot import decoded, encoded
+from omac.projections.system import System
+
+WORTH = 5_000  # events behind a snapshot that make another one worth it: folding them takes 30 ms
+SHOW_S = 2.0
+LOOKED_AT = 1_024  # events between two looks at the clock
+
+_log = logging.getLogger("omac.journal")
+
+
+def restored(
+    journal: Records,
+    snapshots: SnapshotStore | None,
+    head: int,
+    observe: Callable[[Recorded], None] = lambda _: None,
+) -> System:
+    """Return the system at position `head`; `observe` is given each event that was folded for it. Raises Refusal."""
+    system = _nearest(snapshots, head)
+    kept, shown = KeptSnapshots(snapshots, system.position), time.monotonic()
+    for recorded in journal.records(system.position, head):
+        system.apply(recorded)
+        observe(recorded)
+        kept.notice(system)
+        if not system.position % LOOKED_AT and time.monotonic() - shown >= SHOW_S:
+            shown = time.monotonic()
+            _log.warning("reading the journal: %d of %d events", system.position, head)
+    kept.notice(system, WORTH)
+    return system
+
+
+class KeptSnapshots:
+    """Keeps a snapshot of a system now and then; the last one was of `position`."""
+
+    def __init__(self, store: SnapshotStore | None, position: int) -> None:
+        self._store = store
+        self._position = position
+
+    def notice(self, system: System, worth: int = APART) -> None:
+        """Keep one if `worth` events or more were folded since the last; none where the journal is away."""
+        if self._store is not None and system.position - self._position >= worth:
+            with contextlib.suppress(Refusal):
+                self._store.write(system.position, encoded(system))
+            self._position = system.position
+
+
+def _nearest(snapshots: SnapshotStore | None, position: int) -> System:
+    if snapshots is not None:
+        for at, snapshot in snapshots.newest(position):
+            try:
+                system = decoded(snapshot)
+            except ValueError:
+                snapshots.remove(at)
+                continue
+            if system.position == at:
+                return system
+    return System()

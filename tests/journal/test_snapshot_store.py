@@ -1,0 +1,126 @@
+"""journal/snapshot_store.py: snapshots that count for one journal, at one position, in one form."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.journals import called, commit_now, journal_at
+
+from omac.journal import snapshot_store
+from omac.journal.application import Journal
+from omac.journal.reader import Reader
+from omac.journal.snapshot_store import SnapshotStore
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = journal_at(tmp_path / "journal.db")
+    commit_now(opened, [called(str(number)) for number in range(40)])
+    yield opened
+    opened.close()
+
+
+def store_of(path: Path, form: str = "1", folder: str = "snapshots") -> SnapshotStore:
+    return SnapshotStore(Reader(str(path)), str(path.parent / folder), form)
+
+
+def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes back gets the one before; there is none before the first."""
+    monkeypatch.setattr(snapshot_store, "APART", 10)
+    store = store_of(tmp_path / "journal.db")
+    for position in (10, 20, 30):
+        store.write(position, b"of %d" % position)
+    assert list(store.newest(40)) == [(30, b"of 30"), (20, b"of 20"), (10, b"of 10")]
+    assert next(store.newest(29)) == (20, b"of 20")
+    assert list(store.newest(9)) == []
+
+
+def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that lie close only the newest."""
+    monkeypatch.setattr(snapshot_store, "APART", 10)
+    store = store_of(tmp_path / "journal.db")
+    for position in range(1, 41):
+        store.write(position, b"x")
+    assert [position for position, _ in store.newest(40)] == [40, 30, 20, 10]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "snapshots").iterdir()} == {0o600}
+    assert (tmp_path / "snapshots").stat().st_mode & 0o777 == 0o700
+
+
+def test_one_of_another_form_or_journal_does_not_count(tmp_path: Path, journal: Journal) -> None:
+    """Another omac folds otherwise, and the same position of another journal holds something else."""
+    path = tmp_path / "journal.db"
+    store_of(path).write(20, b"x")
+    assert list(store_of(path, form="2").newest(40)) == []
+    other = journal_at(tmp_path / "other.db")
+    commit_now(other, [called(str(number)) for number in range(40)])
+    assert list(SnapshotStore(Reader(str(tmp_path / "other.db")), str(tmp_path / "snapshots"), "1").newest(40)) == []
+    other.close()
+
+
+def test_a_journal_that_went_on_otherwise(tmp_path: Path, journal: Journal) -> None:
+    """A copy that was put back, and then got other records: what was folded of these is gone."""
+    path = tmp_path / "journal.db"
+    journal.store.checkpoint()
+    shutil.copy(path, tmp_path / "copy.db")
+    commit_now(journal, [called("lost")])
+    store_of(path).write(41, b"with what was lost")
+    store_of(path).write(40, b"before")
+    again = journal_at(tmp_path / "copy.db")
+    commit_now(again, [called("else")])
+    found = SnapshotStore(Reader(str(tmp_path / "copy.db")), str(tmp_path / "snapshots"), "1").newest(41)
+    assert list(found) == [(40, b"before")]
+    again.close()
+
+
+def test_a_repair_ends_them(tmp_path: Path, journal: Journal) -> None:
+    """A record that was folded is another one now."""
+    path = tmp_path / "journal.db"
+    store_of(path).write(20, b"x")
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO set_aside (record, position) VALUES (41, 5)")
+    assert list(store_of(path).newest(40)) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "edited", "link", "folder", "fifo", "hole"])
+def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> None:
+    """Whatever lies in its place, the one before counts, and nobody waits for it."""
+    store = store_of(tmp_path / "journal.db")
+    snapshot_store_path = tmp_path / "snapshots" / f"{30:020}"
+    store.write(20, b"good")
+    store.write(30, b"another one")
+    store.write(20, b"good")
+    content = snapshot_store_path.read_bytes()
+    match damage:
+        case "cut":
+            snapshot_store_path.write_bytes(content[:-1])
+        case "empty":
+            snapshot_store_path.write_bytes(b"")
+        case "edited":
+            snapshot_store_path.write_bytes(content.replace(b"another", b"evil   "))
+        case "hole":
+            os.truncate(snapshot_store_path, snapshot_store.BYTES_MAX + 1)
+        case _:
+            snapshot_store_path.unlink()
+            if damage == "link":
+                (tmp_path / "elsewhere").write_bytes(content)
+                snapshot_store_path.symlink_to(tmp_path / "elsewhere")
+            elif damage == "folder":
+                snapshot_store_path.mkdir()
+            else:
+                os.mkfifo(snapshot_store_path)
+    assert list(store.newest(40)) == [(20, b"good")]
+
+
+def test_one_that_cannot_be_written(tmp_path: Path, journal: Journal) -> None:
+    """It is left, and nothing of it lies about."""
+    store = store_of(tmp_path / "journal.db")
+    (tmp_path / "snapshots").write_text("in the way")
+    store.write(20, b"x")
+    assert list(store.newest(40)) == []
+    (tmp_path / "snapshots").unlink()
+    (tmp_path / "snapshots" / f"{20:020}").mkdir(parents=True)
+    store.write(20, b"x")
+    assert os.listdir(tmp_path / "snapshots") == [f"{20:020}"]

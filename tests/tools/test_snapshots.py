@@ -1,0 +1,120 @@
+"""Snapshots as people meet them: a long journal that starts like a short one, and tells the same with and without."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from real_omac import Omac, omac_in
+
+from omac.domain.access.access import AccessCompleted, AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Draft
+from omac.journal.opening import open_journal
+from omac.services.kernel.restoring import WORTH
+
+AGENT = Cause("agent")
+
+
+def called_often(omac: Omac, times: int) -> None:
+    """Append calls of a skill with their outcomes, as a server would."""
+    log = ids.access_stream(ids.HostId((omac.state / "host-id").read_text().strip()))
+    with closing(open_journal(str(omac.state / "journal.db"), "busy", time.time_ns)) as journal:
+        request = AccessRequested(str(omac.root / "shop"), "echo", "echo", None, "GET", "/x")
+        groups = [journal.group((Draft(log, None, request),), journal.envelope(AGENT)) for _ in range(times)]
+        ends = [AccessCompleted(found[0].position, 200, 1, 2, 3) for found in journal.commit(groups)]  # type: ignore[index]
+        journal.commit([journal.group((Draft(log, None, end),), journal.envelope(AGENT)) for end in ends])
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host whose journal is long enough for snapshots, with a skill that is approved."""
+    with omac_in(tmp_path_factory.mktemp("busy")) as house:
+        house.approve(house.project("shop", "echo"), "echo")
+        called_often(house, WORTH)
+        yield house
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A snapshot of another journal."""
+    with omac_in(tmp_path_factory.mktemp("foreign")) as house:
+        house.approve(house.project("shop", "echo"), "echo")
+        called_often(house, WORTH)
+        told(house)
+        yield snapshots(house)[0]
+
+
+def snapshots(omac: Omac) -> list[Path]:
+    return sorted((omac.state / "journals").glob("*.snapshots/*"))
+
+
+def told(omac: Omac) -> tuple[str, ...]:
+    """What the commands say that read snapshots."""
+    position = json.loads(omac.ok("status", "--json"))["position"]
+    commands = (("status",), ("replay", "--at", str(position - 100)), ("approvals",), ("list",))
+    return tuple(omac.ok(*words, "--json", cwd=omac.root / "shop") for words in commands)
+
+
+def test_with_and_without(busy: Omac) -> None:
+    """The first command leaves a snapshot, later ones begin there; deleted, all is told again as it was."""
+    first = told(busy)
+    kept = snapshots(busy)
+    assert kept
+    assert told(busy) == first
+    shutil.rmtree(kept[0].parent)
+    assert told(busy) == first
+    assert snapshots(busy) == kept
+
+
+@pytest.mark.parametrize("damage", ["cut", "edited", "of another journal"])
+def test_damaged(busy: Omac, foreign: Path, damage: str) -> None:
+    """Whatever was done to it, the journal is what counts, and nobody is told of it."""
+    first = told(busy)
+    for one in snapshots(busy):
+        content = one.read_bytes()
+        match damage:
+            case "cut":
+                one.write_bytes(content[: len(content) // 2])
+            case "edited":
+                one.write_bytes(content.replace(b"echo", b"evil"))
+            case _:
+                shutil.copy(foreign, one)
+    assert told(busy) == first
+
+
+def test_a_run_begins_from_it(busy: Omac) -> None:
+    """A start on a long journal knows what is approved, and what it adds is folded on."""
+    told(busy)
+    done = busy.run("start", "--", "sh", "-c", "curl -sf $OMAC_ECHO_BASE/echo/again", cwd=busy.root / "shop")
+    assert done.status == 0, done
+    assert json.loads(busy.ok("status", "--json"))["accesses"]["open"] == 0
+    before = busy.ok("status", "--json")
+    shutil.rmtree(snapshots(busy)[0].parent)
+    assert busy.ok("status", "--json") == before
+
+
+def test_two_at_once(busy: Omac) -> None:
+    """Four commands that find no snapshot make one each, and tell the same."""
+    first = told(busy)
+    shutil.rmtree(snapshots(busy)[0].parent)
+    started = [busy.start("status", "--json") for _ in range(4)]
+    assert {one.process.communicate(timeout=60)[0].decode() for one in started} == {first[0]}
+    assert told(busy) == first
+
+
+def test_a_copy_that_was_put_back(omac: Omac) -> None:
+    """What was approved after the copy was made is not approved in it, whatever a snapshot said."""
+    project = omac.project("shop", "echo")
+    omac.ok("start", "--", "true", cwd=project)
+    called_often(omac, WORTH)
+    omac.ok("journal", "backup", str(omac.root / "copy.db"))
+    omac.approve(project, "echo")
+    called_often(omac, WORTH)
+    assert "echo" in omac.ok("approvals", cwd=project)
+    omac.ok("journal", "restore", str(omac.root / "copy.db"), "--yes")
+    called_often(omac, WORTH)
+    assert "echo" not in omac.ok("approvals", cwd=project)
