@@ -6,6 +6,7 @@ import sys
 BENCHES = (
     "start",
     "journal",
+    "replay",
     "activation",
     "registration",
     "hammer",

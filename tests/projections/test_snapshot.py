@@ -18,7 +18,7 @@ from omac.projections.system import System
 
 # Of the systems that some histories give. Where it changes, a snapshot of before is not one of the folds of today: FORM
 # is raised, and stands here with what the failing test prints.
-GOLDEN = {1: "a76bbfc36dece9e7"}
+GOLDEN = {1: "bcf00b7d60189f09"}
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -49,9 +49,10 @@ def test_the_form_is_raised_when_the_folds_change(new_history: Callable[[], Any]
     digest = hashlib.sha256()
     for seed in range(8):
         digest.update(encoded(System().replay(grow(new_history(), seed, 300))))
-    for kept in (SystemState, *(type(aggregate.initial) for aggregate in AGGREGATES if aggregate.versioned)):
-        digest.update(msgspec.json.encode(msgspec.json.schema(kept)) if kept is not SystemState else b"")
-        digest.update(" ".join(kept.__struct_fields__).encode())
+    for aggregate in AGGREGATES:
+        if aggregate.versioned:
+            digest.update(msgspec.json.encode(msgspec.json.schema(type(aggregate.initial))))
+    digest.update(" ".join(SystemState.__struct_fields__).encode())
     assert GOLDEN.get(FORM) == digest.hexdigest()[:16]
 
 

@@ -1,0 +1,195 @@
+"""What a long journal costs: commands with 0, 100,000 and 1,000,000 events, and how fast events are read.
+
+Commands run as people run them; the first after the journal was filled is not counted, it leaves the snapshot and the
+index. BENCH_EVENTS: how many events the longest journal has.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bench.report import Figure, median, publish
+from real_omac import Omac, omac_in
+
+from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Draft, Event
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
+from omac.projections.evidence.audit_query import AuditQuery
+from omac.projections.system import System
+from omac.services.kernel.restoring import restored
+from omac.tools.compose.journals import snapshots_of
+from omac.tools.compose.searched_audit import SearchedAudit
+from omac.tools.compose.state import StateDir
+
+EVENTS = int(os.environ.get("BENCH_EVENTS", "1000000"))
+SIZES = (0, EVENTS // 10, EVENTS)
+ROUNDS = 5
+BATCH = 2_000
+HOUR_NS = 3_600 * 10**9
+STARTS_MS_MORE_MAX, FLAT_MS_MORE_MAX = 150.0, 50.0
+REPLAYED_MIN, POSITION_S_MAX, QUERY_MS_MAX, VERIFIED_MIN = 200_000, 0.5, 100.0, 400_000
+AGENT = Cause("agent")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "omac start -- true": ("start", "--", "true"),
+    "omac status": ("status",),
+    "omac list": ("list",),
+    "omac approvals": ("approvals",),
+    "omac audit --since 1m": ("audit", "--since", "1m"),
+    "omac audit -n 10": ("audit", "-n", "10"),
+    "omac replay --at N/2": ("replay", "--at", "N/2"),
+}
+
+
+def main() -> bool:
+    """Measure all; True when the bounds hold."""
+    with tempfile.TemporaryDirectory(prefix="obr", dir="/tmp") as folder, omac_in(Path(folder)) as omac:
+        omac.ok("start", "--", "true", cwd=omac.project("shop"))
+        taken: dict[str, list[float]] = {name: [] for name in (*COMMANDS, "omac serve, ready")}
+        memory: list[float] = []
+        for size in SIZES:
+            fill(omac, size)
+            for name, words in COMMANDS.items():
+                taken[name].append(took(omac, words))
+            taken["omac serve, ready"].append(ready(omac))
+            memory.append(peak_mib(omac))
+            print(f"  {size:,} events: measured", flush=True)
+        figures = [grown(name, values) for name, values in taken.items()]
+        figures.append(
+            Figure(
+                "omac status, memory",
+                f"{memory[-1]:.0f} MiB",
+                f"{memory[0]:.0f} MiB (none)",
+                f"{memory[-1] - memory[0]:+.0f} MiB",
+                "<= +20 MiB",
+                memory[-1] - memory[0] <= 20,
+            )
+        )
+        return publish("replay", [*figures, *reading(omac)])
+
+
+def fill(omac: Omac, size: int) -> None:
+    """Have the journal grow to this many events, as of the calls of two skills over some days."""
+    log = ids.access_stream(ids.HostId((omac.state / "host-id").read_text().strip()))
+    began = time.time_ns() - 72 * HOUR_NS
+    with closing(open_journal(str(omac.state / "journal.db"), "bench", time.time_ns)) as journal:
+        while (head := journal.store.head()) < size:
+            journal.clock = lambda: began + head * 72 * HOUR_NS // EVENTS
+            asked = [
+                AccessRequested(str(omac.root / f"p{one % 7}"), f"skill{one % 3}", "m", None, "GET", f"/v1/item/{one}")
+                for one in range(BATCH)
+            ]
+
+            def commit(events: Iterable[Event]) -> list[Any]:
+                envelope = journal.envelope(AGENT)
+                return journal.commit([journal.group((Draft(log, None, event),), envelope) for event in events])
+
+            positions = [found[0].position for found in commit(asked)]
+            commit(
+                AccessCompleted(at, 200, 10, 2_000, 1_500) if at % 50 else AccessAborted(at, "client-gone")
+                for at in positions
+            )
+
+
+def took(omac: Omac, words: tuple[str, ...]) -> float:
+    """The milliseconds of a command."""
+    position = int(omac.ok("journal", "stats", "--json").split('"events":')[1].split(",")[0])
+    line = [word.replace("N/2", str(position // 2)) for word in words]
+    return median([elapsed_ms(lambda: omac.ok(*line, cwd=omac.root / "shop")) for _ in range(ROUNDS + 1)][1:])
+
+
+def ready(omac: Omac) -> float:
+    """The milliseconds until a server is ready."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        serving = omac.serve()
+        times.append((time.perf_counter() - began) * 1000)
+        serving.process.terminate()
+        serving.process.wait()
+    return median(times)
+
+
+def peak_mib(omac: Omac) -> float:
+    """The most memory that a command took."""
+    script = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
+    script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    installed = Path(sys.executable).with_name("omac")
+    line = (sys.executable, "-I", "-S", "-c", script, str(installed), "status")
+    done = subprocess.run(line, env=omac.environment, capture_output=True, text=True, check=True)
+    return int(done.stdout) * resource.getpagesize() / 4096 / 1024
+
+
+def grown(name: str, values: list[float]) -> Figure:
+    """What the longest journal adds to a command."""
+    more = values[-1] - values[0]
+    bound = STARTS_MS_MORE_MAX if name.startswith(("omac start", "omac serve")) else FLAT_MS_MORE_MAX
+    return Figure(
+        name, f"{values[-1]:.0f} ms ({SIZES[-1]:,})", f"{values[1]:.0f} ms ({SIZES[1]:,}), {values[0]:.0f} ms (none)",
+        f"{more:+.0f} ms", f"<= +{bound:.0f} ms", more <= bound,
+    )  # fmt: skip
+
+
+def reading(omac: Omac) -> list[Figure]:
+    """What is read in this process of the longest journal."""
+    state = StateDir(str(omac.state))
+    with closing(ReadJournal(str(omac.state / "journal.db"))) as journal:
+        head = journal.store.head()
+        scan = rate(head, lambda: scanned(journal))
+        decode = rate(head, lambda: sum(1 for _ in journal.records()))
+        replay = rate(head, lambda: System().replay(journal.records()))
+        snapshots = snapshots_of(state, journal.store)
+        places = [head * part // 7 for part in range(1, 8)]
+        longest = max(elapsed_ms(lambda at=at: restored(journal, snapshots, at)) for at in places) / 1000  # type: ignore[misc]
+        audit = SearchedAudit(journal, state, head)
+        now = time.time_ns()
+        query = AuditQuery(skill="skill1", since=now - 10 * HOUR_NS, until=now - 9 * HOUR_NS)
+        found = len(list(audit.rows(query)))
+        asked = median([elapsed_ms(lambda: list(audit.rows(query))) for _ in range(ROUNDS)])
+    verified = head / (elapsed_ms(lambda: omac.ok("audit", "verify")) / 1000)
+    return [
+        Figure(
+            "replay, events/s", f"{replay:,.0f}", f"{scan:,.0f} (scan), {decode:,.0f} (decode)",
+            f"{replay / scan:.2f}x", f">= {REPLAYED_MIN:,}, aim 500,000", replay >= REPLAYED_MIN,
+        ),
+        Figure(
+            "the state at any position", f"{longest:.2f} s", "-", "-", f"<= {POSITION_S_MAX:g} s",
+            longest <= POSITION_S_MAX,
+        ),
+        Figure(
+            "audit by skill and time", f"{asked:.0f} ms", f"{found:,} rows", "-", f"< {QUERY_MS_MAX:.0f} ms",
+            asked < QUERY_MS_MAX,
+        ),
+        Figure(
+            "omac audit verify, events/s", f"{verified:,.0f}", "-", "-", f">= {VERIFIED_MIN:,}",
+            verified >= VERIFIED_MIN,
+        ),
+    ]  # fmt: skip
+
+
+def scanned(journal: ReadJournal) -> int:
+    """How many rows there are, read without being decoded."""
+    at = 0
+    while rows := journal.store.select(at, 1_000):
+        at = rows[-1].id
+    return at
+
+
+def rate(events: int, work: Callable[[], object]) -> float:
+    """Events per second, the best of some rounds."""
+    return events / min(elapsed_ms(work) for _ in range(3)) * 1000
+
+
+def elapsed_ms(work: Callable[[], object]) -> float:
+    """The milliseconds that work takes."""
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
