@@ -106,7 +106,8 @@ def took(omac: Omac, words: tuple[str, ...]) -> float:
     line = [str(INSTALLED), *(half if word == "N/2" else word for word in words)]
 
     def run() -> None:
-        subprocess.run(line, env=omac.environment, cwd=omac.root / "shop", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet = subprocess.DEVNULL
+        subprocess.run(line, env=omac.environment, cwd=omac.root / "shop", stdout=quiet, stderr=quiet, check=True)
 
     return median([elapsed_ms(run) for _ in range(ROUNDS + 1)][1:])
 
