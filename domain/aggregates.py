@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from omac.domain.access import access, control
+from omac.domain.access import access, control, export
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.guard import denial
@@ -28,4 +28,5 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     denial.AGGREGATE,
     inspection.AGGREGATE,
     set_aside.AGGREGATE,
+    export.AGGREGATE,
 )

@@ -78,13 +78,22 @@ def verifier_of(name: str, seed: bytes) -> VerifierKey:
 
 def sign(checkpoint: Checkpoint, name: str, seed: bytes) -> str:
     """Return the signed text of a checkpoint."""
-    body = _body(checkpoint)
+    return sign_note(_body(checkpoint), name, seed)
+
+
+def sign_note(body: str, name: str, seed: bytes) -> str:
+    """Return the signed note of a text, which ends with its line."""
     signature = verifier_of(name, seed).id() + Ed25519PrivateKey.from_private_bytes(seed).sign(body.encode())
     return f"{body}\n\u2014 {name} {base64.b64encode(signature).decode()}\n"
 
 
 def verified(text: str, key: VerifierKey) -> Checkpoint:
     """Return the checkpoint of a signed text. Raises Refusal (misuse): it is none, or `key` has not signed it."""
+    return _parsed(verified_note(text, key))
+
+
+def verified_note(text: str, key: VerifierKey) -> str:
+    """Return the text of a signed note. Raises Refusal (misuse): it is none, or `key` has not signed it."""
     body, separator, signatures = text.rpartition("\n\n")
     body += "\n"
     if not separator or len(text) > TEXT_MAX or not signatures.endswith("\n"):
@@ -93,7 +102,7 @@ def verified(text: str, key: VerifierKey) -> Checkpoint:
     if None in matches:
         raise _no_checkpoint("a line of its signatures is none")
     if any(match and match[1] == key.name and _is_signed(body, match[2], key) for match in matches):
-        return _parsed(body)
+        return body
     message = f"the key {key.name}+{key.id().hex()} has not signed this checkpoint, or it was changed since"
     raise Refusal("misuse", message, fix=["omac key show"])
 

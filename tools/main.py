@@ -21,6 +21,7 @@ from omac.tools.cli import (
     audit_group,
     bridge_group,
     cache_group,
+    export_group,
     go_import_group,
     journal_group,
     proof_group,
@@ -52,7 +53,7 @@ class Root(CommandGroup):
         ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
-        ("Records", ("status", "audit", "replay", "journal", "checkpoint", "proof", "key")),
+        ("Records", ("status", "audit", "replay", "export", "journal", "checkpoint", "proof", "key")),
         (
             "Set-up",
             (
@@ -284,6 +285,7 @@ app.add_typer(audit_group.audit_app, name="audit")
 audit_group.audit_app.command("verify")(proof_group.audit_verify)
 audit_group.audit_app.command("prove")(proof_group.audit_prove)
 app.add_typer(proof_group.proof_app, name="proof")
+app.add_typer(export_group.export_app, name="export")
 app.command("checkpoint")(proof_group.checkpoint)
 app.add_typer(proof_group.key_app, name="key")
 app.add_typer(journal_group.journal_app, name="journal")

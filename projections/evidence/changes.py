@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.domain.access.control import ControlCalled, ControlRefused, VaultLocked
+from omac.domain.access.export import ExportCreated
 from omac.domain.credentials import credential
 from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
@@ -75,7 +76,14 @@ class TrustChanges:
                 return TrustChange(kind, projects[0] if projects else None, None, refused, reason, detail)
             case GuardDenied():
                 return TrustChange(kind, event.root or None, None, refused, reason, detail, event.session)
-            case SettingChanged() | SettingChangeFailed() | VaultLocked() | BridgeChanged() | BridgeChangeFailed():
+            case (
+                SettingChanged()
+                | SettingChangeFailed()
+                | VaultLocked()
+                | BridgeChanged()
+                | BridgeChangeFailed()
+                | ExportCreated()
+            ):
                 return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
                 return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
@@ -163,8 +171,17 @@ def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "default.adopted", False, None, f"{name}, given to {code or 'no known code'}"
         case credential.DefaultPurged(name):
             return "default.purged", False, None, name
+        case ExportCreated():
+            return _described_export(event)
         case _:
             return None
+
+
+def _described_export(event: ExportCreated) -> tuple[str, bool, str | None, str]:
+    of = f" of {', '.join(f'{name} {value}' for name, value in event.filters.items())}" if event.filters else ""
+    without = f", without the content of {', '.join(event.redacted)}" if event.redacted else ""
+    detail = f"{event.events} events{of} as {event.format} to {event.folder}{without}"
+    return "export.created", False, None, detail
 
 
 def _for(base: str) -> str:

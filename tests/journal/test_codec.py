@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import omac.domain
-from omac.domain.access import access, control
+from omac.domain.access import access, control, export
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
@@ -430,6 +430,11 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
     ),
     ("control.vault-locked", control.VaultLocked("socket"), "0191a6736f636b6574"),
+    (
+        "export.created",
+        export.ExportCreated("csv", "/e", {"skill": "echo"}, ("secret",), 7),
+        "0195a3637376a22f6581a5736b696c6ca46563686f91a673656372657407",
+    ),
     (
         "guard.denied",
         denial.GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1"),

@@ -23,6 +23,7 @@ ALLOWED = {
     ("inbox.py", "_content"): "a record of the spool",
     ("snapshot_store.py", "write"): "a snapshot",
     ("snapshot_store.py", "_read"): "a snapshot",
+    ("bundle_verification.py", "_opened"): "a file of a bundle",
     ("audit_index.py", "_open"): "the audit's index, a file of its own",
 }
 

@@ -9,8 +9,13 @@ FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001  # so
 
 
 def print_csv(cells: Sequence[str | int | float | None]) -> None:
-    """Print a line of cells. None is an empty cell."""
-    current().stdout.write(",".join(map(_cell, cells)) + "\r\n")
+    """Print a line of cells."""
+    current().stdout.write(csv_line(cells))
+
+
+def csv_line(cells: Sequence[str | int | float | None]) -> str:
+    """Return a line of cells, with its end. None is an empty cell."""
+    return ",".join(map(_cell, cells)) + "\r\n"
 
 
 def _cell(value: str | int | float | None) -> str:

@@ -1,0 +1,169 @@
+"""A bundle of evidence: events taken out of a journal, with all that proves them to whoever has a public key.
+
+Rules
+
+1. `evidence.jsonl` has a line for each event, in order: the content of its leaf, or, where the content was left out,
+   the leaf alone. `gaps.jsonl` has the roots of the largest perfect subtrees without any of these events
+   (`journal/merkle.py: gap_ranges`). Together they give the root that `checkpoint.txt` signs.
+2. `events.*` says the same in a form for readers, derived line by line from the evidence.
+3. `manifest.json` names what was asked for, and each file with its size and SHA-256; `manifest.sig` is a signed note of
+   the manifest's digest. Nothing else belongs to a bundle.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.leaves import Contents
+from omac.journal.merkle import SparseTree, gap_ranges, leaf_hash, root_of
+
+FORMAT = "omac-export-1"
+EVIDENCE, GAPS, CHECKPOINT, MANIFEST, SIGNATURE = (
+    "evidence.jsonl", "gaps.jsonl", "checkpoint.txt", "manifest.json", "manifest.sig",
+)  # fmt: skip
+LINE_BYTES_MAX = 16 << 20
+
+
+class EvidenceLine(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An event of a bundle; bytes are base64 in JSON. It has a content, or a leaf where that was left out."""
+
+    position: int
+    content: bytes = b""
+    leaf: bytes = b""
+
+
+class GapLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The root of `leaves` events that are not in a bundle, the first of which is at `position`."""
+
+    position: int
+    leaves: int
+    root: bytes
+
+
+class LeafContent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The content of a leaf (`journal/leaves.py: content`)."""
+
+    position: int
+    stream: str
+    version: int | None
+    kind: str
+    at: int
+    run: str
+    actor: str
+    correlation: str | None
+    causation: int | None
+    happened: int | None
+    sealed: bytes | None
+    body: bytes
+
+
+class BundleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a bundle."""
+
+    bytes: int
+    sha256: str
+
+
+class BundleManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a bundle is. `at` in nanoseconds since 1970 UTC; `size` and `root` (hexadecimal) are of the journal's tree,
+    `late` is the last position that got its leaf later than it was recorded."""
+
+    format: str
+    data: str
+    omac: str
+    journal: str
+    at: int
+    size: int
+    root: str
+    late: int
+    filters: dict[str, str]
+    redacted: tuple[str, ...]
+    events: int
+    without_content: int
+    files: dict[str, BundleFile]
+
+
+class EventContent(NamedTuple):
+    """An event of a bundle; `content` None: it was left out."""
+
+    position: int
+    content: LeafContent | None
+
+
+class TakenEvent(NamedTuple):
+    """An event as it goes into a bundle, or, instead, a gap before the next."""
+
+    line: EvidenceLine | GapLine
+    event: EventContent | None = None
+
+
+def taken(path: str, positions: Iterable[int], size: int, root: bytes, redacted: Iterable[str]) -> Iterator[TakenEvent]:
+    """Yield the lines of a bundle of the events at `positions`, which ascend, of a journal whose first `size` events
+    have this `root`. `redacted` are kinds whose content is left out. Raises Refusal (journal-damaged) for an event that
+    is not what was recorded, at the latest behind the last line."""
+    without, tree = frozenset(redacted), SparseTree()
+    connection = connect_for_reading(path)
+    try:
+        connection.execute("BEGIN")
+        contents = Contents(connection)
+        for first, last in _runs(positions):
+            for gap in _gaps(connection, tree, first - 1):
+                yield TakenEvent(gap)
+            for position, text in contents.between(first - 1, last):
+                if text is None or position != tree.size + 1:
+                    raise _altered(path, tree.size + 1)
+                leaf, content = leaf_hash(text), msgspec.msgpack.decode(text, type=LeafContent)
+                tree.append(leaf)
+                is_left_out = content.kind in without or content.kind.partition(".")[0] in without
+                line = EvidenceLine(position, leaf=leaf) if is_left_out else EvidenceLine(position, text)
+                yield TakenEvent(line, EventContent(position, None if is_left_out else content))
+            if tree.size != last:
+                raise _altered(path, tree.size + 1)
+        for gap in _gaps(connection, tree, size):
+            yield TakenEvent(gap)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise damaged(path, f"{error}: see omac audit verify") from None
+    finally:
+        connection.close()
+    if tree.size != size or tree.root() != root:
+        raise damaged(path, "its events are not what was recorded: see omac audit verify")
+
+
+def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of those that follow one another, at most as many as are read at once."""
+    first = last = 0
+    for position in positions:
+        if first and position == last + 1 and last - first < RUN_MAX:
+            last = position
+            continue
+        if first:
+            yield first, last
+        first = last = position
+    if first:
+        yield first, last
+
+
+def _gaps(connection: sqlite3.Connection, tree: SparseTree, until: int) -> Iterator[GapLine]:
+    for start, end in gap_ranges(tree.size, until):
+        root = root_of(leaf for (leaf,) in connection.execute(_LEAVES, (start, end)))
+        tree.append(root, end - start)
+        yield GapLine(start + 1, end - start, root)
+
+
+def digest_of(manifest: bytes) -> str:
+    """Return the text that a manifest's signature signs."""
+    return f"omac/export\n{hashlib.sha256(manifest).hexdigest()}\n"
+
+
+def _altered(path: str, position: int) -> Exception:
+    return damaged(path, f"the event at position {position} is not what was recorded: see omac audit verify")
+
+
+RUN_MAX = 5_000
+_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

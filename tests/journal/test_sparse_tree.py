@@ -1,0 +1,41 @@
+"""journal/merkle.py: some leaves, and the roots of all between them, have the root of the whole tree."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omac.journal.merkle import SparseTree, gap_ranges, leaf_hash, root_of
+
+
+@given(size=st.integers(0, 130), data=st.data())
+def test_the_root_of_the_whole_tree(size: int, data: st.DataObject) -> None:
+    """Whichever leaves are known."""
+    leaves = [leaf_hash(bytes([number])) for number in range(size)]
+    known = sorted(data.draw(st.sets(st.integers(0, size - 1)))) if size else []
+    tree = SparseTree()
+    for index in (*known, size):
+        for start, end in gap_ranges(tree.size, index):
+            tree.append(root_of(leaves[start:end]), end - start)
+        if index < size:
+            tree.append(leaves[index])
+    assert (tree.size, tree.root()) == (size, root_of(leaves))
+
+
+@given(start=st.integers(0, 5_000), length=st.integers(0, 5_000))
+def test_gaps_are_few_perfect_subtrees(start: int, length: int) -> None:
+    """Aligned, one behind the other, and at most two of each size."""
+    ranges = gap_ranges(start, start + length)
+    assert [first for first, _ in ranges] + [start + length] == [start] + [last for _, last in ranges]
+    sizes = [last - first for first, last in ranges]
+    assert all(size & (size - 1) == 0 and first % size == 0 for (first, _), size in zip(ranges, sizes, strict=True))
+    assert all(sizes.count(size) <= 2 for size in sizes)
+
+
+@pytest.mark.parametrize(("before", "leaves"), [(1, 2), (2, 4), (0, 3), (0, 0), (0, -2), (6, 4)])
+def test_no_subtree_begins_there(before: int, leaves: int) -> None:
+    """What would make another tree of the same hashes is refused."""
+    tree = SparseTree()
+    for number in range(before):
+        tree.append(leaf_hash(bytes([number])))
+    with pytest.raises(ValueError, match="no perfect subtree"):
+        tree.append(b"r" * 32, leaves)

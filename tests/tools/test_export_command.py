@@ -1,0 +1,315 @@
+"""`omac export`: evidence that somebody verifies on another machine, with a public key and nothing else."""
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from polling import eventually
+from real_omac import Omac, curl, omac_in
+from tools.test_snapshots import called_often
+
+from omac.journal.bundle import digest_of
+from omac.journal.checkpoint import sign_note
+
+FORMATS = {"jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl"}
+INSTALLED = Path(sys.executable).with_name("omac")
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host on which two skills were called, and one is approved under a name that a spreadsheet would run."""
+    with omac_in(tmp_path_factory.mktemp("used")) as house:
+        project = house.project("shop", "echo", "other")
+        house.approve(project, "echo", "other")
+        serving = house.serve()
+        for skill in serving.activate(project)["skills"]:
+            assert curl(f"{skill['base']}/echo/=1+1").status == 200
+        serving.process.terminate()
+        assert serving.process.wait(30) == 0
+        yield house
+
+
+@pytest.fixture(scope="module")
+def key(used: Omac) -> str:
+    return used.ok("key", "show").strip()
+
+
+@pytest.fixture
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of another host."""
+    return tmp_path_factory.mktemp("house")
+
+
+def exported(omac: Omac, folder: Path, *options: str) -> Path:
+    omac.ok("export", "--out", str(folder), *options)
+    return folder
+
+
+def verified(folder: Path, key: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Verify on a machine that never saw the journal: another home, no state."""
+    home = folder.parent / "elsewhere"
+    home.mkdir(exist_ok=True)
+    line = (str(INSTALLED), "export", "verify", str(folder), "--key", key, *options)
+    done = subprocess.run(
+        line, env={"HOME": str(home), "PATH": os.environ["PATH"]}, cwd=home, capture_output=True, text=True
+    )
+    assert not any(home.iterdir()), "a verification leaves nothing"
+    return done
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, form: str) -> None:
+    """All events, each with what was recorded; nobody else can read the files."""
+    folder = exported(used, tmp_path / "bundle", "--format", form)
+    assert sorted(os.listdir(folder)) == sorted(
+        ["checkpoint.txt", "evidence.jsonl", "gaps.jsonl", "manifest.json", "manifest.sig", FORMATS[form]]
+    )
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    done = verified(folder, key)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert f"{manifest['events']} events verified, of the {manifest['size']}" in done.stdout
+    found = json.loads(verified(folder, key, "--json").stdout)
+    assert (found["events"], found["root"], found["findings"]) == (manifest["events"], manifest["root"], [])
+
+
+def test_what_readers_get(used: Omac, tmp_path: Path) -> None:
+    """The same events in each form; no cell is a formula."""
+    kinds = [used_kind(used, position) for position in (1, 2)]
+    lines = (exported(used, tmp_path / "j") / "events.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [record["kind"] for record in records[:2]] == kinds
+    assert any(record["event"].get("path") == "/echo/=1+1" for record in records)
+    with (exported(used, tmp_path / "c", "--format", "csv") / "events.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["kind"] for row in rows[: len(records)]] == [record["kind"] for record in records]
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
+    text = (exported(used, tmp_path / "e", "--format", "cloudevents") / "events.cloudevents.jsonl").read_text()
+    event = json.loads(text.splitlines()[0])
+    assert (event["specversion"], event["id"], event["type"]) == ("1.0", "1", f"omac.{kinds[0]}")
+
+
+def used_kind(omac: Omac, position: int) -> str:
+    with closing(sqlite3.connect(omac.state / "journal.db")) as connection:
+        query = "SELECT text FROM event JOIN name ON name.id = kind WHERE position = ?"
+        (kind,) = connection.execute(query, (position,)).fetchone()
+    return str(kind)
+
+
+def test_who_took_it_is_on_record(used: Omac, tmp_path: Path) -> None:
+    """Before the first file, with what was asked for."""
+    exported(used, tmp_path / "bundle", "--format", "csv", "--skill", "echo", "--redact", "secret")
+    row = used.audit("--kind", "export")[-1]
+    assert (row["kind"], row["actor"], row["outcome"]) == ("export.created", "person", "done")
+    assert "events of skill echo as csv" in row["detail"]
+    assert str(tmp_path / "bundle") in row["detail"]
+
+
+def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) -> None:
+    """Each row comes with the events that begin and end it; the others are there as hashes alone."""
+    rows = used.audit("--kind", "access", "--skill", "echo")
+    folder = exported(used, tmp_path / "bundle", "--kind", "access", "--skill", "echo")
+    records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [record["kind"] for record in records] == ["access.requested", "access.completed"] * len(rows)
+    assert [record["position"] for record in records][::2] == [row["position"] for row in rows]
+    assert b"other" not in (folder / "evidence.jsonl").read_bytes()
+    done = verified(folder, key)
+    assert (done.returncode, "filters: skill echo, kind access" in done.stdout) == (0, True), done
+
+
+def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path: Path) -> None:
+    """That it was recorded, and where; nothing of what it says is in any file."""
+    folder = exported(used, tmp_path / "bundle", "--redact", "access,run.started")
+    whole = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"=1+1" not in whole
+    records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert records[0].get("redacted") or any(record.get("redacted") for record in records)
+    done = verified(folder, key)
+    assert (done.returncode, "without their content: access, run.started" in done.stdout) == (0, True), done
+    refused = used.run("export", "--out", str(tmp_path / "x"), "--redact", "everything")
+    assert (refused.status, "--redact takes kinds" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(("form", "part"), [("jsonl", 0.5), ("csv", 0.0), ("cloudevents", 1.0)])
+def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: float) -> None:
+    """In each file in turn: the exit code is 10, and what is said names the file, or the one that signs it."""
+    folder = exported(used, tmp_path / "bundle", "--format", form, "--kind", "access")
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        at = int((len(content) - 1) * part)
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        done = verified(folder, key)
+        assert done.returncode == 10, (path.name, done)
+        assert path.name in done.stdout or path.name.startswith("manifest"), done
+        assert "Traceback" not in done.stderr
+        path.write_bytes(content)
+    assert verified(folder, key).returncode == 0
+
+
+def resigned(omac: Omac, folder: Path, change: Any) -> None:
+    """Change the manifest and its files as somebody with the signing key could not without omac, and sign it."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    for name, kept in manifest["files"].items():
+        content = (folder / name).read_bytes()
+        kept["bytes"], kept["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+    text = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(text)
+    name = (folder / "checkpoint.txt").read_text().splitlines()[-1].split()[1]
+    seed = bytes.fromhex((omac.state / "signing.key").read_text())
+    (folder / "manifest.sig").write_text(sign_note(digest_of(text), name, seed))
+
+
+@pytest.mark.parametrize(
+    ("what", "named", "why"),
+    [
+        ("an event is edited", "evidence.jsonl", "does not lead to the root"),
+        ("an event is left out", "evidence.jsonl", "comes after"),
+        ("two are swapped", "evidence.jsonl", "comes after"),
+        ("a gap changes", "gaps.jsonl", "no perfect subtree"),
+        ("the data says something else", "events.jsonl", "does not say what the evidence says"),
+        ("a file more", "more.txt", "does not belong"),
+        ("fewer are stated", "evidence.jsonl", "not as many"),
+        ("another tree", "checkpoint.txt", "of another tree"),
+        ("a later form", "manifest.json", "this omac knows"),
+    ],
+)
+def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, named: str, why: str) -> None:
+    """Who can sign a manifest cannot make the checkpoint's root follow from other events."""
+    folder = exported(used, tmp_path / "bundle", "--kind", "access")
+    evidence = (folder / "evidence.jsonl").read_text().splitlines(keepends=True)
+    gaps = (folder / "gaps.jsonl").read_text().splitlines(keepends=True)
+
+    def change(manifest: dict[str, Any]) -> None:
+        match what:
+            case "an event is edited":
+                line = json.loads(evidence[0])
+                content = base64.b64decode(line["content"]).replace(b"echo", b"evil", 1)
+                line["content"] = base64.b64encode(content).decode()
+                (folder / "evidence.jsonl").write_text("".join([json.dumps(line) + "\n", *evidence[1:]]))
+            case "an event is left out":
+                (folder / "evidence.jsonl").write_text("".join(evidence[1:]))
+                manifest["events"] -= 1
+            case "two are swapped":
+                (folder / "evidence.jsonl").write_text("".join([evidence[1], evidence[0], *evidence[2:]]))
+            case "a gap changes":
+                line = json.loads(gaps[0])
+                (folder / "gaps.jsonl").write_text(json.dumps(line | {"leaves": 3}) + "\n")
+            case "the data says something else":
+                path = folder / "events.jsonl"
+                path.write_bytes(path.read_bytes().replace(b"GET", b"PUT"))
+            case "a file more":
+                (folder / "more.txt").write_text("hello")
+            case "fewer are stated":
+                manifest["events"] -= 1
+            case "another tree":
+                manifest["size"] += 1
+            case _:
+                manifest["format"] = "omac-export-2"
+
+    resigned(used, folder, change)
+    done = verified(folder, key)
+    assert done.returncode == 10, done
+    assert any(line.startswith(named) and why in line for line in done.stdout.splitlines()), done
+
+
+def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
+    """Of another host: nothing of the bundle is believed."""
+    folder = exported(used, tmp_path / "bundle")
+    with omac_in(house) as other:
+        foreign = other.ok("key", "show").strip()
+    done = verified(folder, foreign)
+    assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
+    assert verified(folder, "x+y+z").returncode == 2
+    assert verified(tmp_path / "nothing", foreign).returncode == 2
+
+
+def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
+    """Neither a folder nor a link is written to, and nothing is recorded."""
+    before = len(used.audit("--kind", "export"))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("taken", "link"):
+        done = used.run("export", "--out", str(tmp_path / name))
+        assert (done.status, "exists already" in done.err) == (2, True), done
+    done = used.run("export", "--out", str(tmp_path / "none/deeper"))
+    assert (done.status, "failed" in done.err) == (5, True), done
+    assert used.run("export").status == 2
+    assert len(used.audit("--kind", "export")) == before
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_killed_in_the_middle(house: Path, tmp_path: Path) -> None:
+    """kill -9 leaves no bundle; the same command, typed again, makes it and takes away what was left."""
+    with omac_in(house) as omac:
+        omac.approve(omac.project("shop", "echo"), "echo")
+        called_often(omac, 40_000)
+        folder, draft = tmp_path / "bundle", tmp_path / ".omac-export-bundle"
+        started = omac.start("export", "--out", str(folder))
+        eventually(lambda: (draft / "evidence.jsonl").exists(), 20.0, "the first lines")
+        os.kill(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+        assert not folder.exists()
+        assert draft.exists()
+        exported(omac, folder)
+        assert not draft.exists()
+        assert verified(folder, omac.ok("key", "show").strip()).returncode == 0
+
+
+def test_two_at_once(house: Path, tmp_path: Path) -> None:
+    """The second is refused while the first is at it, and harms nothing."""
+    with omac_in(house) as omac:
+        omac.approve(omac.project("shop", "echo"), "echo")
+        called_often(omac, 40_000)
+        started = omac.start("export", "--out", str(tmp_path / "bundle"))
+        eventually(lambda: (tmp_path / ".omac-export-bundle/evidence.jsonl").exists(), 20.0, "the first lines")
+        done = omac.run("export", "--out", str(tmp_path / "bundle"))
+        assert (done.status != 0, "is at work" in done.err or "exists already" in done.err) == (True, True), done
+        assert started.process.wait(60) == 0
+        assert verified(tmp_path / "bundle", omac.ok("key", "show").strip()).returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk(house: Path, tmp_path: Path) -> None:
+    """It is said whose fault it is, and nothing half is left."""
+    with omac_in(house) as omac:
+        omac.approve(omac.project("shop", "echo"), "echo")
+        called_often(omac, 10_000)
+        small = tmp_path / "small"
+        small.mkdir()
+        subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)), check=True)
+        try:
+            done = omac.run("export", "--out", str(small / "bundle"))
+            assert (done.status, "No space left" in done.err, "df -h" in done.err) == (5, True, True), done
+            assert os.listdir(small) == []
+        finally:
+            subprocess.run(("umount", str(small)), check=True)
+
+
+def test_no_export_of_what_was_changed(house: Path, tmp_path: Path) -> None:
+    """A journal that is not what was recorded gives no evidence."""
+    with omac_in(house) as omac:
+        omac.approve(omac.project("shop", "echo"), "echo")
+        with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+            connection.execute("UPDATE event SET at = at + 1 WHERE position = 2")
+        done = omac.run("export", "--out", str(tmp_path / "bundle"))
+        assert (done.status, "omac audit verify" in done.err) == (10, True), done
+        assert not (tmp_path / "bundle").exists()
+
+
+def test_options_of_the_subcommand_go_behind_it(used: Omac, tmp_path: Path) -> None:
+    """Before it they would do nothing."""
+    done = used.run("export", "--out", str(tmp_path / "x"), "verify", str(tmp_path / "x"), "--key", "k")
+    assert (done.status, "options of verify go behind it" in done.err) == (2, True)

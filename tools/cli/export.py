@@ -1,0 +1,110 @@
+"""omac export and omac export verify: evidence for whoever has no journal."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast, get_args
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
+from omac.journal.checkpoint import VerifierKey
+from omac.journal.event_kinds import KINDS
+from omac.projections.evidence.audit_query import AuditQuery
+from omac.tools.cli.audit_filters import Typed, query_of
+from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
+from omac.tools.terminal.export_formats import Format
+from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.progress import Progress
+from omac.tools.terminal.render import report, say
+from omac.tools.terminal.timestamps import rfc3339
+
+DAMAGED = 10
+
+
+class ExportOptions(NamedTuple):
+    """The command line, as typed."""
+
+    format: str
+    folder: str
+    filters: Typed
+    redacted: str | None
+    journal: str | None
+    json: bool
+
+
+def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Export. Raises Refusal."""
+    if options.format not in get_args(Format):
+        raise Refusal("misuse", f"--format takes {', '.join(get_args(Format))}, not {options.format!r}")
+    query = query_of(options.filters, clock)
+    request = ExportRequest(
+        cast("Format", options.format),
+        os.path.abspath(expanded(options.folder)),
+        query,
+        _filters(query),
+        _kinds(options.redacted),
+        options.journal,
+    )
+    with Progress("events read") as reading, Progress("events exported") as writing:
+        exported = export_evidence(request, environment, clock, reading.show, writing.show)
+    manifest = exported.manifest
+    if options.json:
+        data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}
+        print_json(data | {"root": manifest.root, "without_content": manifest.without_content})
+        return 0
+    say(f"{exported.folder}: {manifest.events} of {manifest.size} events exported as {manifest.data}")
+    if manifest.without_content:
+        say(f"  {manifest.without_content} of them without their content")
+    say(f"  to verify it elsewhere: omac export verify {exported.folder} --key KEY  # of omac key show")
+    return 0
+
+
+def verify(folder: str, key: str, as_json: bool) -> int:
+    """Verify a bundle; 10 where it is not what was exported. Raises Refusal."""
+    with Progress("events verified") as progress:
+        found = verify_bundle(os.path.abspath(expanded(folder)), VerifierKey.parse(key), derived, progress.show)
+    if as_json:
+        print_json(_data(folder, found))
+    else:
+        _show(folder, found)
+    return DAMAGED if found.flaws else 0
+
+
+def _filters(query: AuditQuery) -> dict[str, str]:
+    """The filters as they are kept: what was relative to a moment or a folder is stated."""
+    wanted = {name: value for name, value in msgspec.structs.asdict(query).items() if value is not None}
+    times = {name: rfc3339(wanted[name]) for name in ("since", "until") if name in wanted}
+    return {name: str(value) for name, value in (wanted | times).items()}
+
+
+def _kinds(typed: str | None) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in typed.split(",")) if typed is not None else ()
+    known = {*KINDS, *(name.partition(".")[0] for name in KINDS)}
+    if unknown := [kind for kind in kinds if kind not in known]:
+        raise Refusal("misuse", f"--redact takes kinds of events, such as access or secret.written, not {unknown[0]!r}")
+    return kinds
+
+
+def _show(folder: str, found: VerifiedBundle) -> None:
+    for flaw in found.flaws:
+        say(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
+    if found.flaws:
+        report(f"{folder} is not what was exported")
+        return
+    manifest = found.manifest
+    assert manifest is not None, "without flaws there is one"
+    say(f"{folder}: {found.events} events verified, of the {manifest.size} of journal {manifest.journal}")
+    say(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}")
+    if manifest.filters:
+        say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
+    if manifest.without_content:
+        say(f"  {manifest.without_content} without their content: {', '.join(manifest.redacted)}")
+    if manifest.late:
+        say(f"  positions 1 to {manifest.late} got their proofs later than they were recorded")
+
+
+def _data(folder: str, found: VerifiedBundle) -> dict[str, Any]:
+    manifest = found.manifest
+    stated = {} if manifest is None else {"journal": manifest.journal, "size": manifest.size, "root": manifest.root}
+    return {"folder": folder, "events": found.events, **stated, "findings": [flaw._asdict() for flaw in found.flaws]}

@@ -1,0 +1,85 @@
+"""`omac export`: evidence taken out of the journal, and its verification."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.host_only import require_host
+from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.terminal.invocation import current
+
+
+class ExportGroup(CommandGroup):
+    """A command of its own, with a subcommand."""
+
+    def collect_usage_pieces(self, ctx: Any) -> Sequence[str]:  # type: ignore[override]
+        """Return what may stand behind it."""
+        return ["--out FOLDER [OPTIONS] | verify FOLDER"]
+
+
+export_app = Commands(ExportGroup, no_args_is_help=False, invoke_without_command=True)
+
+
+@export_app.callback()
+def export(
+    context: typer.Context,
+    out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The folder to make.")] = None,
+    form: Annotated[str, typer.Option("--format", help="jsonl, csv or cloudevents.")] = "jsonl",
+    redact: Annotated[
+        str | None, typer.Option(metavar="KINDS", help="Leave out the content of these kinds: access,secret")
+    ] = None,
+    skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
+    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
+    since: Annotated[str | None, typer.Option(help="Not before; as omac audit --since.")] = None,
+    until: Annotated[str | None, typer.Option(help="Not after.")] = None,
+    outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
+    kind: Annotated[str | None, typer.Option(help="As omac audit --kind.")] = None,
+    actor: Annotated[str | None, typer.Option(help="person, bridge, agent or omac.")] = None,
+    status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
+    first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
+    last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Export events with all that proves them, for whoever has no journal. Filters choose rows of omac audit, and the
+    events that begin and end them are exported; without filters, all events.
+
+    \b
+    omac export --out ~/evidence
+    omac export --out ~/march --format csv --since 2026-03-01 --until 2026-03-31
+    omac export verify ~/march --key "$(cat omac.key)"
+    """
+    if context.invoked_subcommand is not None:
+        if any(value for name, value in context.params.items() if name not in ("context", "form")):
+            raise Refusal("misuse", f"options of {context.invoked_subcommand} go behind it")
+        return 0
+    require_host("omac export", "Export evidence.", current().environment)
+    from omac.tools.cli.audit_filters import Typed
+    from omac.tools.cli.export import ExportOptions, run
+
+    if out is None:
+        raise Refusal("misuse", "--out is missing: the folder to make", fix=["omac export --out ~/evidence"])
+    typed = Typed(
+        skill, directory, session, actor, kind, outcome, status, None, None, None, since, until, first, last
+    )  # fmt: skip
+    return run(ExportOptions(form, out, typed, redact, journal, json), current().environment, time.time_ns)
+
+
+@export_app.command("verify")
+def export_verify(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What omac export made.")],
+    key: Annotated[str, typer.Option(help="The public key, from omac key show.")],
+    json: Json = False,
+) -> int:
+    """Verify an export by a public key, without a journal; the exit code is 10 when it is not what was exported.
+
+    \b
+    omac export verify ~/march --key "$(cat omac.key)"
+    """
+    from omac.tools.cli.export import verify
+
+    return verify(folder, key, json)
