@@ -19,7 +19,7 @@ import msgspec
 
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.leaves import Contents
-from omac.journal.merkle import SparseTree, gap_ranges, leaf_hash, root_of
+from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
 
 FORMAT = "omac-export-1"
 EVIDENCE, GAPS, CHECKPOINT, MANIFEST, SIGNATURE = (
@@ -105,7 +105,7 @@ def taken(path: str, positions: Iterable[int], size: int, root: bytes, redacted:
     """Yield the lines of a bundle of the events at `positions`, which ascend, of a journal whose first `size` events
     have this `root`. `redacted` are kinds whose content is left out. Raises Refusal (journal-damaged) for an event that
     is not what was recorded, at the latest behind the last line."""
-    without, tree = frozenset(redacted), SparseTree()
+    without, tree = frozenset(redacted), MerkleTree()
     connection = connect_for_reading(path)
     try:
         connection.execute("BEGIN")
@@ -149,10 +149,13 @@ def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _gaps(connection: sqlite3.Connection, tree: SparseTree, until: int) -> Iterator[GapLine]:
+def _gaps(connection: sqlite3.Connection, tree: MerkleTree, until: int) -> Iterator[GapLine]:
     for start, end in gap_ranges(tree.size, until):
-        root = root_of(leaf for (leaf,) in connection.execute(_LEAVES, (start, end)))
-        tree.append(root, end - start)
+        leaves = [leaf for (leaf,) in connection.execute(_LEAVES, (start, end))]
+        if len(leaves) != end - start:
+            raise ValueError(f"leaves are missing behind position {start}")
+        root = perfect_root(leaves)
+        tree.append_subtree(root, end - start)
         yield GapLine(start + 1, end - start, root)
 
 

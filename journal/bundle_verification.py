@@ -25,7 +25,7 @@ from omac.journal.bundle import (
     digest_of,
 )
 from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, verified, verified_note
-from omac.journal.merkle import HASH_BYTES, SparseTree, leaf_hash
+from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 
 MANIFEST_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 20
@@ -140,7 +140,7 @@ class _Evidence:
         self._manifest = manifest
         self._checkpoint = checkpoint
         self._progress = progress
-        self._tree = SparseTree()
+        self._tree = MerkleTree()
         self._is_read = False
         self.events = self._without_content = 0
 
@@ -174,7 +174,7 @@ class _Evidence:
         if gap.position != self._tree.size + 1 or len(gap.root) != HASH_BYTES:
             raise BundleError(GAPS, f"no gap begins at position {gap.position}", number)
         try:
-            self._tree.append(gap.root, gap.leaves)
+            self._tree.append_subtree(gap.root, gap.leaves)
         except ValueError as problem:
             raise BundleError(GAPS, str(problem), number) from None
 

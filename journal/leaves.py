@@ -74,19 +74,40 @@ class Contents:
         cursor = self._connection.execute(_ROWS, (after, until))
         while rows := cursor.fetchmany(1_000):
             self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - self._names.keys())
-            names = self._names
-            for position, stream, version, kind, at, run, actor, *others in rows:
+            for row in rows:
                 try:
-                    texts = names[stream], names[kind], names[run], names[actor]
-                    values = (position, texts[0], version, texts[1], at, texts[2], texts[3], *others)
-                    yield position, _encode(values)
+                    yield row[0], _of_row(self._names, row)
                 except (KeyError, ValueError):  # no such name, or one that is no text
-                    yield position, None
+                    yield row[0], None
+
+    def whole(self, after: int, until: int) -> list[bytes] | None:
+        """Return the contents of all positions above `after` up to `until`; None where one is missing, or has none.
+        Raises sqlite3.Error."""
+        rows = self._connection.execute(_ROWS, (after, until)).fetchall()
+        if len(rows) != until - after:
+            return None
+        names = self._names
+        try:
+            return [_of_row(names, row) for row in rows]
+        except KeyError:
+            self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - names.keys())
+        try:
+            return [_of_row(names, row) for row in rows]
+        except (KeyError, ValueError):  # no such name, or one that is no text
+            return None
 
     def _learn(self, ids: set[Any]) -> None:
         for id_ in ids:
             for (text,) in self._connection.execute("SELECT text FROM name WHERE id = ?", (id_,)):
                 self._names[id_] = text
+
+
+def _of_row(names: dict[Any, Any], row: tuple[Any, ...]) -> bytes:
+    position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body = row
+    return _encode(
+        (position, names[stream], version, names[kind], at, names[run], names[actor], correlation, causation, happened,
+         sealed, body)
+    )  # fmt: skip
 
 
 def without_leaves(path: str) -> Refusal:

@@ -48,6 +48,17 @@ class MerkleTree:
             size >>= 1
         peaks.append(leaf)
 
+    def append_subtree(self, root: bytes, leaves: int) -> None:
+        """Add the root of a perfect subtree of so many leaves. Raises ValueError where none can begin."""
+        if leaves < 1 or leaves & (leaves - 1) or self.size % leaves:
+            raise ValueError(f"no perfect subtree of {leaves} leaves begins behind {self.size} leaves")
+        size = self.size
+        self.size += leaves
+        while size & leaves:
+            root = node_hash(self.peaks.pop(), root)
+            leaves <<= 1
+        self.peaks.append(root)
+
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Add the hashes of leaves, in order."""
         for leaf in leaves:
@@ -63,34 +74,6 @@ class MerkleTree:
         return root
 
 
-class SparseTree:
-    """A tree of which some leaves are known, and of the others the roots of the largest perfect subtrees that hold
-    nothing else (`gap_ranges`): given in their order, they have the root of the whole tree."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._peaks: list[tuple[int, bytes]] = []  # each with how many leaves it has
-
-    def append(self, node: bytes, leaves: int = 1) -> None:
-        """Add the hash of a leaf, or the root of a perfect subtree of so many. Raises ValueError where none can be."""
-        if leaves < 1 or leaves & (leaves - 1) or self.size % leaves:
-            raise ValueError(f"no perfect subtree of {leaves} leaves begins behind {self.size} leaves")
-        self.size += leaves
-        while self._peaks and self._peaks[-1][0] == leaves:
-            node = node_hash(self._peaks.pop()[1], node)
-            leaves *= 2
-        self._peaks.append((leaves, node))
-
-    def root(self) -> bytes:
-        """Return the root of all so far."""
-        if not self._peaks:
-            return EMPTY_ROOT
-        root = self._peaks[-1][1]
-        for _, peak in reversed(self._peaks[:-1]):
-            root = node_hash(peak, root)
-        return root
-
-
 def gap_ranges(start: int, end: int) -> list[Range]:
     """Return the largest perfect subtrees that together have the leaves from `start` up to, and without, `end`."""
     ranges: list[Range] = []
@@ -101,6 +84,15 @@ def gap_ranges(start: int, end: int) -> list[Range]:
         ranges.append((start, start + leaves))
         start += leaves
     return ranges
+
+
+def perfect_root(leaves: Sequence[bytes]) -> bytes:
+    """Return the root of a tree with these leaf hashes, which are a power of two: `root_of`, level by level."""
+    nodes = leaves
+    while len(nodes) > 1:
+        pairs = iter(nodes)
+        nodes = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
+    return nodes[0]
 
 
 def root_of(leaves: Iterable[bytes]) -> bytes:

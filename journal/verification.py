@@ -15,6 +15,7 @@ Rules
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -24,10 +25,10 @@ from omac.domain.kernel.set_aside import PositionSetAside
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.leaves import Contents, without_leaves
-from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
+from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash, perfect_root
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
-TOLD_EVERY = 10_000
+BLOCK = 4_096  # events that are compared at once; only where something is wrong, or a kept root ends, each by itself
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
 Kind = Literal["altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated"]
@@ -72,7 +73,7 @@ def verify(
     """Verify the journal at `path`, its events from position `first` to `last`; `progress` is told how many events are
     verified, of how many. Raises Refusal: it cannot be read, or it has no leaves at all."""
     connection = connect_for_reading(path, lenient=True)
-    connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+    connection.text_factory = _text
     try:
         connection.execute("BEGIN")
         return _Verification(connection, path, kept).run(first, last, progress)
@@ -88,6 +89,7 @@ class _Verification:
     def __init__(self, connection: sqlite3.Connection, path: str, kept: Sequence[KeptRoot]) -> None:
         self._connection = connection
         self._tree = MerkleTree()
+        self._all_contents = Contents(connection)
         self._kept = sorted(kept)
         self._sound_to = 0  # the size of the last kept root that holds
         self._checked = 0
@@ -106,23 +108,51 @@ class _Verification:
         """Return what is found."""
         until = self._size if last is None else min(last, self._size)
         self._kept_roots()
-        leaves = self._leaves()
-        for _ in range(min(first, self._size + 1) - 1):
-            next(leaves)
-        for position, text in self._contents(first, until):
-            leaf = next(leaves)
-            self._checked += 1
-            if self._checked % TOLD_EVERY == 0:
-                progress(self._checked, until - first + 1)
-            if leaf is not None and (text is None or leaf_hash(text) != leaf):
-                self._mismatch(position, leaf, text)
-        for _ in leaves:
-            pass
+        for start in range(0, self._size, BLOCK):
+            end = min(start + BLOCK, self._size)
+            if not self._is_sound(start, end, first, until):
+                self._look_closely(start, end, first, until)
+            progress(self._checked, until - first + 1)
         self._end()
         findings = tuple(sorted(self._findings))
         return Verified(
             self._size, self._tree.root(), self._checked, self._late, self._head, tuple(self._set_aside), findings
         )
+
+    def _is_sound(self, start: int, end: int, first: int, until: int) -> bool:
+        """Whether all of a block is what it should be, without a kept root in it; then it is in the tree."""
+        if end - start != BLOCK or start < self._next_kept() <= end:
+            return False
+        leaves = [leaf for (leaf,) in self._connection.execute(_HASHES, (start, end))]
+        if first <= start + 1 and end <= until:
+            self._connection.text_factory = str
+            try:
+                contents = self._all_contents.whole(start, end)
+            except sqlite3.OperationalError:  # a text that is none
+                return False
+            finally:
+                self._connection.text_factory = _text
+            if contents is None or [sha256(b"\x00" + content).digest() for content in contents] != leaves:
+                return False
+            self._checked += BLOCK
+        elif (first <= end and start < until) or len(leaves) != BLOCK or not all(map(_is_hash, leaves)):
+            return False
+        self._tree.append_subtree(perfect_root(leaves), BLOCK)
+        return True
+
+    def _look_closely(self, start: int, end: int, first: int, until: int) -> None:
+        """Say what is wrong in a block, if something is."""
+        low, high = max(first, start + 1), min(until, end)
+        leaves = self._leaves(start, end)
+        for _ in range(min(low, end + 1) - start - 1):
+            next(leaves)
+        for position, text in self._contents(low, high):
+            leaf = next(leaves)
+            self._checked += 1
+            if leaf is not None and (text is None or leaf_hash(text) != leaf):
+                self._mismatch(position, leaf, text)
+        for _ in leaves:
+            pass
 
     def _contents(self, first: int, until: int) -> Iterator[tuple[int, bytes | None]]:
         """Each position in turn with its content; None where no row stands, or an impossible one."""
@@ -137,20 +167,18 @@ class _Verification:
             yield expected, None
             expected += 1
 
-    def _leaves(self) -> Iterator[bytes | None]:
+    def _leaves(self, start: int, end: int) -> Iterator[bytes | None]:
         """Each leaf in turn, once it is in the tree; None for one that is missing."""
         tree, kept = self._tree, self._next_kept()
-        cursor = self._connection.execute(
-            "SELECT position, hash FROM leaf WHERE position BETWEEN 1 AND ? ORDER BY position", (self._size,)
-        )
-        position = 0
+        cursor = self._connection.execute(_LEAVES, (start, end))
+        position = start
         for at, leaf in cursor:
             for position in range(position + 1, at):  # noqa: B020  # it goes on from where it was
                 self._found(position, position, "leaf-missing", "its leaf is missing")
                 tree.append(bytes(HASH_BYTES))
                 yield None
             position = at
-            if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
+            if not _is_hash(leaf):
                 self._found(at, at, "leaf-missing", "its leaf is no hash")
                 tree.append(bytes(HASH_BYTES))
                 yield None
@@ -160,7 +188,7 @@ class _Verification:
                 self._compare()
                 kept = self._next_kept()
             yield leaf
-        for missing in range(position + 1, self._size + 1):
+        for missing in range(position + 1, end + 1):
             self._found(missing, missing, "leaf-missing", "its leaf is missing")
             tree.append(bytes(HASH_BYTES))
             yield None
@@ -243,6 +271,15 @@ class _Verification:
             self._findings.append(Mismatch(position, last, kind, problem))
 
 
+def _is_hash(leaf: object) -> bool:
+    return type(leaf) is bytes and len(leaf) == HASH_BYTES
+
+
+def _text(content: bytes) -> str:
+    """A text, whatever bytes were put in its place."""
+    return content.decode("utf-8", "surrogateescape")
+
+
 def _moved(text: bytes, position: int) -> bytes:
     """Return the content of a leaf as it would be at another position."""
     return msgspec.msgpack.encode([position, *msgspec.msgpack.decode(text)[1:]])
@@ -255,6 +292,8 @@ def _matches(row: Sequence[object], leaf: bytes) -> bool:
         return False
 
 
+_HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
+_LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _SET_ASIDE = """
     SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
     FROM set_aside WHERE position = ?

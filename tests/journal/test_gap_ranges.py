@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.journal.merkle import SparseTree, gap_ranges, leaf_hash, root_of
+from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root, root_of
 
 
 @given(size=st.integers(0, 130), data=st.data())
@@ -12,10 +12,10 @@ def test_the_root_of_the_whole_tree(size: int, data: st.DataObject) -> None:
     """Whichever leaves are known."""
     leaves = [leaf_hash(bytes([number])) for number in range(size)]
     known = sorted(data.draw(st.sets(st.integers(0, size - 1)))) if size else []
-    tree = SparseTree()
+    tree = MerkleTree()
     for index in (*known, size):
         for start, end in gap_ranges(tree.size, index):
-            tree.append(root_of(leaves[start:end]), end - start)
+            tree.append_subtree(perfect_root(leaves[start:end]), end - start)
         if index < size:
             tree.append(leaves[index])
     assert (tree.size, tree.root()) == (size, root_of(leaves))
@@ -34,8 +34,8 @@ def test_gaps_are_few_perfect_subtrees(start: int, length: int) -> None:
 @pytest.mark.parametrize(("before", "leaves"), [(1, 2), (2, 4), (0, 3), (0, 0), (0, -2), (6, 4)])
 def test_no_subtree_begins_there(before: int, leaves: int) -> None:
     """What would make another tree of the same hashes is refused."""
-    tree = SparseTree()
+    tree = MerkleTree()
     for number in range(before):
         tree.append(leaf_hash(bytes([number])))
     with pytest.raises(ValueError, match="no perfect subtree"):
-        tree.append(b"r" * 32, leaves)
+        tree.append_subtree(b"r" * 32, leaves)
