@@ -3,11 +3,13 @@
 import subprocess
 from pathlib import Path
 
+import pexpect
 import pytest
-from real_omac import Omac
+from real_omac import COMMAND, Omac
 from started import BARE
 
 from omac.domain.sandbox.launch import LaunchExited
+from omac.tools.terminal.columns import columns
 
 TITLE = "omac: what happened in this session:\n"
 AS_AGENT = "git -c user.name=a -c user.email=a@b"
@@ -78,6 +80,24 @@ def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     assert line.startswith("  committed bbb")
     assert ": 1 commit, last 'x\\x1b[31m" in line
     assert more.split()[4] == str(shop)
+
+
+@pytest.mark.parametrize("width", [80, 56])
+def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> None:
+    """Letters that take two columns, and a terminal that is narrower: nothing goes on at its left edge."""
+    wide = "\uff21" * ((width - 34) // 2)
+    script = f'{AS_AGENT} commit -q --allow-empty -m "{wide}  used      bank 5 calls"'
+    words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
+        dimensions=(40, width),
+    )  # fmt: skip
+    shell.expect_exact("what happened in this session:")
+    shell.expect(pexpect.EOF)
+    shell.close()
+    committed = next(line for line in str(shell.before).splitlines() if "committed" in line)
+    assert columns(committed) <= width
+    assert "\uff21..." in committed
 
 
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:

@@ -1,9 +1,8 @@
 """omac completion: what a shell asks for to complete a command line, and the answer while a person types.
 
-The scripts call `omac __complete SHELL`, the omac of PATH, with the words typed so far; no word is evaluated, by omac or
-by them, the first neither: a project may have an omac of its own, and a person who types has not run it yet. No
-variable asks for it: a project's settings can set those of omac's hooks. An answer is read from files alone: nothing is
-written, started or asked for.
+The scripts call `omac __complete SHELL`, the omac of PATH, with the words typed so far. No word is evaluated, by omac
+or by them, and the first is not run: it may be a file of the project. No variable asks for it: a project's settings can
+set those of omac's hooks. An answer is read from files alone: nothing is written, started or asked for.
 """
 
 import os

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
 from omac.domain.kernel.terminal_escaping import printable
 from omac.projections.evidence.use import Calls, RunUse
-from omac.tools.terminal.columns import elided, elided_middle
-from omac.tools.terminal.render import report
+from omac.tools.terminal.columns import columns, elided, elided_middle
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import report, terminal_width
 from omac.tools.terminal.timestamps import local_moment
 
-WIDTH = 80
+WIDTH_MAX = 80
 LABELLED = 12  # columns before what a line tells
 SKILLS_SHOWN = 4
 BRANCHES_SHOWN = 2
@@ -23,13 +24,14 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str) -> None
     if use.is_empty and not commits:
         return
     report("omac: what happened in this session:")
-    for line in _lines(use, commits):
-        report(elided(printable(line), WIDTH))
+    width = min(terminal_width(current().stderr) or WIDTH_MAX, WIDTH_MAX)
+    for line in _lines(use, commits, width):
+        report(elided(printable(line), width))
     where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
     report(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
 
 
-def _lines(use: RunUse, commits: Sequence[NewCommits]) -> list[str]:
+def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
     lines = []
     if use.calls:
         most = sorted(use.calls.items(), key=lambda one: (-one[1].all, one[0]))
@@ -38,8 +40,8 @@ def _lines(use: RunUse, commits: Sequence[NewCommits]) -> list[str]:
     for number, one in enumerate(commits[:BRANCHES_SHOWN]):
         more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
         count = f"{one.number}{'+' if one.number == COMMITS_MAX else ''} commit{'' if one.number == 1 else 's'}"
-        branch = elided_middle(printable(one.branch), WIDTH // 3)
-        room = WIDTH - LABELLED - len(f"{branch}: {count}, last ''{more}")
+        branch = elided_middle(printable(one.branch), width // 3)
+        room = width - LABELLED - columns(f"{branch}: {count}, last ''{more}")
         lines.append(_line("committed", f"{branch}: {count}, last '{elided(printable(one.subject), room)}'{more}"))
     if use.vanished:
         first = elided_middle(printable(use.vanished[0]), PATH_WIDTH)

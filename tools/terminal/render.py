@@ -4,7 +4,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -14,7 +14,7 @@ from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import RunStatus, Status, about_stream
 from omac.projections.system import System
-from omac.tools.terminal.columns import folded
+from omac.tools.terminal.columns import columns, folded, padded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
@@ -168,17 +168,18 @@ def show_stats(figures: Mapping[str, Any]) -> None:
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
     """Rows as wide as they need to be, below the heads that come first; on a terminal that is narrower, a row is a
     paragraph: its first cell, then the others by their heads."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = [list(map(printable, row)) for row in rows]
+    widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
     width = terminal_width()
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        heads = [head.lower() for head in rows[0]]
-        for row in rows[1:]:
-            say(row[0])
+        heads = [head.lower() for head in shown[0]]
+        for row in shown[1:]:
+            say_folded(row[0])
             pairs = zip(heads[1:], row[1:], strict=True)
             say_folded("  " + ", ".join(f"{head} {cell}" for head, cell in pairs), 2)
         return
-    for row in rows:
-        say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for row in shown:
+        say("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def say_folded(text: str, hang: int = 2) -> None:
@@ -188,16 +189,17 @@ def say_folded(text: str, hang: int = 2) -> None:
         say(line)
 
 
-def terminal_width() -> int | None:
-    """Return how many columns the terminal has that stdout is; None for a file or a program, which get whole lines."""
-    stdout = current().stdout
-    if not stdout.isatty():
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Return how many columns the terminal has that `stream` is, stdout if none is named; None for a file or a program,
+    which get whole lines."""
+    stream = stream or current().stdout
+    if not stream.isatty():
         return None
     columns = current().environment.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit() and int(columns) > 0:
         return int(columns)
     try:
-        return os.get_terminal_size(stdout.fileno()).columns or None
+        return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):
         return None
 
@@ -214,7 +216,7 @@ def report(text: str) -> None:
 
 def report_folded(text: str) -> None:
     """Print a line as `report` does, on a narrow terminal in several."""
-    width = terminal_width()
+    width = terminal_width(current().stderr)
     for line in [text] if width is None else folded(printable(text), width, 2):
         report(line)
 
