@@ -73,7 +73,8 @@ class HeldProgram:
         os.close(self._way)
         if self._gate >= 0:
             os.close(self._gate)
-        self.terminal.restore()
+        self.terminal.take_back()
+        self.terminal.close()
 
     def built(self) -> int:
         """Wait until its sandbox is built, and return the pid of its first process, before its first instruction.
@@ -111,6 +112,7 @@ class HeldProgram:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
         status = wait_for(child)
+        self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
         self._is_forwarding = False
         return status

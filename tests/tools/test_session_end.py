@@ -100,6 +100,20 @@ def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> Non
     assert "\uff21..." in committed
 
 
+def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> None:
+    """Concealed letters, and signs for drawing lines in their place."""
+    script = f"{AS_AGENT} commit -q --allow-empty -m next; printf '\\033[8m\\033(0'"
+    words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
+    environment = {**omac.environment, "TERM": "xterm"}
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=environment, cwd=str(shop), encoding="utf-8", timeout=60
+    )
+    shell.expect_exact("\x1b[8m\x1b(0")
+    shell.expect_exact("\x1b[0m\x1b(B\x0fomac: what happened in this session:")
+    shell.expect(pexpect.EOF)
+    shell.close()
+
+
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
     trap = omac.folder / "trap"

@@ -13,6 +13,9 @@ from omac.tools.terminal.render import report, terminal_width
 from omac.tools.terminal.timestamps import local_moment
 
 WIDTH_MAX = 80
+PLAIN = (
+    "\x1b[0m\x1b(B\x0f"  # neither colours nor signs that the agent left set: letters are seen, as they are (ECMA-48)
+)
 LABELLED = 12  # columns before what a line tells
 SKILLS_SHOWN = 4
 BRANCHES_SHOWN = 2
@@ -23,8 +26,11 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str) -> None
     """Print what the run used, what came to the branches of the project, what is gone and what was denied."""
     if use.is_empty and not commits:
         return
+    stderr, width = current().stderr, terminal_width(current().stderr)
+    if width is not None and current().environment.get("TERM", "dumb") != "dumb":
+        stderr.write(PLAIN)
     report("omac: what happened in this session:")
-    width = min(terminal_width(current().stderr) or WIDTH_MAX, WIDTH_MAX)
+    width = min(width or WIDTH_MAX, WIDTH_MAX)
     for line in _lines(use, commits, width):
         report(elided(printable(line), width))
     where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
