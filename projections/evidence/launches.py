@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 
 POLICY_SHOWN = 12  # digits of a policy's digest
@@ -56,7 +57,7 @@ class Launches:
                 if begun is None:  # its beginning is not among the records
                     return None
                 listed = f"; found: {', '.join(findings)}" if findings else ""
-                listed += f"; gone with the sandbox: {', '.join(vanished)}" if vanished else ""
+                listed += f"; gone with the sandbox: {', '.join(map(named, vanished))}" if vanished else ""
                 return begun._replace(
                     outcome="aborted" if status is None else "completed",
                     status=status,

@@ -114,6 +114,16 @@ def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> Non
     shell.close()
 
 
+def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
+    """A subject and a path go no further than they do."""
+    script = f"""{AS_AGENT} commit -q --allow-empty -m "x' and 3 more"; echo > ~/"x and 5 more" """
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    committed, lost, *_ = end_of(done.err)
+    assert committed == """  committed main: 1 commit, last "x' and 3 more\""""
+    assert lost.startswith("  lost      '/")
+    assert lost.endswith("/x and 5 more'")
+
+
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
     trap = omac.folder / "trap"

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
-from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.terminal_escaping import named, printable
 from omac.projections.evidence.use import Calls, RunUse
 from omac.tools.terminal.columns import columns, elided, elided_middle
 from omac.tools.terminal.invocation import current
@@ -48,15 +48,21 @@ def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
         count = f"{one.number}{'+' if one.number == COMMITS_MAX else ''} commit{'' if one.number == 1 else 's'}"
         branch = elided_middle(printable(one.branch), width // 3)
         room = width - LABELLED - columns(f"{branch}: {count}, last ''{more}")
-        lines.append(_line("committed", f"{branch}: {count}, last '{elided(printable(one.subject), room)}'{more}"))
+        lines.append(_line("committed", f"{branch}: {count}, last {_quoted(one.subject, room)}{more}"))
     if use.vanished:
-        first = elided_middle(printable(use.vanished[0]), PATH_WIDTH)
+        first = elided_middle(printable(named(use.vanished[0])), PATH_WIDTH)
         lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1)}"))
         lines.append(_line("", "written outside the project, gone with the sandbox"))
     if use.writes_denied:
         times = "a write" if use.writes_denied == 1 else f"{use.writes_denied} writes, last"
-        lines.append(_line("denied", f"{times} to {elided_middle(printable(use.last_denied), PATH_WIDTH)}"))
+        lines.append(_line("denied", f"{times} to {elided_middle(printable(named(use.last_denied)), PATH_WIDTH)}"))
     return lines
+
+
+def _quoted(text: str, width: int) -> str:
+    """A text between quotes, none of which is its own; `width` is what is between them."""
+    shown = printable(repr(text))
+    return shown[0] + elided(shown[1:-1], width) + shown[0]
 
 
 def _line(label: str, text: str) -> str:
