@@ -124,6 +124,16 @@ def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
     assert lost.endswith("/x and 5 more'")
 
 
+def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
+    """Also what the record has no room for."""
+    script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    assert end_of(done.err)[0].endswith(" and 300 more")
+    listed = omac.run("audit", "--dir", str(shop), "-n", "1").out
+    assert " more\n" in listed
+    assert "more'" not in listed
+
+
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
     trap = omac.folder / "trap"

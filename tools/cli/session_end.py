@@ -51,7 +51,7 @@ def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
         lines.append(_line("committed", f"{branch}: {count}, last {_quoted(one.subject, room)}{more}"))
     if use.vanished:
         first = elided_middle(printable(named(use.vanished[0])), PATH_WIDTH)
-        lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1)}"))
+        lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1 + use.vanished_more)}"))
         lines.append(_line("", "written outside the project, gone with the sandbox"))
     if use.writes_denied:
         times = "a write" if use.writes_denied == 1 else f"{use.writes_denied} writes, last"
