@@ -22,7 +22,8 @@ ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched om
 
 
 class Terminal:
-    """The controlling terminal, if there is one. `foreground`: omac's process group has it."""
+    """The controlling terminal, if there is one. `foreground`: omac's process group has it, and shares it with the
+    program. `is_elsewhere`: another job has it, and a person goes on typing there: the program gets none."""
 
     def __init__(self) -> None:
         try:
@@ -30,13 +31,11 @@ class Terminal:
         except OSError:
             self._descriptor = -1
         self.foreground = self._in_foreground()
+        self.is_elsewhere = self._descriptor >= 0 and not self.foreground
+        if self.is_elsewhere:
+            self.close()  # by what is open others see who shares a terminal (adapters/linux/terminal_holders.py)
         # Where only one of the two is a terminal, another program of a pipeline may be at work there in its own modes.
         self._modes = self._modes_now() if self.foreground and _is_terminal(0) and _is_terminal(1) else None
-
-    @property
-    def there(self) -> bool:
-        """Whether there is one."""
-        return self._descriptor >= 0
 
     def take_back(self) -> None:
         """Take the foreground back, where the program's own process groups have left it to nobody, and let the terminal
@@ -126,7 +125,7 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             if _signal.getsignal(number) is not _signal.SIG_IGN:
                 self._before.append((number, _signal.signal(number, self._pass_on)))
         self._before.append((_signal.SIGPWR, _signal.signal(_signal.SIGPWR, self._end)))
-        if self._terminal.there:  # ^Z stops the program, and omac stops when it sees that: once, not twice
+        if self._terminal.foreground:  # ^Z stops the program, and omac stops when it sees that: once, not twice
             self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
 
     def __exit__(self, *_: object) -> None:

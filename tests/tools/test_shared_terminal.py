@@ -4,6 +4,9 @@ import fcntl
 import os
 import re
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -13,21 +16,29 @@ WITHIN_S = 30
 LISTENING = "import os, time; os.fork() or os.setsid(); print('UP', flush=True); time.sleep(600)"
 
 
-@pytest.mark.parametrize("words", [("sandbox", "run"), ("start",)])
-def test_a_suspended_sandbox_hears_no_secret(omac: Omac, words: tuple[str, ...]) -> None:
-    """Until it has ended; what left its session would read along, whatever job control does."""
+@contextmanager
+def at_shell(omac: Omac) -> Iterator[tuple["pexpect.spawn[str]", Path]]:
+    """An interactive shell with omac in its PATH, in a project."""
     program = omac.folder / "omac"
     program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} -c "{COMMAND[2]}" "$@"\n')
     program.chmod(0o755)
     project = omac.project("shop")
-    listening = project / "listening.py"
-    listening.write_text(LISTENING)
     environment = {**omac.environment, "PS1": "> ", "PATH": f"{omac.folder}:{os.environ['PATH']}"}
     shell = pexpect.spawn(
         "/bin/bash", ["--norc", "--noprofile", "-i"], env=environment, cwd=str(project), encoding="utf-8",
         timeout=WITHIN_S, dimensions=(40, 200),
     )  # fmt: skip
     try:
+        yield shell, project
+    finally:
+        shell.close(force=True)
+
+
+@pytest.mark.parametrize("words", [("sandbox", "run"), ("start",)])
+def test_a_suspended_sandbox_hears_no_secret(omac: Omac, words: tuple[str, ...]) -> None:
+    """Until it has ended; what left its session would read along, whatever job control does."""
+    with at_shell(omac) as (shell, project):
+        (project / "listening.py").write_text(LISTENING)
         shell.sendline(f"omac {' '.join(words)} -- /usr/bin/python3 listening.py")
         shell.expect_exact("UP")
         shell.sendcontrol("z")
@@ -39,8 +50,34 @@ def test_a_suspended_sandbox_hears_no_secret(omac: Omac, words: tuple[str, ...])
         shell.expect_exact("ENDED")
         shell.sendline("omac vault init")
         shell.expect(r"value \(not shown\)")
-    finally:
-        shell.close(force=True)
+
+
+IN_BACKGROUND = """
+import os, sys, time
+from contextlib import suppress
+terminals = [number for number in (0, 1, 2) if os.isatty(number)]
+with suppress(OSError):
+    terminals.append(os.open("/dev/tty", os.O_RDWR))
+print("HAS", terminals, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("words", ["sandbox run", "start", "sandbox run --backend landlock --weaker-git"])
+def test_a_sandbox_in_the_background_has_no_terminal(omac: Omac, words: str) -> None:
+    """A person goes on typing there, secrets too; what the program prints is seen."""
+    with at_shell(omac) as (shell, project):
+        (project / "job.py").write_text(IN_BACKGROUND)
+        shell.sendline(f"omac {words} -- /usr/bin/python3 job.py &")
+        shell.expect_exact("HAS []")
+        shell.sendline("omac vault init")
+        shell.expect(r"value \(not shown\)")
+        shell.sendcontrol("c")
+        shell.sendline("fg")
+        shell.expect_exact("job.py")
+        shell.sendcontrol("c")
+        shell.sendline("echo EN''DED")
+        shell.expect_exact("ENDED")
 
 
 SPOILING = """
