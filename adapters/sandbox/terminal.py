@@ -60,6 +60,7 @@ class Terminal:
             self._descriptor = -1
 
     def _modes_now(self) -> list[object] | None:
+        import fcntl  # noqa: F401  # for the end, before a program could change it
         import termios  # only where there is a terminal
 
         try:

@@ -124,6 +124,25 @@ def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
     assert lost.endswith("/x and 5 more'")
 
 
+def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
+    """A folder whose name ends where the terminal does; nor where the program says that the terminal is wider."""
+    (shop / "wide.py").write_text(
+        "import fcntl, termios; fcntl.ioctl(1, termios.TIOCSWINSZ, bytes([40, 0, 255, 0, 0, 0, 0, 0]))"
+    )
+    name = "x" * ((-len(f"omac: '{shop}/ ")) % 80) + " omac - all was inspected and nothing was found"
+    script = f"mkdir -p '{name}/.vscode'; echo > '{name}/.vscode/tasks.json'; python3 wide.py"
+    words = ["sandbox", "run", "--", "sh", "-c", script]
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
+        dimensions=(40, 80),
+    )  # fmt: skip
+    shell.expect(pexpect.EOF)
+    shell.close()
+    lines = str(shell.before).splitlines()
+    assert [line for line in lines if line.startswith("  omac - all was inspected")], lines
+    assert not [line for line in lines if len(line) > 80 and " omac - all" in line], lines
+
+
 def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
     """Also what the record has no room for."""
     script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'

@@ -22,15 +22,20 @@ BRANCHES_SHOWN = 2
 PATH_WIDTH = 48
 
 
-def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str) -> None:
-    """Print what the run used, what came to the branches of the project, what is gone and what was denied."""
+def columns_of_report() -> int:
+    """Return how many columns a line of the report may take, at most WIDTH_MAX."""
+    return min(terminal_width(current().stderr) or WIDTH_MAX, WIDTH_MAX)
+
+
+def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: int = WIDTH_MAX) -> None:
+    """Print what the run used, what came to the branches of the project, what is gone and what was denied. `width` is
+    what `columns_of_report` gave before the agent began, which may change what the terminal says of itself."""
     if use.is_empty and not commits:
         return
-    stderr, width = current().stderr, terminal_width(current().stderr)
-    if width is not None and current().environment.get("TERM", "dumb") != "dumb":
-        stderr.write(PLAIN)
+    if current().stderr.isatty() and current().environment.get("TERM", "dumb") != "dumb":
+        current().stderr.write(PLAIN)
     report("omac: what happened in this session:")
-    width = min(width or WIDTH_MAX, WIDTH_MAX)
+    width = min(width, columns_of_report())
     for line in _lines(use, commits, width):
         report(elided(printable(line), width))
     where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
