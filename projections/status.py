@@ -11,6 +11,7 @@ import msgspec
 from omac.domain.credentials.credential import DEFAULTS
 from omac.domain.directories.directory import Directory, reload_command
 from omac.domain.kernel import ids
+from omac.domain.kernel.terminal_escaping import named
 from omac.projections.access.routes import down_detail
 from omac.projections.system import System
 
@@ -199,20 +200,21 @@ def about_stream(system: System, stream: ids.StreamId) -> str:
     key = ids.key_of(stream)
     match key.aggregate:
         case "directory":
-            return system.directories[stream].state.path or (ALL if key.scope == ids.GLOBAL else stream)
+            path = system.directories[stream].state.path
+            return named(path) if path else ALL if key.scope == ids.GLOBAL else stream
         case "sidecar":
             spec = system.sidecars[stream].state.spec
-            return f"{spec.skill} of {spec.workdir or ALL}" if spec else stream
+            return f"{spec.skill} of {named(spec.workdir) if spec.workdir else ALL}" if spec else stream
         case "registration":
             code = system.registrations[stream].state.found
-            return f"{key.name} in {code.source}" if code else key.name
+            return f"{key.name} in {named(code.source)}" if code else key.name
         case "credential":
             return f"values of {key.name} in {_scope_shown(system, key.scope)}"
         case "run":
             return f"run {key.name}"
         case "sandbox":
             launch = system.sandboxes[stream].state.launch
-            return f"sandbox {key.name}{f' in {launch.workdir}' if launch else ''}"
+            return f"sandbox {key.name}{f' in {named(launch.workdir)}' if launch else ''}"
         case log:
             return log
 

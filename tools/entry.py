@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
 GC_OBJECTS = 100_000
+PR_SET_DUMPABLE = 4
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 
 
@@ -84,6 +85,7 @@ def _everything_else() -> NoReturn:
     """Run any other command line in this process."""
     import io
 
+    _keep_memory_to_oneself()
     gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
     from omac.tools.main import main
 
@@ -98,6 +100,17 @@ def _everything_else() -> NoReturn:
         except OSError:
             pass  # nobody reads it any more
     os._exit(status)
+
+
+def _keep_memory_to_oneself() -> None:
+    """Have no core file made of this process, which may hold secrets, nor its memory read by other processes of this
+    user (prctl(2)); programs that it starts are as they were."""
+    from omac.adapters.linux.syscall import prctl
+
+    try:
+        prctl(PR_SET_DUMPABLE, 0)
+    except (OSError, KeyError):
+        pass  # another architecture
 
 
 def _nowhere() -> TextIO:

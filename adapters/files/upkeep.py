@@ -1,7 +1,8 @@
 """Looking after omac's own files: what is wrong with them, and mending what can be mended safely.
 
-What is mended is looked at again by descriptor: what is at a path then may be another file than before. The journal is
-never opened for it (an O_PATH descriptor holds no lock, and drops none).
+What is mended is looked at again by descriptor, to which no link leads: what is at a path then may be another file than
+before, where others could write. The journal is never opened for it (an O_PATH descriptor holds no lock, and drops
+none).
 """
 
 import contextlib
@@ -10,11 +11,11 @@ import stat
 from collections.abc import Collection, Iterator
 
 from omac.adapters.files.state import StateDir
+from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
 from omac.domain.sandbox.own_files import Flaw, private_mode
 
 ENTRIES_MAX = 10_000  # in one folder: what is beyond is left to the next time
-PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 RUN_DEPTH = 3  # run/ID/logs/FILE, below the state directory
 LEFT_ALONE = ("frozen", "set-aside")  # whose contents have modes of their own
 
@@ -22,7 +23,7 @@ LEFT_ALONE = ("frozen", "set-aside")  # whose contents have modes of their own
 def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[RunId] = ()) -> tuple[Flaw, ...]:
     """Return what is wrong with the state directory. `public` are files of omac's elsewhere which others may read and
     not change; `unended` are runs whose end is not recorded."""
-    flaws = [flaw for path in public if (flaw := _flaw(path, is_secret=False))]
+    flaws = [flaw for path in map(_place, public) if (flaw := _flaw(path, is_secret=False))]
     try:
         status = os.stat(state.path)
     except FileNotFoundError:
@@ -57,9 +58,17 @@ def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
             return False
 
 
+def _place(path: str) -> str:
+    """The path of what may be a link, without links before it."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
 def _own(folder: str, depth: int = 0) -> Iterator[str]:
-    """The paths of a folder of omac's and of what is in it, links left out."""
+    """The paths of a folder of omac's and of what is in it; links, and what is in another user's folder, left out."""
     yield folder
+    with contextlib.suppress(OSError):
+        if os.lstat(folder).st_uid != os.geteuid():
+            return
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for _, entry in zip(range(ENTRIES_MAX), entries, strict=False):
             if entry.is_symlink():
@@ -87,7 +96,7 @@ def _flaw(path: str, *, is_secret: bool = True) -> Flaw | None:
 
 def _mend_mode(flaw: Flaw) -> bool:
     try:
-        descriptor = os.open(flaw.path, PATH_ONLY)
+        descriptor = opened_path(flaw.path)
     except FileNotFoundError:
         return False
     try:

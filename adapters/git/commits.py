@@ -19,7 +19,7 @@ BRANCHES_MAX = 8  # whose commits are counted
 LISTING_BYTES_MAX = 8 << 20
 _SAFE = (
     "--no-pager", "--no-optional-locks", "--no-replace-objects", "-c", "core.fsmonitor=false",
-    "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never",
+    "-c", "core.hooksPath=/dev/null",
 )  # fmt: skip
 _HEADS = ("show-ref", "--head", "--heads")
 _LISTED = (0, 1)  # the latter where there is no commit yet
@@ -30,7 +30,7 @@ class BranchHeads:
 
     def __init__(self, folder: str, host: Mapping[str, str]) -> None:
         self._folder = folder
-        self._environment = environment(host) | {"GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+        self._environment = environment(host)
         self._before: IO[bytes] = os.fdopen(os.memfd_create("omac-heads"), "w+b")
         self._listing = self._begin(_HEADS, self._before)
 

@@ -18,6 +18,7 @@ import time
 
 from omac.adapters.git.stamp import stamp_of
 from omac.domain.kernel.digest import sha256_hex
+from omac.domain.kernel.terminal_escaping import named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,8 +169,9 @@ class Finding:
 
     def line(self, path_characters_max: int) -> str:
         """Return it as a line in which the path is cut, in its middle, to so many characters."""
-        end = f"; set aside as {self.moved}" if self.moved else ""
-        return f"{_shortened(self.path, path_characters_max)}: {self.what}{end}"
+        end = f"; set aside as {named(self.moved)}" if self.moved else ""
+        parts = _shortened(self.path, path_characters_max).split(": ")  # a file, and a setting or a ref of it
+        return f"{': '.join(map(named, parts))}: {self.what}{end}"
 
 
 def _shortened(path: str, characters_max: int) -> str:

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 LIST_WITHIN_S = 10.0
 LIST_BYTES_MAX = 8 << 20
 _CHUNK_BYTES = 1 << 16
+ALONE = {  # an object that is missing is not fetched: a project's settings say from where, and by which program
+    "GIT_ALLOW_PROTOCOL": "none",  # counts more than protocol.NAME.allow in settings, as no -c does
+    "GIT_NO_LAZY_FETCH": "1",  # which git knows since 2.45
+    "GIT_TERMINAL_PROMPT": "0",
+}
 _LIST = ("config", "--list", "--show-origin", "--show-scope", "-z", "--includes")
 
 
 def environment(host: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a git that omac runs: the user's settings count, other variables of git's do not; it,
-    and what it runs, come from no folder that PATH names."""
+    and what it runs, come from no folder that PATH names. It reaches no other repository."""
     kept = {name: value for name, value in host.items() if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")}
-    return kept | {"PATH": host_programs.SEARCHED, "LC_ALL": "C"}
+    return kept | {"PATH": host_programs.SEARCHED, "LC_ALL": "C"} | ALONE
 
 
 def complaint(*words: str, stdin: bytes = b"", seconds: float = 60.0) -> str:

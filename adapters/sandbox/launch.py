@@ -6,7 +6,8 @@
    the sandbox under its limits. Then it gives the byte.
 3. Signals for omac are for the program: they are sent to it, the first process in its namespace. With a terminal, all
    share its foreground process group, so that ^C and ^Z reach the program from the kernel, as without a sandbox.
-   bubblewrap itself ignores what would end it; a stage inside makes the program's signals usual again.
+   bubblewrap itself ignores what would end it; a stage inside makes the program's signals usual again. Started in
+   the background, the program has a session of its own, and no terminal.
 4. When the program ends, its namespace ends with all that is in it; only then is looked at what it left.
 """
 
@@ -49,7 +50,7 @@ class HeldProgram:
         self._begun = False
         self._child = 0  # while it is to be killed if anything fails
         self._gate, self._way = start_barrier.opened()
-        self._streams = Streams()
+        self._streams = Streams(apart=self.terminal.is_elsewhere)
         self._forwarding = forwarding(self._target, self.terminal)
         self._is_forwarding = False
 
@@ -73,7 +74,8 @@ class HeldProgram:
         os.close(self._way)
         if self._gate >= 0:
             os.close(self._gate)
-        self.terminal.restore()
+        self.terminal.take_back()
+        self.terminal.close()
 
     def built(self) -> int:
         """Wait until its sandbox is built, and return the pid of its first process, before its first instruction.
@@ -111,6 +113,7 @@ class HeldProgram:
         """Return the child's exit status; from then on no signal is passed on."""
         child, self._child = self._child, 0
         status = wait_for(child)
+        self.terminal.take_back()  # before anything is reported there
         self._forwarding.__exit__()
         self._is_forwarding = False
         return status
@@ -136,6 +139,7 @@ class UnderBubblewrap(HeldProgram):
         set_gid = bool(os.stat(self.policy.workdir).st_mode & stat.S_ISGID)
         filter_program = seccomp.program(self._machine, set_gid=set_gid)
         line = [self._bwrap, *bubblewrap.arguments(self.policy, self._files, filter_program)]
+        line += ["--new-session"] if self.terminal.is_elsewhere else []
         line += ["--info-fd", str(self._info_of_child), "--block-fd", str(self._gate), "--", *self._inside()]
         self._watcher, self._alive = start_barrier.watched(self._way)
         child = self._spawn(line)
@@ -185,7 +189,7 @@ class UnderBubblewrap(HeldProgram):
                 confine=confine,
                 streams={number: theirs for number, (theirs, _) in self._streams.pipes.items()},
                 descriptors=[self._info_of_child, self._gate, *self._files.descriptors],
-                in_group=self.terminal.there,  # else signals to omac's group are omac's to pass on
+                in_group=self.terminal.foreground,  # else signals to omac's group are omac's to pass on
             )
         except OSError as problem:
             raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
@@ -197,7 +201,7 @@ class UnderBubblewrap(HeldProgram):
 
     def _inside(self) -> list[str]:
         """The program, or the stage that becomes it where something must be done inside first."""
-        if self.terminal.there or self.policy.fence:
+        if self.terminal.foreground or self.policy.fence:
             from omac.adapters.sandbox import stage
 
             return stage.command(self.argv, self.policy.fence, self.bind_ports)

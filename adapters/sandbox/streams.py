@@ -12,9 +12,10 @@ _CHUNK_BYTES = 1 << 16
 
 class Streams:
     """The standard streams of the program. A file among them is reached through a pipe: whoever holds a file's
-    descriptor could open it again, for writing too, by way of /proc/self/fd; a folder could be walked upwards."""
+    descriptor could open it again, for writing too, by way of /proc/self/fd; a folder could be walked upwards. With
+    `apart` that goes for a terminal, too, which is somebody else's: what is typed there is not read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
         self.pipes: dict[int, tuple[int, int]] = {}  # by standard descriptor: (of the program, ours)
         self.pumps: list[int] = []
         for number in (0, 1, 2):
@@ -22,6 +23,8 @@ class Streams:
                 mode = os.fstat(number).st_mode
             except OSError:
                 mode = stat.S_IFDIR  # closed; something else would get its number
+            if apart and stat.S_ISCHR(mode) and os.isatty(number):
+                mode = stat.S_IFREG if number else stat.S_IFDIR
             if not (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
                     reader, writer = os.pipe()

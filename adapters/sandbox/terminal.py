@@ -22,7 +22,8 @@ ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched om
 
 
 class Terminal:
-    """The controlling terminal, if there is one. `foreground`: omac's process group has it."""
+    """The controlling terminal, if there is one. `foreground`: omac's process group has it, and shares it with the
+    program. `is_elsewhere`: another job has it, and a person goes on typing there: the program gets none."""
 
     def __init__(self) -> None:
         try:
@@ -30,26 +31,54 @@ class Terminal:
         except OSError:
             self._descriptor = -1
         self.foreground = self._in_foreground()
+        self.is_elsewhere = self._descriptor >= 0 and not self.foreground
+        if self.is_elsewhere:
+            self.close()  # by what is open others see who shares a terminal (adapters/linux/terminal_holders.py)
+        # Where only one of the two is a terminal, another program of a pipeline may be at work there in its own modes.
+        self._modes = self._modes_now() if self.foreground and _is_terminal(0) and _is_terminal(1) else None
 
-    @property
-    def there(self) -> bool:
-        """Whether there is one."""
-        return self._descriptor >= 0
-
-    def restore(self) -> None:
-        """Take the foreground back, where the program's own process groups have left it to nobody."""
-        if self._descriptor < 0:
+    def take_back(self) -> None:
+        """Take the foreground back, where the program's own process groups have left it to nobody, and let the terminal
+        be as it was: it echoes and edits lines, shows what is written, and can be opened."""
+        if not self.foreground or self._descriptor < 0:
             return
-        if self.foreground and self._is_nobodys():
-            before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
-            try:
+        before = _signal.signal(_signal.SIGTTOU, _signal.SIG_IGN)
+        try:
+            if self._is_nobodys():
                 os.tcsetpgrp(self._descriptor, os.getpgrp())
-            except OSError:
-                pass  # the terminal was hung up
-            finally:
-                _signal.signal(_signal.SIGTTOU, before)
-        os.close(self._descriptor)
-        self._descriptor = -1
+            if self._modes is not None and self._in_foreground():
+                self._reset(self._modes)
+        except OSError:
+            pass  # the terminal was hung up
+        finally:
+            _signal.signal(_signal.SIGTTOU, before)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _modes_now(self) -> list[object] | None:
+        import fcntl  # noqa: F401  # for the end, before a program could change it
+        import termios  # only where there is a terminal
+
+        try:
+            return termios.tcgetattr(self._descriptor)
+        except termios.error:
+            return None  # it was hung up
+
+    def _reset(self, modes: list[object]) -> None:
+        """Undo what a program can do to a terminal for good; nothing of it waits for output. Raises OSError."""
+        import fcntl
+        import termios
+
+        try:
+            fcntl.ioctl(self._descriptor, termios.TIOCNXCL)
+            termios.tcflow(self._descriptor, termios.TCOON)
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, modes)  # type: ignore[arg-type]  # what it gave itself
+        except termios.error as problem:
+            raise OSError(*problem.args) from None
 
     def _is_nobodys(self) -> bool:
         """Whether the group in the foreground has no process any more: a shell that goes on keeps its terminal."""
@@ -66,6 +95,13 @@ class Terminal:
             return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
             return False
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
 
 
 class Interrupted(BaseException):
@@ -90,7 +126,7 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             if _signal.getsignal(number) is not _signal.SIG_IGN:
                 self._before.append((number, _signal.signal(number, self._pass_on)))
         self._before.append((_signal.SIGPWR, _signal.signal(_signal.SIGPWR, self._end)))
-        if self._terminal.there:  # ^Z stops the program, and omac stops when it sees that: once, not twice
+        if self._terminal.foreground:  # ^Z stops the program, and omac stops when it sees that: once, not twice
             self._before.append((_signal.SIGTSTP, _signal.signal(_signal.SIGTSTP, _nothing)))
 
     def __exit__(self, *_: object) -> None:

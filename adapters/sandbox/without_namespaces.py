@@ -73,7 +73,9 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
         streams.take()
         os.closerange(3, gate)  # nobody inside shall hold what whoever started omac had open
         os.closerange(gate + 1, 1 << 20)
-        if not run.terminal.there:
+        if run.terminal.is_elsewhere:
+            os.setsid()
+        elif not run.terminal.foreground:
             os.setpgid(0, 0)
         default()
         die_with_parent()

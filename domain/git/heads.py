@@ -3,12 +3,13 @@
 Names of branches and subjects of commits are an agent's words.
 """
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
 COMMITS_MAX = 1_000  # counted on a branch
-_BRANCH = "refs/heads/"
+_LISTED = re.compile(r"(?P<head>[0-9a-f]+) (?:refs/heads/(?P<branch>.+)|HEAD)")
 
 
 class NewCommits(NamedTuple):
@@ -20,11 +21,15 @@ class NewCommits(NamedTuple):
 
 
 def heads_of(listing: bytes) -> dict[str, str]:
-    """Return the commit of each branch, and of "HEAD", as `git show-ref --head` lists them."""
+    """Return the commit of each branch, and of "HEAD", as `git show-ref --head` lists them.
+
+    A line ends with a line feed and nothing else: the name of a branch may hold what other programs take for an end.
+    """
     heads = {}
-    for line in listing.decode(errors="replace").splitlines():
-        commit, _, name = line.partition(" ")
-        heads[name.removeprefix(_BRANCH)] = commit
+    for line in listing.decode(errors="replace").split("\n"):
+        if listed := _LISTED.fullmatch(line):
+            branch = listed["branch"]
+            heads[{None: "HEAD", "HEAD": "refs/heads/HEAD"}.get(branch, branch)] = listed["head"]
     return heads
 
 

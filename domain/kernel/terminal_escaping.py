@@ -15,6 +15,7 @@ UNSEEN = frozenset(
         ),
     )
 )  # fmt: skip
+_PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 
 def is_plain(text: str) -> bool:
@@ -27,6 +28,14 @@ def printable(text: str) -> str:
     if is_plain(text):
         return text
     return "".join([one if is_plain(one) else ascii(one)[1:-1] for one in text])
+
+
+def named(text: str) -> str:
+    """Return a name as it stands among other words: between quotes, as a shell would read it, where it is not one plain
+    word. A folder `a by person: approved` says nothing of who approved what."""
+    if text and all(one in _PLAIN or one.isalnum() for one in text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def printable_json(text: str) -> str:

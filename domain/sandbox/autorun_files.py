@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import quoted
+from omac.domain.kernel.terminal_escaping import named
 
 FINDING_CHARS_MAX = 300
 OF_OTHERS = frozenset(("node_modules", "site-packages", "dist-packages", "__pycache__"))
@@ -171,5 +172,5 @@ def described(project: str, path: str, who: str, *, since: str = "") -> str:
     file = f"{project}/{path}"
     shows = f"git -C {quoted(project)} diff {quoted(since)} -- {quoted(path)}" if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
-    is_whole = shows.isprintable() and len(f"{file}: {whole}") <= FINDING_CHARS_MAX
+    is_whole = shows.isprintable() and len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX
     return whole if is_whole else text

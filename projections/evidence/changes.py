@@ -15,6 +15,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
 from omac.domain.sidecars.sidecar import GaveUp, SpawnRequested
@@ -66,7 +67,8 @@ class TrustChanges:
             return None
         kind, refused, reason, detail = described
         if is_repository(scope):
-            detail += f"{', ' if detail else ''}for every worktree of {self._paths.get(scope) or 'a repository'}"
+            path = self._paths.get(scope)
+            detail += f"{', ' if detail else ''}for every worktree of {named(path) if path else 'a repository'}"
         match event:
             case ControlCalled(_, directory, _, session):
                 return TrustChange(kind, directory or None, None, refused, reason, detail, session)
@@ -95,17 +97,17 @@ def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
     """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
     match event:
         case registration.AutoRegistered(source, bundle_hash):
-            return "skill.auto-registered", False, None, f"{bundle_hash} in {source}"
+            return "skill.auto-registered", False, None, f"{bundle_hash} in {named(source)}"
         case registration.Registered(source, bundle_hash):
-            return "skill.registered", False, None, f"{bundle_hash} in {source}"
+            return "skill.registered", False, None, f"{bundle_hash} in {named(source)}"
         case registration.Approved(source, bundle_hash):
-            return "skill.approved", False, None, f"{bundle_hash} in {source}"
+            return "skill.approved", False, None, f"{bundle_hash} in {named(source)}"
         case registration.ApprovalRevoked(why):
             return "skill.approval-revoked", False, None, why
         case registration.Deregistered():
             return "skill.deregistered", False, None, ""
         case registration.Drifted(source, bundle_hash, digest, accepted_by):
-            detail = f"{bundle_hash} in {source}, digest {digest or 'not taken'}"
+            detail = f"{bundle_hash} in {named(source)}, digest {digest or 'not taken'}"
             if accepted_by:
                 return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
             return "skill.drifted", True, "skill-changed", detail
@@ -137,20 +139,30 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
         case SettingChanged(name, value):
             return "setting.changed", False, None, f"{name} = {value}" if value is not None else f"{name} unset"
         case BridgeChangeFailed(harness, file, why):
-            return "bridge.change-failed", True, None, f"{harness} in {file}: {why}"
+            return "bridge.change-failed", True, None, f"{harness} in {named(file)}: {why}"
         case BridgeChanged(harness, file, events):
-            return "bridge.changed", False, None, f"{harness} calls omac for {', '.join(events) or 'nothing'} by {file}"
+            return (
+                "bridge.changed",
+                False,
+                None,
+                f"{harness} calls omac for {', '.join(events) or 'nothing'} by {named(file)}",
+            )
         case _:
             return _described_value(event)
 
 
 def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
-    meant = f", {event.probable} was probably meant" if event.probable else ""
+    meant = f", {named(event.probable)} was probably meant" if event.probable else ""
     claimed = ", as claimed from inside" if event.origin == "bridge" else ""
     claimed += f", {event.count} times" if event.count > 1 else ""
     if not event.path:
         return "guard.denied", True, None, f"a call that could not be understood{claimed}"
-    return "guard.denied", True, OUTSIDE, f"{event.tool} of {event.harness} to {event.path}{meant}{claimed}"
+    return (
+        "guard.denied",
+        True,
+        OUTSIDE,
+        f"{named(event.tool)} of {named(event.harness)} to {named(event.path)}{meant}{claimed}",
+    )
 
 
 def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 
 POLICY_SHOWN = 12  # digits of a policy's digest
@@ -56,7 +57,7 @@ class Launches:
                 if begun is None:  # its beginning is not among the records
                     return None
                 listed = f"; found: {', '.join(findings)}" if findings else ""
-                listed += f"; gone with the sandbox: {', '.join(vanished)}" if vanished else ""
+                listed += f"; gone with the sandbox: {', '.join(map(_shown, vanished))}" if vanished else ""
                 return begun._replace(
                     outcome="aborted" if status is None else "completed",
                     status=status,
@@ -75,6 +76,11 @@ class Launches:
     def open(self) -> Iterator[LaunchRow]:
         """Those that have not ended, in the order they were launched."""
         yield from self._open.values()
+
+
+def _shown(vanished: str) -> str:
+    """A path, or how many more there are."""
+    return named(vanished) if vanished.startswith("/") else vanished
 
 
 def _how(event: LaunchRequested) -> str:

@@ -29,6 +29,7 @@ class RunUse:
         self.writes_denied = 0
         self.last_denied = ""
         self.vanished: tuple[str, ...] = ()
+        self.vanished_more = 0
 
     @property
     def is_empty(self) -> bool:
@@ -54,7 +55,10 @@ class RunUse:
                 self.writes_denied += count
                 self.last_denied = path
             case LaunchExited(vanished=vanished):
-                self.vanished += vanished
+                paths = tuple(one for one in vanished if one.startswith("/"))
+                self.vanished += paths
+                more = (one.partition(" ")[0] for one in vanished[len(paths) :])  # "12 more" than a record has room for
+                self.vanished_more += sum(int(number) for number in more if number.isdecimal())
             case AccessCompleted(request=request):
                 self._open.pop(request, None)
             case _:

@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 
 def explained(plan: SandboxPlan, *, launched: bool = False) -> str:
-    """Return lines for people: every path, its access and the reason. No terminal obeys what they contain. `launched`:
-    the directory, the command and its variables are shown elsewhere."""
+    """Return lines for people: every path, its access and the reason. No terminal obeys what they contain; the command
+    is as it would be recorded. `launched`: the directory, the command and its variables are shown elsewhere."""
     from shlex import join
+
+    from omac.domain.kernel.redaction import redacted
 
     policy = plan.policy
     lines = [] if launched else [f"workdir  {policy.workdir}"]
     if plan.argv and not launched:
-        lines.append(f"command  {join(plan.argv)}")
+        lines.append(f"command  {join(redacted(plan.argv))}")
     lines.append(f"backend  {_backend(plan)}")
     ports = f"; listens on {', '.join(map(str, policy.ports))}" if policy.ports else ""
     lines.append(f"network  {policy.network}{ports}")

@@ -183,6 +183,40 @@ def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name:
     assert not list(project.rglob("pwned"))
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("name", INTERACTIVE)
+def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str, str], name: str) -> None:
+    """Somebody types the path of a file that an agent left there, and looks what may follow."""
+    planted = project / "omac"
+    planted.write_text("#!/bin/sh\ntouch pwned\n")
+    planted.chmod(0o755)
+    shell = pexpect.spawn(
+        shell_of(name), INTERACTIVE[name], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
+        dimensions=(40, 120),
+    )  # fmt: skip
+    try:
+        shell.sendline(LOAD[name])
+        shell.expect_exact("LOADEDNOW")
+        shell.send("./omac show sl\t")
+        shell.expect_exact("ack")
+    finally:
+        shell.close(force=True)
+        planted.unlink()
+    assert not list(project.rglob("pwned"))
+
+
+def test_fish_runs_no_program_of_the_project(project: Path, surroundings: dict[str, str]) -> None:
+    """As above; fish completes a path by the name of its program."""
+    planted = project / "omac"
+    planted.write_text("#!/bin/sh\ntouch pwned\n")
+    planted.chmod(0o755)
+    script = "omac completion fish | source; complete -C './omac show sl'"
+    words = [shell_of("fish"), "--no-config", "-c", script]
+    subprocess.run(words, env=surroundings, cwd=project, capture_output=True, timeout=WITHIN_S, check=True)
+    planted.unlink()
+    assert not list(project.rglob("pwned"))
+
+
 def test_fish_asks_omac(project: Path, surroundings: dict[str, str]) -> None:
     """Values with what they are; files where omac offers nothing."""
     fish = shell_of("fish")

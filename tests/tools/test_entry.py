@@ -174,3 +174,13 @@ def test_a_closed_stream_ends_nothing(project: Path, closed: str) -> None:
     argv = ["/bin/sh", "-c", f'"$0" journal path {closed}', str(PROGRAM)]
     done = subprocess.run(argv, env={"HOME": str(project.parent)}, cwd=project, capture_output=True, timeout=60)
     assert done.returncode == 0, done
+
+
+def test_no_memory_of_omac_is_left_in_a_file(project: Path) -> None:
+    """Where commands have secrets, no core file is made of omac; what it starts is as any other program."""
+    asked = "from omac.adapters.linux.syscall import prctl; print('dumpable', prctl(3))"
+    begin = BEGIN.format(path=sys.path).replace("    leave(status)", f"    {asked}; sys.stdout.flush(); leave(status)")
+    environment = {"HOME": str(project.parent), "OMAC_STATE_DIR": str(project.parents[1] / "state")}
+    argv = [sys.executable, "-I", "-S", "-c", begin, "settings", "show"]
+    done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "dumpable 0", done

@@ -3,11 +3,13 @@
 import subprocess
 from pathlib import Path
 
+import pexpect
 import pytest
-from real_omac import Omac
+from real_omac import COMMAND, Omac
 from started import BARE
 
 from omac.domain.sandbox.launch import LaunchExited
+from omac.tools.terminal.columns import columns
 
 TITLE = "omac: what happened in this session:\n"
 AS_AGENT = "git -c user.name=a -c user.email=a@b"
@@ -78,6 +80,77 @@ def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     assert line.startswith("  committed bbb")
     assert ": 1 commit, last 'x\\x1b[31m" in line
     assert more.split()[4] == str(shop)
+
+
+@pytest.mark.parametrize("width", [80, 56])
+def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> None:
+    """Letters that take two columns, and a terminal that is narrower: nothing goes on at its left edge."""
+    wide = "\uff21" * ((width - 34) // 2)
+    script = f'{AS_AGENT} commit -q --allow-empty -m "{wide}  used      bank 5 calls"'
+    words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
+        dimensions=(40, width),
+    )  # fmt: skip
+    shell.expect_exact("what happened in this session:")
+    shell.expect(pexpect.EOF)
+    shell.close()
+    committed = next(line for line in str(shell.before).splitlines() if "committed" in line)
+    assert columns(committed) <= width
+    assert "\uff21..." in committed
+
+
+def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> None:
+    """Concealed letters, and signs for drawing lines in their place."""
+    script = f"{AS_AGENT} commit -q --allow-empty -m next; printf '\\033[8m\\033(0'"
+    words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
+    environment = {**omac.environment, "TERM": "xterm"}
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=environment, cwd=str(shop), encoding="utf-8", timeout=60
+    )
+    shell.expect_exact("\x1b[8m\x1b(0")
+    shell.expect_exact("\x1b[0m\x1b(B\x0fomac: what happened in this session:")
+    shell.expect(pexpect.EOF)
+    shell.close()
+
+
+def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
+    """A subject and a path go no further than they do."""
+    script = f"""{AS_AGENT} commit -q --allow-empty -m "x' and 3 more"; echo > ~/"x and 5 more" """
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    committed, lost, *_ = end_of(done.err)
+    assert committed == """  committed main: 1 commit, last "x' and 3 more\""""
+    assert lost.startswith("  lost      '/")
+    assert lost.endswith("/x and 5 more'")
+
+
+def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
+    """A folder whose name ends where the terminal does; nor where the program says that the terminal is wider."""
+    (shop / "wide.py").write_text(
+        "import fcntl, termios; fcntl.ioctl(1, termios.TIOCSWINSZ, bytes([40, 0, 255, 0, 0, 0, 0, 0]))"
+    )
+    name = "x" * ((-len(f"omac: '{shop}/ ")) % 80) + " omac - all was inspected and nothing was found"
+    script = f"mkdir -p '{name}/.vscode'; echo > '{name}/.vscode/tasks.json'; python3 wide.py"
+    words = ["sandbox", "run", "--", "sh", "-c", script]
+    shell = pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *words], env=omac.environment, cwd=str(shop), encoding="utf-8", timeout=60,
+        dimensions=(40, 80),
+    )  # fmt: skip
+    shell.expect(pexpect.EOF)
+    shell.close()
+    lines = str(shell.before).splitlines()
+    assert [line for line in lines if line.startswith("  omac - all was inspected")], lines
+    assert not [line for line in lines if len(line) > 80 and " omac - all" in line], lines
+
+
+def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
+    """Also what the record has no room for."""
+    script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'
+    done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
+    assert end_of(done.err)[0].endswith(" and 300 more")
+    listed = omac.run("audit", "--dir", str(shop), "-n", "1").out
+    assert " more\n" in listed
+    assert "more'" not in listed
 
 
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:

@@ -51,6 +51,16 @@ def test_a_command_gets_what_was_said(omac: Omac, shop: Path) -> None:
         assert f"write    {path['path']}" in text
 
 
+@pytest.mark.parametrize("words", [("start", "--explain"), ("sandbox", "run", "--explain")])
+def test_a_secret_that_was_typed_is_not_repeated(omac: Omac, shop: Path, words: tuple[str, ...]) -> None:
+    """What is shown is pasted into reports: it is as the journal would have it."""
+    done = omac.run(*words, "--", "echo", "--api-key=s3cret-in-words", cwd=shop)
+    assert done.status == 0, done
+    text = done.out
+    assert "s3cret-in-words" not in text
+    assert "<hidden>" in text
+
+
 @pytest.mark.parametrize("agent", some(["codex", "claude", "opencode", "pi"], of=4))
 def test_an_agent_is_called_as_was_said(omac: Omac, shop: Path, agent: str) -> None:
     """With the arguments that omac adds, and what it turns off since the sandbox is omac's."""

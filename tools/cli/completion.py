@@ -1,8 +1,8 @@
 """omac completion: what a shell asks for to complete a command line, and the answer while a person types.
 
-The scripts call `omac __complete SHELL` with the words typed so far; no word is evaluated, by omac or by them. No
-variable asks for it: a project's settings can set those of omac's hooks. An answer is read from files alone: nothing is
-written, started or asked for.
+The scripts call `omac __complete SHELL`, the omac of PATH, with the words typed so far. No word is evaluated, by omac
+or by them, and the first is not run: it may be a file of the project. No variable asks for it: a project's settings can
+set those of omac's hooks. An answer is read from files alone: nothing is written, started or asked for.
 """
 
 import os
@@ -15,7 +15,7 @@ from omac.tools.terminal.invocation import print_data
 
 BASH = """\
 _omac() {
-    mapfile -t COMPREPLY < <("${COMP_WORDS[0]}" __complete bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    mapfile -t COMPREPLY < <(command omac __complete bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _omac omac
 """
@@ -23,7 +23,7 @@ ZSH = """\
 #compdef omac
 _omac() {
     local -a offered
-    offered=("${(@f)$("${words[1]}" __complete zsh "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    offered=("${(@f)$(command omac __complete zsh "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     if [[ -n "${offered[1]}" ]]; then _describe -V omac offered; else _files; fi
 }
 compdef _omac omac
@@ -32,7 +32,7 @@ FISH = """\
 function __omac
     set -l words (commandline -opc)
     set -l typed (commandline -ct)
-    set -l offered ($words[1] __complete fish $words[2..-1] "$typed" 2>/dev/null)
+    set -l offered (command omac __complete fish $words[2..-1] "$typed" 2>/dev/null)
     if test (count $offered) -gt 0
         printf '%s\\n' $offered
     else

@@ -5,31 +5,44 @@ import shlex
 from collections.abc import Sequence
 
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
-from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.terminal_escaping import named, printable
 from omac.projections.evidence.use import Calls, RunUse
-from omac.tools.terminal.columns import elided, elided_middle
-from omac.tools.terminal.render import report
+from omac.tools.terminal.columns import columns, elided, elided_middle
+from omac.tools.terminal.invocation import current
+from omac.tools.terminal.render import report, terminal_width
 from omac.tools.terminal.timestamps import local_moment
 
-WIDTH = 80
+WIDTH_MAX = 80
+PLAIN = (
+    "\x1b[0m\x1b(B\x0f"  # neither colours nor signs that the agent left set: letters are seen, as they are (ECMA-48)
+)
 LABELLED = 12  # columns before what a line tells
 SKILLS_SHOWN = 4
 BRANCHES_SHOWN = 2
 PATH_WIDTH = 48
 
 
-def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str) -> None:
-    """Print what the run used, what came to the branches of the project, what is gone and what was denied."""
+def columns_of_report() -> int:
+    """Return how many columns a line of the report may take, at most WIDTH_MAX."""
+    return min(terminal_width(current().stderr) or WIDTH_MAX, WIDTH_MAX)
+
+
+def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: int = WIDTH_MAX) -> None:
+    """Print what the run used, what came to the branches of the project, what is gone and what was denied. `width` is
+    what `columns_of_report` gave before the agent began, which may change what the terminal says of itself."""
     if use.is_empty and not commits:
         return
+    if current().stderr.isatty() and current().environment.get("TERM", "dumb") != "dumb":
+        current().stderr.write(PLAIN)
     report("omac: what happened in this session:")
-    for line in _lines(use, commits):
-        report(elided(printable(line), WIDTH))
+    width = min(width, columns_of_report())
+    for line in _lines(use, commits, width):
+        report(elided(printable(line), width))
     where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
     report(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
 
 
-def _lines(use: RunUse, commits: Sequence[NewCommits]) -> list[str]:
+def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
     lines = []
     if use.calls:
         most = sorted(use.calls.items(), key=lambda one: (-one[1].all, one[0]))
@@ -38,17 +51,23 @@ def _lines(use: RunUse, commits: Sequence[NewCommits]) -> list[str]:
     for number, one in enumerate(commits[:BRANCHES_SHOWN]):
         more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
         count = f"{one.number}{'+' if one.number == COMMITS_MAX else ''} commit{'' if one.number == 1 else 's'}"
-        branch = elided_middle(printable(one.branch), WIDTH // 3)
-        room = WIDTH - LABELLED - len(f"{branch}: {count}, last ''{more}")
-        lines.append(_line("committed", f"{branch}: {count}, last '{elided(printable(one.subject), room)}'{more}"))
+        branch = elided_middle(printable(one.branch), width // 3)
+        room = width - LABELLED - columns(f"{branch}: {count}, last ''{more}")
+        lines.append(_line("committed", f"{branch}: {count}, last {_quoted(one.subject, room)}{more}"))
     if use.vanished:
-        first = elided_middle(printable(use.vanished[0]), PATH_WIDTH)
-        lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1)}"))
+        first = elided_middle(printable(named(use.vanished[0])), PATH_WIDTH)
+        lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1 + use.vanished_more)}"))
         lines.append(_line("", "written outside the project, gone with the sandbox"))
     if use.writes_denied:
         times = "a write" if use.writes_denied == 1 else f"{use.writes_denied} writes, last"
-        lines.append(_line("denied", f"{times} to {elided_middle(printable(use.last_denied), PATH_WIDTH)}"))
+        lines.append(_line("denied", f"{times} to {elided_middle(printable(named(use.last_denied)), PATH_WIDTH)}"))
     return lines
+
+
+def _quoted(text: str, width: int) -> str:
+    """A text between quotes, none of which is its own; `width` is what is between them."""
+    shown = printable(repr(text))
+    return shown[0] + elided(shown[1:-1], width) + shown[0]
 
 
 def _line(label: str, text: str) -> str:

@@ -9,7 +9,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
-from omac.tools.cli.session_end import report_end
+from omac.tools.cli.session_end import columns_of_report, report_end
 from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.project_heads import ProjectHeads
@@ -45,12 +45,13 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     if wanted.bridge_compat:
         warn_bridge_compat()
     key = ask_before_start(wanted, environment)
+    width = columns_of_report()
     heads = ProjectHeads(wanted.workdirs[0], environment)  # git works meanwhile
     server = Server(wanted, environment)
     if key is not None:
         server.secrets.give_vault_key(key)
     status = trio.run(server.run, lambda _: None, _report_unavailable)
-    report_end(server.use, heads.new_commits(), wanted.workdirs[0])
+    report_end(server.use, heads.new_commits(), wanted.workdirs[0], width)
     return status
 
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 
 from omac.domain.harness.table import harness_named
+from omac.domain.kernel.redaction import redacted
 from omac.services.sandbox.explanation import document_of, explained
 from omac.services.skills.resolution import every
 from omac.tools.cli.overview import state_of
@@ -40,7 +41,7 @@ def explain(wanted: ServeOptions, launch: AgentLaunch, environment: Mapping[str,
         print_json(document)
         return 0
     say(elided_middle(f"project  {launch.workdir}", 80))
-    program, *arguments = found.argv
+    program, *arguments = redacted(found.argv)
     say_folded(f"runs     {shlex.join([program, *(elided(word, WORD_SHOWN) for word in arguments)])}", HANG)
     if agent is not None and agent.confined and found.sandbox is not None:
         say_folded(f"off      its own sandbox and approvals: {' '.join(agent.confined)}", HANG)

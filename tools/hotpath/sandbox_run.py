@@ -86,7 +86,16 @@ def _run(request: SandboxRequest) -> int:
     from omac.services.sandbox.policy import plan
     from omac.tools.compose.sandbox_ports import SandboxAdapters
 
-    ports = SandboxAdapters(host, _say)
+    columns = _columns()
+    if columns:  # now: what the end takes is loaded before a program could change it
+        import unicodedata  # noqa: F401
+
+        from omac.tools.terminal.columns import folded  # noqa: F401
+
+    def say(text: str) -> None:
+        _say(text, columns)
+
+    ports = SandboxAdapters(host, say)
     if request.run:
         from omac.adapters.sandbox.orphans import die_with_parent
         from omac.adapters.sandbox.terminal import ORPHANED
@@ -124,13 +133,31 @@ def _printed(text: str) -> int:
     return 0
 
 
-def _say(text: str) -> None:
-    _say_plainly(f"omac: {text}")
+def _say(text: str, columns: int = 0) -> None:
+    """Print a line. With `columns`, those that the terminal had before a program could change them, one that has a name
+    with blanks is folded: the name does not go on at the left edge, as if it were a line of omac's."""
+    line = printable(f"omac: {text}")
+    if columns and "'" in line:
+        from omac.tools.terminal.columns import folded
+
+        line = "\n".join(folded(line, min(columns, _columns() or columns), 2))
+    _write(line)
+
+
+def _columns() -> int:
+    """The columns of the terminal that stderr is; 0: it is none."""
+    try:
+        return os.get_terminal_size(2).columns
+    except OSError:
+        return 0
 
 
 def _say_plainly(text: str) -> None:
     """To stderr, without what a terminal would obey."""
-    shown = printable(text)
+    _write(printable(text))
+
+
+def _write(shown: str) -> None:
     try:
         sys.stderr.write(f"{shown}\n")
     except UnicodeEncodeError:

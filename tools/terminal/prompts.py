@@ -16,6 +16,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
+from omac.tools.compose.processes import launcher_at
 from omac.tools.terminal.columns import folded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, terminal_width
@@ -23,6 +24,7 @@ from omac.tools.terminal.render import report, terminal_width
 TRIES = 3
 BYTES_MAX = 4 * 1024 * 1024
 LINE_BYTES_MAX = 4095  # of a line that the terminal itself edits; it drops the rest without a word
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ^\\ would leave a terminal that does not echo
 END, ERASE, KILL = b"\x04", (b"\x7f", b"\x08"), b"\x15"
 
 Answer = TypeVar("Answer")
@@ -199,7 +201,9 @@ class PromptTerminal:
         return typed.rstrip(b"\r\n")
 
     def hidden(self, question: str, multiline: bool) -> list[bytes]:
-        """What is typed unseen: one line, or lines up to an empty one."""
+        """What is typed unseen: one line, or lines up to an empty one. Raises Refusal (misuse) where a sandbox has the
+        terminal, too."""
+        self._require_alone()
         lines: list[bytes] = []
         with self._mode(seen=False):
             try:
@@ -213,6 +217,13 @@ class PromptTerminal:
                         return lines
             finally:
                 self.show("\n")
+
+    def _require_alone(self) -> None:
+        """Raise Refusal (misuse) where a program in a sandbox could read what is typed: that of an omac which was
+        suspended here, or runs in the background."""
+        if (pid := launcher_at(self._reader)) is not None:
+            message = f"a sandbox (omac, pid {pid}) has this terminal, and what is in it could read what you type"
+            raise Refusal("misuse", message, fix=["fg  # end it, or use another terminal"])
 
     def _hidden_line(self, bytes_max: int) -> tuple[bytes, bool]:
         """A line without its end, and whether ^D ended it; of what is too long, just enough to see that it is."""
@@ -249,7 +260,7 @@ class PromptTerminal:
                 wanted[6][termios.VMIN], wanted[6][termios.VTIME] = 1, 0
                 # A shell gives a job that was suspended its own idea of a terminal back, which echoes.
                 wanted[6][termios.VSUSP] = bytes([os.fpathconf(self._reader, "PC_VDISABLE") & 0xFF])
-            with _ended_by_exception(signal.SIGTERM):
+            with _ended_by_exception(*ENDING):
                 try:
                     termios.tcsetattr(self._reader, termios.TCSAFLUSH, wanted)
                     yield
@@ -260,14 +271,15 @@ class PromptTerminal:
 
 
 @contextmanager
-def _ended_by_exception(number: signal.Signals) -> Iterator[None]:
-    """Let a signal end omac with its status, but not before what is to be put right has been."""
+def _ended_by_exception(*numbers: signal.Signals) -> Iterator[None]:
+    """Let signals end omac with their status, but not before what is to be put right has been."""
 
-    def end(_number: int, _frame: object) -> NoReturn:
+    def end(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = signal.signal(number, end)
+    before = {number: signal.signal(number, end) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(number, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

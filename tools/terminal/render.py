@@ -4,17 +4,17 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
 from omac.domain.kernel.event import Recorded
-from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import RunStatus, Status, about_stream
 from omac.projections.system import System
-from omac.tools.terminal.columns import folded
+from omac.tools.terminal.columns import columns, folded, padded
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
@@ -29,7 +29,8 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     """Directories with their skills, sidecars, what runs, and totals; `gone` is what ended without a record."""
     say(f"position {status.position}")
     for run in status.runs:
-        where = f"roots {', '.join(run.roots)}" if run.command == "serve" else f"in {', '.join(run.roots)}"
+        roots = ", ".join(map(named, run.roots))
+        where = f"roots {roots}" if run.command == "serve" else f"in {roots}"
         say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
             say("  serves bridges of the Go omac, without a token (--bridge-compat)")
@@ -38,22 +39,26 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
-        say_folded(f"{directory.dir}: {directory.state}{by}")
+        say_folded(f"{named(directory.dir)}: {directory.state}{by}")
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
     if status.shared:
         say("shared by all projects:")
         show_skills([msgspec.to_builtins(skill) for skill in status.shared])
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say_folded(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: {sidecar.state} ({place})")
+        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: {sidecar.state} ({place})")
     for sandbox in status.sandboxes:
         pid = f", pid {sandbox.pid}" if sandbox.pid else ""
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
-        say_folded(f"sandbox {sandbox.launch} in {sandbox.dir}: {sandbox.state} ({how})")
+        say_folded(f"sandbox {sandbox.launch} in {named(sandbox.dir)}: {sandbox.state} ({how})")
         say_folded(f"  {shlex.join(sandbox.argv)}", 4)
     _show_gone(gone)
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say_folded(f"accesses: {accesses}")
+
+
+def _place(directory: str) -> str:
+    return named(directory) if directory else "all projects"
 
 
 def _call(run: RunStatus) -> str:
@@ -64,11 +69,10 @@ def _show_gone(gone: Gone) -> None:
     for run in gone.runs:
         say_folded(f"run {run.run}: {_call(run)} ended without a record (pid {run.pid} is gone)")
     for sidecar in gone.sidecars:
-        say_folded(f"sidecar {sidecar.skill} of {sidecar.dir or 'all projects'}: ended with its run")
+        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: ended with its run")
     for sandbox in gone.sandboxes:
-        say_folded(
-            f"sandbox {sandbox.launch} in {sandbox.dir}: ended without a record (pid {sandbox.launcher_pid} is gone)"
-        )
+        where = f"sandbox {sandbox.launch} in {named(sandbox.dir)}"
+        say_folded(f"{where}: ended without a record (pid {sandbox.launcher_pid} is gone)")
     if any(gone):
         say("  the next omac start or omac serve records these ends")
 
@@ -77,7 +81,7 @@ def show_registry(status: Status) -> None:
     """What this journal knows of each skill: whether its code may run, and what was given to it."""
     say("registry:")
     for one in status.registry:
-        place = one.dir or ("all projects" if one.scope == "global" else one.scope)
+        place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
         place = f"every worktree of {place}" if is_repository(one.scope) else place
         say_folded(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
         if one.approved_hash and not one.approved:
@@ -116,9 +120,9 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         status = "-" if row["status"] is None else row["status"]
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
         client = f" for {row['client']}" if row.get("client") else ""
-        session = client + (f" session {row['session']}" if row["session"] else "")
+        session = client + (f" session {named(row['session'])}" if row["session"] else "")
         reason = f" ({row['reason']})" if row["reason"] else ""
-        where = f" in {row['dir']}" if row["dir"] else ""
+        where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
             what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
         else:
@@ -152,7 +156,8 @@ def shown_fields(event: msgspec.Struct) -> str:
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
+    short = text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
+    return named(short) if isinstance(value, str) else short
 
 
 def show_stats(figures: Mapping[str, Any]) -> None:
@@ -168,17 +173,18 @@ def show_stats(figures: Mapping[str, Any]) -> None:
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
     """Rows as wide as they need to be, below the heads that come first; on a terminal that is narrower, a row is a
     paragraph: its first cell, then the others by their heads."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    shown = [list(map(printable, row)) for row in rows]
+    widths = [max(map(columns, column)) for column in zip(*shown, strict=True)]
     width = terminal_width()
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
-        heads = [head.lower() for head in rows[0]]
-        for row in rows[1:]:
-            say(row[0])
+        heads = [head.lower() for head in shown[0]]
+        for row in shown[1:]:
+            say_folded(row[0])
             pairs = zip(heads[1:], row[1:], strict=True)
             say_folded("  " + ", ".join(f"{head} {cell}" for head, cell in pairs), 2)
         return
-    for row in rows:
-        say("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for row in shown:
+        say("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def say_folded(text: str, hang: int = 2) -> None:
@@ -188,16 +194,17 @@ def say_folded(text: str, hang: int = 2) -> None:
         say(line)
 
 
-def terminal_width() -> int | None:
-    """Return how many columns the terminal has that stdout is; None for a file or a program, which get whole lines."""
-    stdout = current().stdout
-    if not stdout.isatty():
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """Return how many columns the terminal has that `stream` is, stdout if none is named; None for a file or a program,
+    which get whole lines."""
+    stream = stream or current().stdout
+    if not stream.isatty():
         return None
     columns = current().environment.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit() and int(columns) > 0:
         return int(columns)
     try:
-        return os.get_terminal_size(stdout.fileno()).columns or None
+        return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):
         return None
 
@@ -214,7 +221,7 @@ def report(text: str) -> None:
 
 def report_folded(text: str) -> None:
     """Print a line as `report` does, on a narrow terminal in several."""
-    width = terminal_width()
+    width = terminal_width(current().stderr)
     for line in [text] if width is None else folded(printable(text), width, 2):
         report(line)
 

@@ -13,6 +13,15 @@ def test_branches_that_moved() -> None:
     assert moved(before, heads_of(b"")) == {}
 
 
+def test_no_name_of_a_branch_is_a_line() -> None:
+    """git forbids control characters of ASCII in names, and none of the other ends of lines; nor a branch HEAD."""
+    for end in ("\x85", "\u2028", "\u2029"):
+        listing = f"11 HEAD\n11 refs/heads/main\n22 refs/heads/a{end}33\n".encode()
+        assert heads_of(listing) == {"HEAD": "11", "main": "11", f"a{end}33": "22"}
+    assert heads_of(b"11 HEAD\n22 refs/heads/HEAD\n") == {"HEAD": "11", "refs/heads/HEAD": "22"}
+    assert heads_of(b"--all HEAD\n11 refs/tags/a\n11\n") == {}
+
+
 def test_commits_are_counted() -> None:
     """A subject that looks like git's own line does not count; no commit is nothing to tell."""
     assert new_commits("main", b"commit 11\ncommit 22\ncommit 33\n\n") == NewCommits("main", 2, "commit 22")

@@ -2,12 +2,13 @@
 
 import json
 import os
+import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omac.domain.kernel.terminal_escaping import printable, printable_json
+from omac.domain.kernel.terminal_escaping import named, printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,16 @@ def test_json_means_the_same(value: object) -> None:
 def test_json_escapes() -> None:
     """C1 controls, DEL, directions, separators and what lies beyond the first plane; letters stay."""
     assert printable_json('"\u009b\x7f\u202e\u2028\U000e0041é🦊"') == r'"\u009b\u007f\u202e\u2028\udb40\udc41é🦊"'
+
+
+@given(st.text())
+def test_a_name_is_one_word(name: str) -> None:
+    """As a shell reads it, and so no name goes on as if it were omac's words."""
+    assert shlex.split(f"in {named(name)} by person") == ["in", name, "by", "person"]
+
+
+def test_plain_names_are_as_they_are() -> None:
+    """Also those in other letters."""
+    for name in ("/home/ada/shop", "feature/x-1", "a@b:1", "é", "~/x"):
+        assert named(name) == name
+    assert named("a by person: approved") == "'a by person: approved'"

@@ -25,12 +25,15 @@ def test_calls_denials_and_what_is_gone(history: Any) -> None:
         guard, GuardDenied("claude", "Write", "/x", "/w", count=2), GuardDenied("claude", "Write", "/y", "/w")
     )
     launch = LaunchRequested("/w", "", "bubblewrap", "ab" * 32, ("sh",), "host", 1, 2, "boot")
-    history.append(ids.sandbox_stream(HOST, LaunchId("aa")), launch, LaunchExited(0, (), "", ("/h/x",)))
+    history.append(
+        ids.sandbox_stream(HOST, LaunchId("aa")), launch, LaunchExited(0, (), "", ("/h/x", "/h/y", "2948 more"))
+    )
     run = history.records[0].run
     use, other = RunUse(run), RunUse("another")
     for recorded in history.records:
         use.apply(recorded)
         other.apply(recorded)
     assert use.calls == {"echo": Calls(2, 1, 0), "mail": Calls(3, 0, 3)}
-    assert (use.writes_denied, use.last_denied, use.vanished) == (3, "/y", ("/h/x",))
+    assert (use.writes_denied, use.last_denied, use.vanished) == (3, "/y", ("/h/x", "/h/y"))
+    assert use.vanished_more == 2948
     assert (use.is_empty, other.is_empty) == (False, True)

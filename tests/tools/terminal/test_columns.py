@@ -2,12 +2,20 @@
 
 import pytest
 
-from omac.tools.terminal.columns import elided, elided_middle, folded
+from omac.tools.terminal.columns import columns, elided, elided_middle, folded, padded
 
 
 @pytest.mark.parametrize(
     ("text", "width", "expected"),
-    [("abc", 3, "abc"), ("abcdef", 5, "ab..."), ("abcdef", 6, "abcdef"), ("abcd", 2, "...")],
+    [
+        ("abc", 3, "abc"),
+        ("abcdef", 5, "ab..."),
+        ("abcdef", 6, "abcdef"),
+        ("abcd", 2, "..."),
+        ("\uff21\uff22\uff23", 6, "\uff21\uff22\uff23"),
+        ("\uff21\uff22\uff23", 5, "\uff21..."),
+        ("a\U0001f600b", 3, "..."),
+    ],
 )
 def test_an_end_is_left_out(text: str, width: int, expected: str) -> None:
     """Only where the text is longer."""
@@ -16,12 +24,16 @@ def test_an_end_is_left_out(text: str, width: int, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "width", "expected"),
-    [("/home/me/shop", 20, "/home/me/shop"), ("/home/me/projects/shop", 12, "/ho...s/shop")],
+    [
+        ("/home/me/shop", 20, "/home/me/shop"),
+        ("/home/me/projects/shop", 12, "/ho...s/shop"),
+        ("/home/\uff21\uff22/shop", 12, "/ho.../shop"),
+    ],
 )
 def test_a_middle_is_left_out(text: str, width: int, expected: str) -> None:
     """The end of a path tells more than its beginning."""
     assert elided_middle(text, width) == expected
-    assert len(expected) <= width
+    assert columns(expected) <= width
 
 
 def test_a_line_is_folded_between_words() -> None:
@@ -29,3 +41,10 @@ def test_a_line_is_folded_between_words() -> None:
     assert folded("short", 80, 4) == ["short"]
     assert folded("  one two three", 10, 4) == ["  one two", "    three"]
     assert folded("in /a/path/that/is/long ok", 12, 2) == ["in", "  /a/path/that/is/long", "  ok"]
+    assert folded("\uff21\uff22\uff23  used", 9, 2) == ["\uff21\uff22\uff23", "  used"]
+
+
+def test_a_cell_is_padded_by_what_it_takes() -> None:
+    """So that the next one stands below its head."""
+    assert padded("ab", 4) == "ab  "
+    assert padded("\uff21b", 4) == "\uff21b "

@@ -156,13 +156,16 @@ def test_a_secret_is_typed_unseen(tmp_path: Path, keys: bytes, value: str) -> No
 
 
 def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
-    """It echoes again after an answer, after ^C, and after SIGTERM; while a secret is typed it does not."""
-    for end, status in ((b"x\n", 0), (b"half\x03", -signal.SIGINT), (None, 143)):
+    """It echoes again after an answer, after ^C and ^\\, and after signals; while a secret is typed it does not."""
+    ends: list[tuple[bytes | signal.Signals, int]] = [
+        (b"x\n", 0), (b"half\x03", -signal.SIGINT), (b"half\x1c", 131), (signal.SIGTERM, 143), (signal.SIGHUP, 129),
+    ]  # fmt: skip
+    for end, status in ends:
         with at_terminal(tmp_path, "ask_secret(Secret('TOKEN'))") as person:
             person.sees("value")
             assert not person.echoes()
-            if end is None:
-                person.process.send_signal(signal.SIGTERM)
+            if isinstance(end, signal.Signals):
+                person.process.send_signal(end)
             else:
                 person.types(end)
             assert person.ends() == status

@@ -141,6 +141,11 @@ def audit_row(**fields: Any) -> dict[str, Any]:
             "echo/x in /w session s1 (omac-killed)",
         ),
         (
+            {"dir": "/w/a by person: approved", "session": "s for omac"},
+            f"        3  {AT}  completed     200          12      0.250  GET      "
+            "echo/x in '/w/a by person: approved' session 's for omac'",
+        ),
+        (
             {"dir": None, "skill": None, "path": "", "outcome": "refused", "status": 404, "reason": "unknown-mount"},
             f"        3  {AT}  refused       404          12      0.250  GET      ? in no directory (unknown-mount)",
         ),

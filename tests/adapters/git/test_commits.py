@@ -1,0 +1,46 @@
+"""adapters/git/commits.py: the host's git, asked about a repository whose settings and refs an agent wrote."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.git import program
+from omac.adapters.git.commits import BranchHeads
+
+CONFIG = """[core]
+	repositoryformatversion = 1
+[extensions]
+	partialClone = origin
+[remote "origin"]
+	url = ext::sh -c touch% {ran}
+	promisor = true
+[protocol]
+	allow = always
+[protocol "ext"]
+	allow = always
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A clone that lacks the commit of a branch, and says by which program git shall fetch it."""
+    folder = tmp_path / "repository"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (folder / ".git" / "config").write_text(CONFIG.format(ran=tmp_path / "ran"))
+    (folder / ".git" / "refs" / "heads" / "main").write_text("12" * 20 + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("without", ["", "GIT_NO_LAZY_FETCH"])
+def test_what_is_missing_is_not_fetched(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    """Nor by a git that does not know how to be told so."""
+    if without:  # as if git had not read it
+        monkeypatch.delitem(program.ALONE, without)
+    assert BranchHeads(str(repository), os.environ).new_commits() == []
+    problem = program.complaint(f"--git-dir={repository}/.git", "update-ref", "refs/heads/new", "34" * 20)
+    assert "nonexistent object" in problem
+    assert not (tmp_path / "ran").exists()
