@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from omac.domain.access import access, control, export
+from omac.domain.access import access, control, export, signing
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.guard import denial
@@ -23,6 +23,7 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     launch.AGGREGATE,
     setting.AGGREGATE,
     installation.AGGREGATE,
+    signing.AGGREGATE,
     access.AGGREGATE,
     control.AGGREGATE,
     denial.AGGREGATE,

@@ -107,6 +107,12 @@ def verified_note(text: str, key: VerifierKey) -> str:
     raise Refusal("misuse", message, fix=["omac key show"])
 
 
+def signer_of(text: str) -> str:
+    """Return the name of the key that a signed note says it is signed by; "" for a text that says none."""
+    match = _SIGNATURE.fullmatch(text.removesuffix("\n").rpartition("\n")[2])
+    return match[1] if match else ""
+
+
 def standing(path: str, at: int) -> Checkpoint:
     """Return the checkpoint of the journal at `path` as it stands. Raises Refusal."""
     connection = connect_for_reading(path)

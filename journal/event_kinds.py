@@ -9,7 +9,7 @@ upcaster from the previous one; stored bytes are never rewritten. A new kind or 
 from collections.abc import Callable
 from typing import Any
 
-from omac.domain.access import access, control, export
+from omac.domain.access import access, control, export, signing
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
@@ -83,6 +83,7 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "sandbox.denied": (1, launch.Denied),
     "guard.denied": (1, denial.GuardDenied),
     "sandbox.inspected": (1, inspection.Inspected),
+    "checkpoint.signed": (1, signing.CheckpointSigned),
     "export.created": (1, export.ExportCreated),
     "position.set-aside": (1, set_aside.PositionSetAside),
     "position.emptied": (1, set_aside.PositionEmptied),
@@ -101,6 +102,7 @@ SINCE: dict[str, int] = {
     "bridge.changed": 4,
     "bridge.change-failed": 4,
     "export.created": 5,
+    "checkpoint.signed": 5,
 }
 
 SCHEMA = max(SINCE.values())  # the highest format that this omac understands

@@ -29,9 +29,13 @@ from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash, perfect_root
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
 BLOCK = 4_096  # events that are compared at once; only where something is wrong, or a kept root ends, each by itself
+CHECKPOINTS = "checkpoint.signed"
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
-Kind = Literal["altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated"]
+Kind = Literal[
+    "altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated",
+    "checkpoint-invalid",
+]  # fmt: skip
 
 
 class KeptRoot(NamedTuple):
@@ -48,6 +52,15 @@ class Mismatch(NamedTuple):
     last: int
     kind: Kind
     problem: str
+
+
+class Chain(NamedTuple):
+    """The roots of the checkpoints in a journal that hold, how many others are signed by keys that are not known, and
+    what is wrong with the rest."""
+
+    roots: tuple[KeptRoot, ...]
+    unknown: int
+    findings: tuple[Mismatch, ...]
 
 
 class Verified(NamedTuple):
@@ -69,14 +82,16 @@ def verify(
     first: int = 1,
     last: int | None = None,
     progress: Callable[[int, int], None] = lambda done, whole: None,
+    known: Sequence[Mismatch] = (),
 ) -> Verified:
     """Verify the journal at `path`, its events from position `first` to `last`; `progress` is told how many events are
-    verified, of how many. Raises Refusal: it cannot be read, or it has no leaves at all."""
+    verified, of how many. `known` was found before. Raises Refusal: it cannot be read, or it has no leaves at all."""
     connection = connect_for_reading(path, lenient=True)
     connection.text_factory = _text
     try:
         connection.execute("BEGIN")
-        return _Verification(connection, path, kept).run(first, last, progress)
+        verification = _Verification(connection, path, kept, known)
+        return verification.run(first, last, progress)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     finally:
@@ -86,14 +101,16 @@ def verify(
 class _Verification:
     """One pass over events and leaves, in the order of positions."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str, kept: Sequence[KeptRoot]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: str, kept: Sequence[KeptRoot], known: Sequence[Mismatch]
+    ) -> None:
         self._connection = connection
         self._tree = MerkleTree()
         self._all_contents = Contents(connection)
         self._kept = sorted(kept)
         self._sound_to = 0  # the size of the last kept root that holds
         self._checked = 0
-        self._findings: list[Mismatch] = []
+        self._findings: list[Mismatch] = list(known)
         self._set_aside: list[int] = []
         self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():

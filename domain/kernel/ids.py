@@ -138,6 +138,11 @@ def bridge_stream(host: HostId, file: str) -> StreamId:
     return StreamId(f"bridge/{host}/{workdir_id(file)}")
 
 
+def checkpoint_stream(host: HostId) -> StreamId:
+    """The stream of the checkpoints that one host signs."""
+    return StreamId(f"checkpoint/{host}")
+
+
 def log_stream(aggregate: str, host: HostId) -> StreamId:
     """The log of what aggregate `aggregate` records of one host: a stream without versions."""
     return StreamId(f"{aggregate}/{host}")

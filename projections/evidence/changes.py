@@ -67,8 +67,8 @@ class TrustChanges:
             return None
         kind, refused, reason, detail = described
         if is_repository(scope):
-            path = self._paths.get(scope)
-            detail += f"{', ' if detail else ''}for every worktree of {named(path) if path else 'a repository'}"
+            where = self._paths.get(scope)
+            detail += f"{', ' if detail else ''}for every worktree of {named(where) if where else 'a repository'}"
         match event:
             case ControlCalled(_, directory, _, session):
                 return TrustChange(kind, directory or None, None, refused, reason, detail, session)

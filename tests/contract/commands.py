@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from omac.domain.access import access, control, export
+from omac.domain.access import access, control, export, signing
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.directories.events import RouteStubbed, Skill
@@ -132,6 +132,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         control.ControlRefused("activate", WORKDIR, "tcp", "outside-roots", 3),
         control.VaultLocked("socket"),
     ),
+    "checkpoint": (signing.RecordCheckpoint(1, "a note"), signing.RecordCheckpoint(5, "a later note")),
     "export": (export.ExportCreated("csv", "/home/user/evidence", {"skill": "echo"}, ("secret",), 7),),
     "journal": (
         set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),
@@ -201,6 +202,7 @@ def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
         "control": lambda: ids.control_stream(HOST),
         "inspection": lambda: ids.inspection_stream(HOST),
         "guard": lambda: ids.guard_stream(HOST),
+        "checkpoint": lambda: ids.checkpoint_stream(HOST),
         "export": lambda: ids.export_stream(HOST),
         "journal": lambda: ids.journal_stream(HOST),
     }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import omac.domain
-from omac.domain.access import access, control, export
+from omac.domain.access import access, control, export, signing
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
@@ -430,6 +430,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
     ),
     ("control.vault-locked", control.VaultLocked("socket"), "0191a6736f636b6574"),
+    ("checkpoint.signed", signing.CheckpointSigned(7, "n", "ab"), "019307a16ea26162"),
     (
         "export.created",
         export.ExportCreated("csv", "/e", {"skill": "echo"}, ("secret",), 7),

@@ -8,8 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 from real_omac import Omac
+from tools.test_snapshots import called_often
 
 from omac.journal.checkpoint import Checkpoint, sign
+from omac.journal.leaves import Contents
+from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.services.kernel.checkpointing import WORTH
 
 
 def spoil(omac: Omac, statement: str) -> None:
@@ -162,3 +166,43 @@ def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
     omac.ok(*shlex.split(fix, comments=True))
     told = json.loads(omac.ok("audit", "verify", "--json"))
     assert (told["late"], told["findings"]) == (events, [])
+
+
+def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
+    """A run that ends after many events signs what the journal holds; who then makes it anew is convicted by it."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    omac.ok("start", "--", "true", cwd=project)
+    assert "checkpoints" not in omac.ok("audit", "verify")
+    called_often(omac, WORTH)
+    omac.ok("start", "--", "true", cwd=project)
+    assert "1 checkpoints in the journal hold" in omac.ok("audit", "verify")
+    assert json.loads(omac.ok("audit", "verify", "--json"))["checkpoints"] == 1
+    omac.ok("start", "--", "true", cwd=project)
+    assert json.loads(omac.ok("audit", "verify", "--json"))["checkpoints"] == 1
+    spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000_000)]
+        tree = MerkleTree()
+        tree.extend(leaves)
+        connection.executemany(
+            "UPDATE leaf SET hash = ? WHERE position = ?", [(leaf, at) for at, leaf in enumerate(leaves, 1)]
+        )
+        connection.execute("UPDATE tree SET peaks = ?", (b"".join(tree.peaks),))
+    done = omac.run("audit", "verify")
+    assert (done.status, "history was rewritten" in done.out) == (10, True), done
+
+
+def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
+    """A copy elsewhere: they are neither believed nor held against it, until the key is named."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    called_often(omac, WORTH)
+    omac.ok("start", "--", "true", cwd=project)
+    key = omac.ok("key", "show").strip()
+    omac.ok("journal", "backup", str(tmp_path / "copy.db"))
+    elsewhere = {"OMAC_STATE_DIR": str(tmp_path / "state")}
+    done = omac.run("audit", "verify", "--journal", str(tmp_path / "copy.db"), extra=elsewhere)
+    assert (done.status, "1 checkpoints are signed by a key that is not known here" in done.out) == (0, True), done
+    done = omac.run("audit", "verify", "--journal", str(tmp_path / "copy.db"), "--key", key, extra=elsewhere)
+    assert (done.status, "1 checkpoints in the journal hold" in done.out) == (0, True), done

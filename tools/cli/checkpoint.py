@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -10,6 +9,7 @@ from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, sign, sta
 from omac.journal.reader import ReadJournal
 from omac.journal.verification import KeptRoot
 from omac.tools.compose.journals import mark_of
+from omac.tools.compose.signing import signing_key
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import say
@@ -77,11 +77,16 @@ def show_key(as_json: bool, environment: Mapping[str, str]) -> int:
     return 0
 
 
+def known_key(key: str | None, environment: Mapping[str, str]) -> VerifierKey:
+    """Return the public key that is meant: that of this host where none is named. Raises Refusal."""
+    return VerifierKey.parse(key) if key else verifier_of(*_signing_key(StateDir.of(environment)))
+
+
 def kept_roots(
     files: Sequence[str], key: str | None, journal: str, journal_id: str, environment: Mapping[str, str]
 ) -> list[KeptRoot]:
     """Return the roots of checkpoints in files, signed by `key`, or by this host. Raises Refusal."""
-    known = VerifierKey.parse(key) if key else verifier_of(*_signing_key(StateDir.of(environment)))
+    known = known_key(key, environment)
     roots = []
     for file in files:
         checkpoint = _read(file, known)
@@ -107,4 +112,4 @@ def _read(file: str, key: VerifierKey) -> Checkpoint:
 
 
 def _signing_key(state: StateDir) -> tuple[str, bytes]:
-    return f"omac/{host_id(state)}", state.signing_key(lambda: secrets.token_hex(32))
+    return signing_key(state, host_id(state))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader
-from omac.journal.verification import KeptRoot, Mismatch, Verified, verify
+from omac.journal.verification import CHECKPOINTS, Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
@@ -31,19 +31,30 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     path = StateDir.of(environment).journal_in_use(environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
     kept: Sequence[KeptRoot] = ()
-    if request.checkpoints:
-        from omac.tools.cli.checkpoint import kept_roots
+    with closing(Reader(path, lenient=True)) as reader:
+        chain = _chain(reader, request.key, environment)
+        if request.checkpoints:
+            from omac.tools.cli.checkpoint import kept_roots
 
-        with closing(Reader(path, lenient=True)) as reader:
-            journal_id = reader.journal_id()
-        kept = kept_roots(request.checkpoints, request.key, path, journal_id, environment)
+            kept = kept_roots(request.checkpoints, request.key, path, reader.journal_id(), environment)
     with Progress("events verified") as progress:
-        verified = verify(path, kept, first or 1, last, progress.show)
+        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings)
     if request.json:
-        print_json(_data(path, verified))
+        counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown}
+        print_json(_data(path, verified) | counts)
     else:
-        _show(path, verified)
+        _show(path, verified, chain)
     return DAMAGED if verified.findings else 0
+
+
+def _chain(reader: Reader, key: str | None, environment: Mapping[str, str]) -> Chain:
+    """The checkpoints that the journal has of itself, by `key`, or by that of this host."""
+    if not reader.select(0, 1, kinds=(CHECKPOINTS,)):
+        return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
+    from omac.journal.signed_chain import chain_of
+    from omac.tools.cli.checkpoint import known_key
+
+    return chain_of(reader, known_key(key, environment))
 
 
 def _position(word: str | None, option: str) -> int | None:
@@ -54,10 +65,14 @@ def _position(word: str | None, option: str) -> int | None:
     return int(word)
 
 
-def _show(path: str, verified: Verified) -> None:
+def _show(path: str, verified: Verified, chain: Chain) -> None:
     for finding in verified.findings:
         say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
     say(f"{path}: {verified.checked} of {verified.size} events verified, root {verified.root.hex()}")
+    if chain.roots:
+        say(f"  {len(chain.roots)} checkpoints in the journal hold, up to position {chain.roots[-1].size}")
+    if chain.unknown:
+        say(f"  {chain.unknown} checkpoints are signed by a key that is not known here: name it with --key")
     if verified.late:
         say(f"  positions 1 to {verified.late} got their proofs later than they were recorded")
     if verified.head > verified.size:

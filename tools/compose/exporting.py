@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import secrets
 import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,6 +41,7 @@ from omac.projections.evidence.accesses import ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import to_read, to_write
+from omac.tools.compose.signing import signing_key
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.export_formats import FILES, Format, lines_of
 from omac.tools.terminal.version import VERSION
@@ -89,7 +89,7 @@ def export_evidence(
             record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
             trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
         checkpoint = standing(path, clock())
-        name, seed = f"omac/{host}", state.signing_key(lambda: secrets.token_hex(32))
+        name, seed = signing_key(state, host)
         files = _Files(draft)
         files.write(CHECKPOINT, sign(checkpoint, name, seed).encode())
         positions = found if found is not None else range(1, head + 1)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.inbox import Inbox
@@ -27,7 +28,6 @@ from omac.tools.terminal.version import VERSION
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
-    from omac.journal.format import Present
 
 _log = logging.getLogger("omac.journal")
 
@@ -50,10 +50,13 @@ def to_write(
     return journal
 
 
-def to_serve(state: StateDir, path: str, run: str, present: "Present") -> "Journal":
-    """The journal of a run that stays. Raises Refusal."""
+def to_serve(state: StateDir, path: str, run: str) -> "Journal":
+    """The journal of a run that stays, listed as present. Raises Refusal."""
+    from omac.journal.format import Present
     from omac.journal.opening import open_journal
 
+    pid = os.getpid()
+    present = Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
     mark = mark_of(state, path)
     return open_journal(path, run, time.time_ns, is_living=is_living, present=present, mark=mark)
 

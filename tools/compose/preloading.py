@@ -15,7 +15,8 @@ from omac.domain.kernel.paths import below
 NEEDED_LATER = (
     "cryptography.exceptions", "cryptography.hazmat.backends.openssl", "cryptography.hazmat.primitives.ciphers.aead",
     "difflib", "encodings.idna", "omac.adapters.control.app", "omac.adapters.credentials.library_keychain",
-    "omac.adapters.credentials.secret_service", "re2", "ruamel.yaml", "tomlkit", "unicodedata",
+    "omac.adapters.credentials.secret_service", "omac.journal.checkpoint", "re2", "ruamel.yaml", "tomlkit",
+    "unicodedata",
 )  # fmt: skip
 
 

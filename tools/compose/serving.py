@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
 from functools import partial
@@ -41,7 +42,6 @@ from omac.domain.kernel.event import Cause
 from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
-from omac.journal.format import Present
 from omac.projections.evidence.use import RunUse
 from omac.projections.status import Status, narrowed, status_of
 from omac.services.access.recorder import JournalAccessRecorder
@@ -50,6 +50,7 @@ from omac.services.directories.activation import Activation
 from omac.services.directories.manifest import Manifest, Reach
 from omac.services.directories.requests import Caller, Directories
 from omac.services.guard.claims import DenialClaims
+from omac.services.kernel.checkpointing import Checkpointing
 from omac.services.kernel.engine import Engine, first
 from omac.services.kernel.intake import Intake, settle_lost
 from omac.services.kernel.owners import innermost, retried
@@ -66,6 +67,7 @@ from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
 from omac.tools.compose.listening import Listening
 from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
+from omac.tools.compose.signing import signed
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.version import VERSION
@@ -92,7 +94,7 @@ class Server:
         find = self.state.journal_in_use if options.beside else self.state.journal
         path = find(environment, options.journal)
         host, run = host_id(self.state), secrets.token_hex(6)
-        self.journal = to_serve(self.state, path, run, _present(run))
+        self.journal = to_serve(self.state, path, run)
         if not options.beside:
             self.state.hold_server(path)
         self._run = RunId(self.journal.run)
@@ -104,6 +106,7 @@ class Server:
         self.engine.observe(self.use.apply)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
+        self._checkpoints = Checkpointing(self.engine, partial(signed, self.state, host, path, time.time_ns))
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)
         self.secrets = SecretStores(self.state.path, environment, choice)
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
@@ -203,6 +206,7 @@ class Server:
                 await reactors.start(activation.run)
                 self._watch(reactors)
                 reactors.start_soon(self._refusals.run)
+                reactors.start_soon(self._checkpoints.run)
                 activation.discover_shared()
                 status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
@@ -216,6 +220,7 @@ class Server:
         await self._settle_lost()  # of what was killed nothing else tells
         with trio.move_on_after(STALL_S):
             await self._refusals.flush()
+            await self._checkpoints.sign_last()
         await self._record(runs.Stop(self._why or "its agent ended"))
         return status
 
@@ -390,8 +395,3 @@ class Server:
         event = ControlRefused(action if action in CALLS else "", "", listener, reason)
         fact = Addressed(control.AGGREGATE, ids.control_stream(self.engine.host), event)
         await self._refusals.note(fact, Cause("bridge"), (event.action, listener, reason))
-
-
-def _present(run: str) -> Present:
-    pid = os.getpid()
-    return Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)

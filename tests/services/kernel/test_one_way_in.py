@@ -85,6 +85,7 @@ FACTS = frozenset(
         "config.written", "config.removed", "default.adopted", "default.purged",
         "secret.removed",  # counts at once; what a store still has is erased afterwards
         "control.called", "control.refused", "control.vault-locked",
+        "checkpoint.signed",  # its signature is made, and is worth nothing elsewhere
         "export.created",  # the files follow, and are worth nothing before they are whole
         "access.refused", "sandbox.denied", "sandbox.inspected", "guard.denied",
         "position.set-aside", "position.emptied",  # in the very transaction of a repair, which changes nothing else

@@ -1,0 +1,131 @@
+"""journal/signed_chain.py: the checkpoints that a journal has of itself, against whoever changes it."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from contract.journals import called, commit_now, journal_at
+
+from omac.domain.access.signing import CheckpointSigned, digest_of
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.checkpoint import VerifierKey, sign, standing, verifier_of
+from omac.journal.leaves import Contents
+from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.reader import Reader
+from omac.journal.signed_chain import chain_of
+from omac.journal.verification import verify
+
+NAME, SEED = "omac/host1", b"k" * 32
+STREAM = checkpoint_stream(HostId("host1"))
+
+
+class Signed(NamedTuple):
+    """A journal with three checkpoints, and the key that signed them."""
+
+    path: Path
+    key: VerifierKey
+    positions: tuple[int, ...]
+
+    def change(self, *statements: str) -> None:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def findings(self, key: VerifierKey | None = None) -> list[tuple[int, str]]:
+        with closing(Reader(str(self.path), lenient=True)) as reader:
+            chain = chain_of(reader, key or self.key)
+        found = verify(str(self.path), chain.roots, known=chain.findings)
+        return [(one.position, one.kind) for one in found.findings]
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[Signed]:
+    path = tmp_path / "journal.db"
+    journal = journal_at(path)
+    previous, positions = "", []
+    for version in (1, 2, 3):
+        commit_now(journal, [called(f"{version}-{number}") for number in range(10)])
+        note = sign(standing(str(path), version), NAME, SEED)
+        event = CheckpointSigned(journal.store.head(), note, previous)
+        commit_now(journal, [Draft(STREAM, version, event)])
+        positions.append(journal.store.head())
+        previous = digest_of(note)
+    journal.store.checkpoint()
+    yield Signed(path, verifier_of(NAME, SEED), tuple(positions))
+    journal.close()
+
+
+def new_leaves(signed: Signed) -> None:
+    """Make all leaves and the tree anew, as somebody would who hides a change."""
+    with closing(sqlite3.connect(signed.path, isolation_level=None)) as connection:
+        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
+        tree = MerkleTree()
+        tree.extend(leaves)
+        connection.execute("DELETE FROM leaf")
+        connection.executemany("INSERT INTO leaf VALUES (?, ?)", list(enumerate(leaves, 1)))
+        connection.execute("UPDATE tree SET size = ?, peaks = ?", (tree.size, b"".join(tree.peaks)))
+
+
+def test_a_journal_that_is_whole(signed: Signed) -> None:
+    """Each checkpoint is a root that was kept."""
+    with closing(Reader(str(signed.path))) as reader:
+        chain = chain_of(reader, signed.key)
+    assert ([root.size for root in chain.roots], chain.unknown, chain.findings) == ([10, 21, 32], 0, ())
+    assert signed.findings() == []
+
+
+@pytest.mark.parametrize("position", [1, 10, 15, 30])
+def test_a_change_with_new_leaves(signed: Signed, position: int) -> None:
+    """Without a checkpoint nobody could tell; here what lies between two of them is named."""
+    signed.change(f"UPDATE event SET at = at - 1 WHERE position = {position}")
+    new_leaves(signed)
+    kinds = {kind for _, kind in signed.findings()}
+    assert kinds == {"rewritten"}
+
+
+def body_of(signed: Signed, position: int) -> bytes:
+    with closing(sqlite3.connect(signed.path)) as connection:
+        ((body,),) = connection.execute("SELECT body FROM event WHERE position = ?", (position,))
+    return bytes(body)
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "the root": lambda body: body.replace(b"late 0", b"late 1"),
+    "the signature": lambda body: body.replace(b"\xe2\x80\x94 omac/host1 ", b"\xe2\x80\x94 omac/host1 A"[:-1] + b"B"),
+    "the digest before": lambda body: body[:-4] + b"0000",
+    "all of it": lambda _: b"\x01\x90",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_checkpoint_is_changed(signed: Signed, what: str) -> None:
+    """With new leaves, too: it does not hold."""
+    position = signed.positions[1]
+    body = CHANGES[what](body_of(signed, position))
+    with closing(sqlite3.connect(signed.path, isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET body = ? WHERE position = ?", (body, position))
+    new_leaves(signed)
+    assert (position, "checkpoint-invalid") in signed.findings()
+
+
+def test_a_checkpoint_is_taken_out(signed: Signed) -> None:
+    """What comes after it names a checkpoint that is not there."""
+    position = signed.positions[1]
+    (kind, body) = ("SELECT kind FROM event WHERE position = 1", "SELECT body FROM event WHERE position = 1")
+    signed.change(f"UPDATE event SET kind = ({kind}), body = ({body}) WHERE position = {position}")
+    new_leaves(signed)
+    found = signed.findings()
+    assert (signed.positions[2], "checkpoint-invalid") in found
+
+
+def test_by_a_key_that_is_not_known(signed: Signed) -> None:
+    """Of another host: nothing is said against it, and nothing is believed. Who signs by a known name is convicted."""
+    other = verifier_of("omac/host2", SEED)
+    with closing(Reader(str(signed.path))) as reader:
+        chain = chain_of(reader, other)
+    assert (chain.roots, chain.unknown, chain.findings) == ((), 3, ())
+    assert {kind for _, kind in signed.findings(verifier_of(NAME, b"o" * 32))} == {"checkpoint-invalid"}
