@@ -89,7 +89,7 @@ def export_evidence(
             record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
             trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
         checkpoint = standing(path, clock())
-        name, seed = signing_key(state, host)
+        name, seed = signing_key(state)
         files = _Files(draft)
         files.write(CHECKPOINT, sign(checkpoint, name, seed).encode())
         positions = found if found is not None else range(1, head + 1)

@@ -106,7 +106,7 @@ class Server:
         self.engine.observe(self.use.apply)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
-        self._checkpoints = Checkpointing(self.engine, partial(signed, self.state, host, path, time.time_ns))
+        self._checkpoints = Checkpointing(self.engine, partial(signed, self.state, path, time.time_ns))
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)
         self.secrets = SecretStores(self.state.path, environment, choice)
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
