@@ -13,6 +13,7 @@ Rules
 """
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -204,6 +205,15 @@ class _Layout:
         self._lasts[stream] = version, position
 
 
+def _early(connection: sqlite3.Connection) -> int:
+    """The last position of an omac without leaves: the first one kept the time at which something happened elsewhere as
+    the recorded time, which may lie before that of an earlier position."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+        return sys.maxsize
+    late = connection.execute("SELECT late FROM tree").fetchone()
+    return late[0] if late and isinstance(late[0], int) else 0
+
+
 class _Contents:
     """What the rows hold, decoded and folded in order."""
 
@@ -215,6 +225,7 @@ class _Contents:
         names = connection.execute("SELECT id, text FROM name")
         self._names: dict[Any, str] = {id_: text for id_, text in names if _is_text(text)}
         self._top_at = 0
+        self._early = _early(connection)
 
     def findings(self) -> Iterator[Damage]:
         missing = iter(sorted(self._layout.missing))
@@ -248,11 +259,11 @@ class _Contents:
             kept = self._empty(row.position, (stream or "", row.version) if sound else None)
             version = row.version if isinstance(row.version, int) else None
             yield Damage(row.position, stream or "", version, kind or "", event, "empty", kept, after)
-        elif row.at < self._top_at:
+        elif row.at < self._top_at and row.position > self._early:
             problem = f"its recorded time lies {(self._top_at - row.at) / 1e9:.3f} s before that of an earlier position"
             yield Damage(row.position, stream or "", row.version, kind or "", problem, "retime", None, after)
         else:
-            self._top_at = row.at
+            self._top_at = max(self._top_at, row.at)
 
     def _event(self, row: _Row, stream: str | None, kind: str | None) -> Event | str:
         """The event, decoded and folded; else what is wrong with it."""

@@ -19,6 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.domain.sandbox import launch
 from omac.domain.settings import setting
+from omac.domain.settings.setting import SettingChanged
 from omac.domain.sidecars import sidecar
 from omac.domain.skills import registration
 from omac.projections.access.tokens import TokenIndex
@@ -27,6 +28,7 @@ from omac.projections.evidence.accesses import Accesses
 from omac.projections.run_namespaces import RunNamespaces
 
 State = TypeVar("State")
+FIRST_SETTINGS = "settings"  # the first word of that log's stream
 _FIX = ("omac journal check", "omac journal repair")
 
 
@@ -110,12 +112,19 @@ class System:
         if recorded.version is not None:
             self.aggregates[ids.key_of(recorded.stream).aggregate].skip(recorded)
 
+    def _change_setting(self, recorded: Recorded) -> None:
+        """Fold a change of a setting. The first omac had a log of them, without versions; which word holds is read from
+        the settings files, so that log changes nothing."""
+        if recorded.version is not None or ids.key_of(recorded.stream).aggregate != FIRST_SETTINGS:
+            self.settings.apply(recorded)
+
     def _by_event_type(self) -> dict[type[Event], list[Callable[[Recorded], None]]]:
         folds: dict[type[Event], list[Callable[[Recorded], None]]] = {}
         for aggregate in AGGREGATES:  # a log without a read model changes nothing
             apply = [self.aggregates[aggregate.name].apply] if aggregate.versioned else []
             folds |= {event: [*apply] for event in aggregate.events}
         folds[PositionEmptied] = [self._skip]
+        folds[SettingChanged] = [self._change_setting]
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
             (self.guarded.apply, denial.AGGREGATE.events),
             (self.accesses.apply, access.AGGREGATE.events),

@@ -1,0 +1,117 @@
+"""Journals that earlier omacs wrote, each of a day with a skill: they are read, taken over, and proven from then on.
+
+`golden/format-N.db.gz` was written by an omac whose highest format was N: a skill was approved and called, its sidecar
+fell and came back, a setting was changed, a program ran in a sandbox; in the last one Claude Code was given omac's
+hooks, too.
+"""
+
+import gzip
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import Omac, omac_in
+
+from omac.journal.event_kinds import SCHEMA
+from omac.journal.opening import open_journal
+from omac.journal.reader import ReadJournal
+from omac.journal.verification import verify
+from omac.projections.evidence.accesses import audit_rows
+from omac.projections.snapshot import encoded
+from omac.projections.system import System
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("format-*.db.gz"))
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.name.removesuffix(".db.gz"))
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    unpacked = tmp_path / "journal.db"
+    unpacked.write_bytes(gzip.decompress(request.param.read_bytes()))
+    unpacked.chmod(0o600)
+    return str(unpacked)
+
+
+def test_there_is_one_of_each_form() -> None:
+    """Every format below that of today was written by an omac that knew no later one."""
+    formats = []
+    for packed in GOLDEN:
+        connection = sqlite3.connect(":memory:")
+        with closing(connection):
+            connection.deserialize(gzip.decompress(packed.read_bytes()))
+            formats.append(connection.execute("SELECT schema FROM journal").fetchone()[0])
+    assert formats == list(range(1, SCHEMA))
+
+
+def test_it_is_read(path: str) -> None:
+    """Every event decodes and folds; who called which skill is known."""
+    with closing(ReadJournal(path)) as journal:
+        system = System().replay(journal.records())
+        rows = [row for row in audit_rows(journal.records()) if row.kind == "access"]
+    assert [(row.skill, row.outcome, row.status) for row in rows[:3]] == [
+        ("echo", "completed", 200), ("echo", "completed", 200), ("echo", "aborted", 502),
+    ]  # fmt: skip
+    (registration,) = system.registrations.entries.values()
+    assert registration.state.approved is not None
+    assert not system.accesses.open
+
+
+def test_it_is_taken_over(path: str) -> None:
+    """In place: the events stay as they are, byte for byte, and have leaves from then on, which are said to be late."""
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute("SELECT * FROM event ORDER BY position").fetchall()
+    with closing(ReadJournal(path)) as old:
+        state = encoded(System().replay(old.records()))
+    open_journal(path, "run", lambda: 1).close()
+    with closing(sqlite3.connect(path)) as connection:
+        after = connection.execute("SELECT * FROM event ORDER BY position").fetchall()
+    assert after == before
+    verified = verify(path)
+    assert (verified.findings, verified.checked, verified.late) == ((), len(before), len(before))
+    with closing(ReadJournal(path)) as old:
+        assert encoded(System().replay(old.records())) == state
+
+
+@pytest.fixture
+def host(path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host that has such a journal."""
+    with omac_in(tmp_path_factory.mktemp("host")) as omac:
+        omac.ok("start", "--", "true", cwd=omac.project("shop"))
+        for left in omac.state.glob("journal.db*"):
+            left.unlink()
+        for mark in (omac.state / "journals").iterdir():
+            mark.unlink()
+        with closing(ReadJournal(path)) as journal:
+            run = next(iter(journal.records())).stream
+        (omac.state / "host-id").write_text(run.split("/")[1])
+        os.replace(path, omac.state / "journal.db")
+        yield omac
+
+
+def test_a_day_with_it(host: Omac) -> None:
+    """Today's omac goes on with it: status, audit, a start, and the verification that says where proofs begin."""
+    assert "echo" in host.ok("approvals")
+    assert len(host.audit("--kind", "access")) >= 3
+    host.ok("start", "--", "true", cwd=host.root / "shop")
+    told = json.loads(host.ok("audit", "verify", "--json"))
+    assert (told["findings"], told["late"] > 40, told["size"] > told["late"]) == ([], True, True)
+    assert "got their proofs later" in host.ok("audit", "verify")
+
+
+def test_killed_while_it_is_taken_over(host: Omac) -> None:
+    """Whatever moment kill -9 meets, the next start goes on, and nothing is lost."""
+    events = json.loads(host.ok("journal", "stats", "--json"))["events"]
+    for _ in range(4):
+        started = host.start("start", "--", "sleep", "30")
+        eventually((host.state / "journal.db-wal").exists, 20.0, "the journal to be opened")
+        os.kill(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+    host.ok("start", "--", "true", cwd=host.root / "shop")
+    told = json.loads(host.ok("audit", "verify", "--json"))
+    assert (told["findings"], told["size"] > events) == ([], True)
+    host.ok("journal", "check")
