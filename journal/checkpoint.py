@@ -87,13 +87,13 @@ def sign_note(body: str, name: str, seed: bytes) -> str:
     return f"{body}\n\u2014 {name} {base64.b64encode(signature).decode()}\n"
 
 
-def verified(text: str, key: VerifierKey) -> Checkpoint:
-    """Return the checkpoint of a signed text. Raises Refusal (misuse): it is none, or `key` has not signed it."""
-    return _parsed(verified_note(text, key))
+def verified(text: str, *keys: VerifierKey) -> Checkpoint:
+    """Return the checkpoint of a signed text. Raises Refusal (misuse): it is none, or none of `keys` has signed it."""
+    return _parsed(verified_note(text, *keys))
 
 
-def verified_note(text: str, key: VerifierKey) -> str:
-    """Return the text of a signed note. Raises Refusal (misuse): it is none, or `key` has not signed it."""
+def verified_note(text: str, *keys: VerifierKey) -> str:
+    """Return the text of a signed note. Raises Refusal (misuse): it is none, or none of `keys` has signed it."""
     body, separator, signatures = text.rpartition("\n\n")
     body += "\n"
     if not separator or len(text) > TEXT_MAX or not signatures.endswith("\n"):
@@ -101,9 +101,11 @@ def verified_note(text: str, key: VerifierKey) -> str:
     matches = [_SIGNATURE.fullmatch(line) for line in signatures.removesuffix("\n").split("\n")]
     if None in matches:
         raise _no_checkpoint("a line of its signatures is none")
-    if any(match and match[1] == key.name and _is_signed(body, match[2], key) for match in matches):
+    signed = [(match[1], match[2]) for match in matches if match]
+    if any(name == key.name and _is_signed(body, encoded, key) for key in keys for name, encoded in signed):
         return body
-    message = f"the key {key.name}+{key.id().hex()} has not signed this checkpoint, or it was changed since"
+    names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys)
+    message = f"the key {names} has not signed this checkpoint, or it was changed since"
     raise Refusal("misuse", message, fix=["omac key show"])
 
 

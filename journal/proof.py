@@ -72,8 +72,8 @@ def prove(path: str, position: int, note: str, checkpoint: Checkpoint) -> bytes:
     return msgspec.json.encode(EventProof(FORMAT, position, text, hashes, note))
 
 
-def proven(text: bytes, key: VerifierKey) -> ProvenEvent:
-    """Return the event that a proof proves. Raises Refusal (misuse): it proves nothing to `key`."""
+def proven(text: bytes, *keys: VerifierKey) -> ProvenEvent:
+    """Return the event that a proof proves. Raises Refusal (misuse): it proves nothing to whoever trusts `keys`."""
     try:
         proof = msgspec.json.decode(text, type=EventProof)
         content = msgspec.msgpack.decode(proof.content, type=_Content)
@@ -81,7 +81,7 @@ def proven(text: bytes, key: VerifierKey) -> ProvenEvent:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")
-    checkpoint = verified(proof.checkpoint, key)
+    checkpoint = verified(proof.checkpoint, *keys)
     leaf = leaf_hash(proof.content)
     if not includes(checkpoint.root, checkpoint.size, proof.position - 1, leaf, proof.path):
         raise _no_proof("its hashes do not lead to the root of its checkpoint")

@@ -206,3 +206,27 @@ def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
     assert (done.status, "1 checkpoints are signed by a key that is not known here" in done.out) == (0, True), done
     done = omac.run("audit", "verify", "--journal", str(tmp_path / "copy.db"), "--key", key, extra=elsewhere)
     assert (done.status, "1 checkpoints in the journal hold" in done.out) == (0, True), done
+
+
+def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
+    """The proof is made from the journal, and verified without one by the public key."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    key = omac.ok("key", "show").strip()
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(omac.ok("checkpoint"))
+        omac.ok("settings", "set", "secrets.store", "vault")
+    old, new, proof = str(tmp_path / "old"), str(tmp_path / "new"), tmp_path / "proof.json"
+    proof.write_text(omac.ok("proof", "consistency", old, new))
+    said = omac.ok("proof", "verify", str(proof), "--key", key)
+    shown = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
+    assert shown["old"]["size"] < shown["new"]["size"]
+    assert f"at {shown['new']['size']} events begins with all {shown['old']['size']}" in said
+    proof.write_text(proof.read_text().replace('"path":["', '"path":["A', 1))
+    assert omac.run("proof", "verify", str(proof), "--key", key).status == 2
+    refused = omac.run("proof", "consistency", new, old)
+    assert (refused.status, "name the older first" in refused.err) == (2, True)
+    refused = omac.run("proof", "consistency", old, str(tmp_path / "none"))
+    assert (refused.status, "cannot be read" in refused.err) == (2, True)
+    spoil(omac, "UPDATE leaf SET hash = zeroblob(32)")
+    refused = omac.run("proof", "consistency", old, new)
+    assert (refused.status, refused.out, "its leaves do not lead" in refused.err) == (10, "", True)

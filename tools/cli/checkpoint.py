@@ -1,6 +1,5 @@
-"""omac checkpoint, omac key show, omac audit prove and omac proof verify: what an outsider holds the journal to."""
+"""omac checkpoint and omac key show: what an outsider holds the journal to."""
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,8 +11,6 @@ from omac.tools.compose.journals import mark_of
 from omac.tools.compose.signing import signing_key
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import say
-from omac.tools.terminal.timestamps import rfc3339
 
 
 def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
@@ -21,55 +18,15 @@ def show(journal_path: str | None, environment: Mapping[str, str], clock: Callab
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, journal_path)
     ReadJournal(path, mark_of(state, path)).close()  # an older copy of the journal is signed for nobody
-    name, seed = _signing_key(state)
+    name, seed = host_key(state)
     print_data(sign(standing(path, clock()), name, seed).removesuffix("\n"))
-    return 0
-
-
-def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Print the proof of an event. Raises Refusal."""
-    from omac.journal.proof import prove as proof_of
-
-    if not position.isascii() or not position.isdigit():
-        raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
-    state = StateDir.of(environment)
-    path = state.journal_in_use(environment, journal_path)
-    checkpoint = standing(path, clock())
-    note = sign(checkpoint, *_signing_key(state))
-    print_data(proof_of(path, int(position), note, checkpoint).decode())
-    return 0
-
-
-def verify_proof(file: str, key: str, as_json: bool) -> int:
-    """Print the event that a proof proves. Raises Refusal."""
-    from omac.journal.proof import BYTES_MAX, proven
-
-    known = VerifierKey.parse(key)
-    path = os.path.abspath(expanded(file))
-    try:
-        with open(path, "rb") as content:
-            text = content.read(BYTES_MAX)
-    except OSError as error:
-        raise Refusal(
-            "misuse", f"the proof {file} cannot be read: {error.strerror}", fix=[f"ls -l {quoted(path)}"]
-        ) from None
-    event = proven(text, known)
-    if as_json:
-        checkpoint = event.checkpoint._asdict() | {"root": event.checkpoint.root.hex()}
-        print_json(event._asdict() | {"checkpoint": checkpoint})
-        return 0
-    say(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
-    say(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}")
-    say(f"  {json.dumps(event.body, default=str)}")
-    if event.is_late:
-        say("  its proof was made later than it was recorded")
     return 0
 
 
 def show_key(as_json: bool, environment: Mapping[str, str]) -> int:
     """Print the public key that verifies checkpoints of this host. Raises Refusal."""
     state = StateDir.of(environment)
-    key = verifier_of(*_signing_key(state))
+    key = verifier_of(*host_key(state))
     if as_json:
         print_json({"name": key.name, "key": key.text(), "kept_in": state.signing_key_path})
     else:
@@ -79,7 +36,7 @@ def show_key(as_json: bool, environment: Mapping[str, str]) -> int:
 
 def known_key(key: str | None, environment: Mapping[str, str]) -> VerifierKey:
     """Return the public key that is meant: that of this host where none is named. Raises Refusal."""
-    return VerifierKey.parse(key) if key else verifier_of(*_signing_key(StateDir.of(environment)))
+    return VerifierKey.parse(key) if key else verifier_of(*host_key(StateDir.of(environment)))
 
 
 def kept_roots(
@@ -89,7 +46,7 @@ def kept_roots(
     known = known_key(key, environment)
     roots = []
     for file in files:
-        checkpoint = _read(file, known)
+        checkpoint = signed_by(file, read_note(file), known)
         if checkpoint.journal != journal_id:
             message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
             raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
@@ -97,19 +54,25 @@ def kept_roots(
     return roots
 
 
-def _read(file: str, key: VerifierKey) -> Checkpoint:
+def read_note(file: str) -> str:
+    """Return the text of a checkpoint in a file, not verified yet. Raises Refusal."""
     path = os.path.abspath(expanded(file))
     try:
         with open(path, encoding="utf-8", errors="strict") as content:
-            text = content.read(TEXT_MAX + 1)
+            return content.read(TEXT_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"]) from None
+
+
+def signed_by(file: str, text: str, *keys: VerifierKey) -> Checkpoint:
+    """Return the checkpoint that one of `keys` has signed. Raises Refusal, which names the file."""
     try:
-        return verified(text, key)
+        return verified(text, *keys)
     except Refusal as refusal:
         raise Refusal(refusal.reason, f"{file}: {refusal.message}", fix=refusal.fix) from None
 
 
-def _signing_key(state: StateDir) -> tuple[str, bytes]:
+def host_key(state: StateDir) -> tuple[str, bytes]:
+    """Return the name and the seed of the key that signs this host's checkpoints."""
     return signing_key(state, host_id(state))

@@ -8,7 +8,7 @@ import typer
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
-proof_app = Commands(help="Verify proofs of events, without a journal.")
+proof_app = Commands(help="Proofs, verified without a journal.")
 key_app = Commands(help="The key that signs checkpoints of the journal.")
 
 
@@ -43,25 +43,43 @@ def audit_prove(
     \b
     omac audit prove 120 > proof.json
     """
-    from omac.tools.cli.checkpoint import prove
+    from omac.tools.cli.proof import prove
 
     return prove(position, journal, current().environment, time.time_ns)
+
+
+@proof_app.command("consistency")
+def proof_consistency(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A checkpoint that you kept.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="A later one.")],
+    key: Annotated[list[str] | None, typer.Option(help="Who signed them; this host, where you name none.")] = None,
+    journal: JournalPath = None,
+) -> int:
+    """Print the proof that a checkpoint continues an older one, with every event of it.
+
+    \b
+    omac proof consistency monday.txt friday.txt > week.json
+    omac proof verify week.json --key "$(cat omac.key)"
+    """
+    from omac.tools.cli.proof import prove_consistency
+
+    return prove_consistency(old, new, tuple(key or ()), journal, current().environment)
 
 
 @proof_app.command("verify")
 def proof_verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A proof.")],
-    key: Annotated[str, typer.Option(help="The public key, from omac key show.")],
+    key: Annotated[list[str], typer.Option(help="A public key, from omac key show.")],
     json: Json = False,
 ) -> int:
-    """Verify the proof of an event by a public key, and print that event. Needs no journal.
+    """Verify a proof by a public key, and print what it proves. Needs no journal.
 
     \b
     omac proof verify proof.json --key "$(cat omac.key)"
     """
-    from omac.tools.cli.checkpoint import verify_proof
+    from omac.tools.cli.proof import verify_proof
 
-    return verify_proof(file, key, json)
+    return verify_proof(file, tuple(key), json)
 
 
 def checkpoint(journal: JournalPath = None) -> int:

@@ -1,0 +1,90 @@
+"""The proof that one checkpoint continues another, for whoever has both and no journal.
+
+Rules
+
+1. A proof is one JSON object: the two signed checkpoints, and the hashes of RFC 6962's consistency proof.
+2. It says that the journal of the second begins with every event of the first, unchanged and in order. A verification
+   needs the public keys that signed them and nothing else.
+3. What a journal cannot prove is refused when the proof is made: no proof is printed that would fail.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
+from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.merkle import consistency_ranges, continues, root_of
+
+FORMAT = "omac-consistency-1"
+
+
+class ConsistencyProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The proof; bytes are base64 in JSON, checkpoints are their signed texts."""
+
+    format: str
+    old: str
+    new: str
+    path: tuple[bytes, ...]
+
+
+class Continuation(NamedTuple):
+    """Two checkpoints, of which `new` continues `old`."""
+
+    old: Checkpoint
+    new: Checkpoint
+
+
+def prove_consistency(path: str, old_note: str, new_note: str, keys: Sequence[VerifierKey]) -> bytes:
+    """Return the proof, as JSON, that the journal at `path` of the new checkpoint begins with the events of the old
+    one. Raises Refusal: a checkpoint is not signed by one of `keys`, they do not follow one another, or the journal is
+    not what they signed."""
+    old, new = _ordered(verified(old_note, *keys), verified(new_note, *keys))
+    connection = connect_for_reading(path)
+    try:
+        connection.execute("BEGIN")
+        (journal,) = connection.execute("SELECT id FROM journal").fetchone()
+        ranges = consistency_ranges(old.size, new.size)
+        hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, range_)) for range_ in ranges)
+    except (sqlite3.Error, TypeError) as error:
+        raise refusal_of(error, path) if isinstance(error, sqlite3.Error) else damaged(path, str(error)) from error
+    finally:
+        connection.close()
+    if journal != new.journal:
+        message = f"these are checkpoints of journal {new.journal}; {path} is journal {journal}"
+        raise Refusal("misuse", message, fix=["omac proof consistency OLD NEW --journal FILE"])
+    if not continues(old.size, old.root, new.size, new.root, hashes):
+        raise damaged(path, "its leaves do not lead from the old checkpoint to the new one: see omac audit verify")
+    return msgspec.json.encode(ConsistencyProof(FORMAT, old_note, new_note, hashes))
+
+
+def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation:
+    """Return what a proof proves to whoever trusts `keys`. Raises Refusal (misuse): it proves nothing."""
+    try:
+        proof = msgspec.json.decode(text, type=ConsistencyProof)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _no_proof(str(error)) from None
+    if proof.format != FORMAT:
+        raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")
+    old, new = _ordered(verified(proof.old, *keys), verified(proof.new, *keys))
+    if not continues(old.size, old.root, new.size, new.root, proof.path):
+        raise _no_proof("its hashes do not lead from the old checkpoint to the new one")
+    return Continuation(old, new)
+
+
+def _ordered(old: Checkpoint, new: Checkpoint) -> Continuation:
+    if old.journal != new.journal:
+        raise _no_proof(f"the checkpoints are of two journals, {old.journal} and {new.journal}")
+    if old.size > new.size:
+        raise _no_proof(f"the first checkpoint counts {old.size} events, the second {new.size}: name the older first")
+    return Continuation(old, new)
+
+
+def _no_proof(why: str) -> Refusal:
+    return Refusal("misuse", f"this proves nothing: {why}", fix=["omac proof consistency OLD NEW > FILE"])
+
+
+_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

@@ -1,0 +1,102 @@
+"""omac audit prove, omac proof consistency and omac proof verify: what somebody without the journal can check."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal import consistency
+from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing, verifier_of
+from omac.journal.proof import BYTES_MAX, proven
+from omac.journal.proof import prove as proof_of
+from omac.tools.cli.checkpoint import read_note, signed_by, host_key
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.render import say
+from omac.tools.terminal.timestamps import rfc3339
+
+
+def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Print the proof of an event. Raises Refusal."""
+    if not position.isascii() or not position.isdigit():
+        raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    checkpoint = standing(path, clock())
+    note = sign(checkpoint, *host_key(state))
+    print_data(proof_of(path, int(position), note, checkpoint).decode())
+    return 0
+
+
+def prove_consistency(
+    old: str, new: str, keys: Sequence[str], journal_path: str | None, environment: Mapping[str, str]
+) -> int:
+    """Print the proof that the checkpoint in file `new` continues that in `old`. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    known = [VerifierKey.parse(key) for key in keys] or [verifier_of(*host_key(state))]
+    notes = read_note(old), read_note(new)
+    for file, note in zip((old, new), notes, strict=True):
+        signed_by(file, note, *known)
+    print_data(consistency.prove_consistency(path, *notes, known).decode())
+    return 0
+
+
+def verify_proof(file: str, keys: Sequence[str], as_json: bool) -> int:
+    """Print what a proof proves. Raises Refusal."""
+    known = [VerifierKey.parse(key) for key in keys]
+    path = os.path.abspath(expanded(file))
+    try:
+        with open(path, "rb") as content:
+            text = content.read(BYTES_MAX)
+    except OSError as error:
+        raise Refusal(
+            "misuse", f"the proof {file} cannot be read: {error.strerror}", fix=[f"ls -l {quoted(path)}"]
+        ) from None
+    if _form(text) == consistency.FORMAT:
+        _show_consistency(consistency.proven_consistency(text, known), as_json)
+    else:
+        _show_event(text, known, as_json)
+    return 0
+
+
+def _form(text: bytes) -> str:
+    """The form that a proof says it has; "" for what says none."""
+    try:
+        return msgspec.json.decode(text, type=_Form).format
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """What all proofs have in common."""
+
+    format: str
+
+
+def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> None:
+    event = proven(text, *known)
+    if as_json:
+        print_json(event._asdict() | {"checkpoint": _data(event.checkpoint)})
+        return
+    say(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
+    say(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}")
+    say(f"  {json.dumps(event.body, default=str)}")
+    if event.is_late:
+        say("  its proof was made later than it was recorded")
+
+
+def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
+    old, new = proven_
+    if as_json:
+        print_json({"old": _data(old), "new": _data(new)})
+        return
+    say(f"proven: journal {new.journal} at {new.size} events begins with all {old.size} of the old checkpoint")
+    for checkpoint in proven_:
+        say(f"  {rfc3339(checkpoint.at)} {checkpoint.size} events, root {checkpoint.root.hex()}")
+
+
+def _data(checkpoint: Checkpoint) -> dict[str, object]:
+    return checkpoint._asdict() | {"root": checkpoint.root.hex()}
