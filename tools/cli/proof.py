@@ -11,7 +11,7 @@ from omac.journal import consistency
 from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing, verifier_of
 from omac.journal.proof import BYTES_MAX, proven
 from omac.journal.proof import prove as proof_of
-from omac.tools.cli.checkpoint import read_note, signed_by, host_key
+from omac.tools.cli.checkpoint import host_key, read_note, signed_by
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import say
