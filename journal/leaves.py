@@ -17,6 +17,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,40 +75,47 @@ class Contents:
         cursor = self._connection.execute(_ROWS, (after, until))
         while rows := cursor.fetchmany(1_000):
             self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - self._names.keys())
-            for row in rows:
+            names = self._names
+            for position, stream, version, kind, at, run, actor, *others in rows:
                 try:
-                    yield row[0], _of_row(self._names, row)
+                    texts = names[stream], names[kind], names[run], names[actor]
+                    values = (position, texts[0], version, texts[1], at, texts[2], texts[3], *others)
+                    yield position, _encode(values)
                 except (KeyError, ValueError):  # no such name, or one that is no text
-                    yield row[0], None
+                    yield position, None
 
-    def whole(self, after: int, until: int) -> list[bytes] | None:
-        """Return the contents of all positions above `after` up to `until`; None where one is missing, or has none.
-        Raises sqlite3.Error."""
-        rows = self._connection.execute(_ROWS, (after, until)).fetchall()
+    def hashes(self, after: int, until: int) -> list[bytes] | None:
+        """Return the leaf of each position above `after` up to `until`, as its event stands; None where one of them
+        does not exist, or has a name that does not. Raises sqlite3.Error."""
+        rows = self._connection.execute(_FIELDS, (after, until)).fetchall()
         if len(rows) != until - after:
-            return None
-        names = self._names
+            return None  # positions are integers and unique: as many as there should be are all there are
         try:
-            return [_of_row(names, row) for row in rows]
-        except KeyError:
-            self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - names.keys())
+            return self._hashed(after, rows)
+        except (KeyError, ValueError):
+            self._learn({id_ for row in rows for id_ in (row[0], row[2], row[4], row[5])} - self._names.keys())
         try:
-            return [_of_row(names, row) for row in rows]
-        except (KeyError, ValueError):  # no such name, or one that is no text
+            return self._hashed(after, rows)
+        except (KeyError, ValueError):
             return None
+
+    def _hashed(self, after: int, rows: Sequence[Any]) -> list[bytes]:
+        """The hashes of rows that follow one another: the one loop over every event that must be quick."""
+        names, encode = self._names, _encode
+        return [
+            sha256(
+                b"\x00"
+                + encode((position, names[stream], version, names[kind], at, names[run], names[actor],
+                          correlation, causation, happened, sealed, body))
+            ).digest()
+            for position, (stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body)
+            in enumerate(rows, after + 1)
+        ]  # fmt: skip
 
     def _learn(self, ids: set[Any]) -> None:
         for id_ in ids:
             for (text,) in self._connection.execute("SELECT text FROM name WHERE id = ?", (id_,)):
                 self._names[id_] = text
-
-
-def _of_row(names: dict[Any, Any], row: tuple[Any, ...]) -> bytes:
-    position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body = row
-    return _encode(
-        (position, names[stream], version, names[kind], at, names[run], names[actor], correlation, causation, happened,
-         sealed, body)
-    )  # fmt: skip
 
 
 def without_leaves(path: str) -> Refusal:
@@ -198,6 +206,10 @@ def _cut(peaks: bytes) -> list[bytes]:
     return [peaks[at : at + HASH_BYTES] for at in range(0, len(peaks), HASH_BYTES)]
 
 
+_FIELDS = """
+    SELECT stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body FROM event
+    WHERE position > ? AND position <= ? ORDER BY position
+"""
 _ROWS = """
     SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body FROM event
     WHERE position > ? AND position <= ? ORDER BY position

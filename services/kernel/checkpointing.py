@@ -1,4 +1,4 @@
-"""Checkpoints of a run that stays: signed now and then, and recorded in the chain of its host."""
+"""Checkpoints, signed and recorded in the chain of a host: when a person asks, and now and then in a run that stays."""
 
 import logging
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.engine import Engine
+from omac.services.kernel.execution import Execution
 
 EVENTS_MAX = 10_000  # that no checkpoint counts yet
 EVERY_S = 300.0
@@ -25,6 +26,14 @@ class SignedNote(NamedTuple):
 
     size: int
     text: str
+
+
+async def record_checkpoint(execution: Execution, sign: Callable[[], SignedNote], cause: Cause) -> SignedNote:
+    """Sign what the journal holds now, record it, and return it. Raises Refusal."""
+    note = await trio.to_thread.run_sync(sign)
+    command = signing.RecordCheckpoint(note.size, note.text)
+    await execution.execute(signing.AGGREGATE, ids.checkpoint_stream(execution.host), command, cause)
+    return note
 
 
 class Checkpointing:
@@ -52,11 +61,8 @@ class Checkpointing:
 
     async def sign(self) -> None:
         """Sign and record. What keeps it from that is reported once, and the next time tries again."""
-        stream = ids.checkpoint_stream(self._engine.host)
         try:
-            note = await trio.to_thread.run_sync(self._sign)
-            command = signing.RecordCheckpoint(note.size, note.text)
-            await self._engine.execute(signing.AGGREGATE, stream, command, Cause("omac"))
+            await record_checkpoint(self._engine, self._sign, Cause("omac"))
         except Refusal as refusal:
             if refusal.message != self._problem:
                 _log.warning("no checkpoint is signed: %s", refusal.message)

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from contract.journals import journal_at
+from contract.journals import called, commit_now, journal_at
 from journal.damage import append_calls, journal_of, sql
 
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.leaves import Contents
-from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.merkle import MerkleTree, leaf_hash, root_of
 from omac.journal.repair import Repair
-from omac.journal.verification import KeptRoot, Verified, verify
+from omac.journal.verification import PART, KeptRoot, Verified, verify
 from omac.projections.system import System
 
 EVENTS = 9
@@ -228,3 +228,26 @@ def test_a_journal_of_an_earlier_omac(path: Path) -> None:
     journal.close()
     verified = verify(str(path))
     assert (verified.size, verified.late, verified.findings) == (10, 9, ())
+
+
+def test_ranges_of_a_long_journal(tmp_path: Path) -> None:
+    """Events are read a thousand at a time: damage, bounds and roots are found beside the edges of such a range."""
+    path = tmp_path / "journal.db"
+    with contextlib.closing(journal_at(path)) as journal:
+        commit_now(journal, [called(str(number)) for number in range(2 * PART + 10)])
+    leaves = [leaf for (leaf,) in sql(path, "SELECT hash FROM leaf ORDER BY position")]
+    kept = [KeptRoot(size, root_of(leaves[:size])) for size in (1, PART - 1, PART, PART + 1, len(leaves))]
+    assert (verify(str(path), kept).findings, verify(str(path)).root) == ((), root_of(leaves))
+    for position in (1, PART, PART + 1, len(leaves)):
+        sql(path, "UPDATE event SET at = at + 1 WHERE position = ?", position)
+        (finding,) = verify(str(path), kept).findings
+        assert (finding.position, finding.kind) == (position, "altered")
+        for first, last in ((position, position), (position + 1, len(leaves)), (1, position - 1)):
+            verified = verify(str(path), kept, first, last)
+            assert (verified.checked, len(verified.findings)) == (last - first + 1, first == last)
+            assert verified.root == root_of(leaves)
+        sql(path, "UPDATE event SET at = at - 1 WHERE position = ?", position)
+        sql(path, "UPDATE leaf SET hash = zeroblob(32) WHERE position = ?", position)
+        kinds = {found.kind for found in verify(str(path), kept, 2, 1).findings}
+        assert kinds == {"tree-altered", "rewritten"}
+        sql(path, "UPDATE leaf SET hash = ? WHERE position = ?", leaves[position - 1], position)

@@ -1,5 +1,6 @@
 """`omac audit verify`: what a person sees of a journal that is whole, and of one that is not."""
 
+import hashlib
 import json
 import shlex
 import shutil
@@ -10,9 +11,11 @@ from pathlib import Path
 from real_omac import Omac
 from tools.test_snapshots import called_often
 
+from omac.domain.access.signing import CheckpointSigned
 from omac.journal.checkpoint import Checkpoint, sign
 from omac.journal.leaves import Contents
 from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.reader import ReadJournal
 from omac.services.kernel.checkpointing import WORTH
 
 
@@ -230,3 +233,26 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
     spoil(omac, "UPDATE leaf SET hash = zeroblob(32)")
     refused = omac.run("proof", "consistency", old, new)
     assert (refused.status, refused.out, "its leaves do not lead" in refused.err) == (10, "", True)
+
+
+def test_a_checkpoint_is_recorded(omac: Omac) -> None:
+    """What `omac checkpoint` prints is in the journal, which is held to it; each names the one before."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    notes = [omac.ok("checkpoint"), omac.ok("checkpoint")]
+    sizes = [int(note.splitlines()[1]) for note in notes]
+    assert sizes[1] == sizes[0] + 1  # it counts the first
+    assert json.loads(omac.ok("audit", "verify", "--json"))["checkpoints"] == 2
+    with closing(ReadJournal(str(omac.state / "journal.db"))) as journal:
+        events = [recorded.event for recorded in journal.records() if isinstance(recorded.event, CheckpointSigned)]
+    assert [event.note for event in events] == notes
+    assert events[1].previous == hashlib.sha256(notes[0].encode()).hexdigest()
+
+
+def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
+    """The checkpoint is printed all the same, and it is said that it is not recorded."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        done = omac.run("checkpoint")
+    assert (done.status, "not recorded in the journal" in done.err) == (0, True), done
+    assert done.out.startswith("omac/")

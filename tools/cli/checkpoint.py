@@ -11,15 +11,27 @@ from omac.tools.compose.journals import mark_of
 from omac.tools.compose.signing import signing_key
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.render import report
+
+UNRECORDED = ("journal-unavailable", "journal-read-only", "journal-in-use", "contention")  # it is worth printing anyway
 
 
 def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Print the journal's checkpoint. Raises Refusal."""
+    """Print the journal's checkpoint, which is recorded in it where it can be written. Raises Refusal."""
+    from omac.tools.compose.recording import recorded_checkpoint  # loads what appends
+
     state = StateDir.of(environment)
     path = state.journal_in_use(environment, journal_path)
     ReadJournal(path, mark_of(state, path)).close()  # an older copy of the journal is signed for nobody
-    name, seed = signing_key(state)
-    print_data(sign(standing(path, clock()), name, seed).removesuffix("\n"))
+    checkpoint = standing(path, clock())
+    try:
+        text = recorded_checkpoint(state, environment, journal_path, clock)
+    except Refusal as refusal:
+        if refusal.reason not in UNRECORDED:
+            raise
+        report(f"the checkpoint is not recorded in the journal: {refusal.message}")
+        text = sign(checkpoint, *signing_key(state))
+    print_data(text.removesuffix("\n"))
     return 0
 
 
