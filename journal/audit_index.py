@@ -89,18 +89,19 @@ class AuditIndex:
                 self._connection.execute("ROLLBACK")
 
     def select(
-        self, at: IndexProgress, fields: dict[str, str], times: tuple[int, int], *, newest_first: bool
+        self, at: IndexProgress, fields: dict[str, str], times: tuple[int, int] | None, *, newest_first: bool
     ) -> Iterator[bytes]:
-        """Yield the rows with these values and within these times, of one snapshot. Raises sqlite3.Error where the
-        index is no longer where it was."""
+        """Yield the rows with these values and within these times (None: at any), of one snapshot. Raises sqlite3.Error
+        where the index is no longer where it was."""
         self._connection.execute("BEGIN")
         try:
             if self.progress() != at:
                 raise sqlite3.OperationalError("another process has changed the index")
-            searched = "".join(f" AND {name} = ?" for name in fields)
-            order = "DESC" if newest_first else "ASC"
-            query = f"SELECT body FROM row WHERE at BETWEEN ? AND ?{searched} ORDER BY number {order}"  # noqa: S608  # ours
-            for (body,) in self._connection.execute(query, (*times, *fields.values())):
+            searched = [f"{name} = ?" for name in fields]  # without times the rows come as they lie, and none is sorted
+            searched += ["at BETWEEN ? AND ?"] if times is not None else []
+            where = f"WHERE {' AND '.join(searched)} " if searched else ""
+            query = f"SELECT body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
+            for (body,) in self._connection.execute(query, (*fields.values(), *(times or ()))):
                 yield body
         finally:
             self._connection.execute("ROLLBACK")

@@ -103,6 +103,11 @@ class Reader:
         where = "version IS NOT NULL AND stream = (SELECT id FROM name WHERE text = ?)"
         return self._named(self._all(f"{_SELECT} WHERE {where} ORDER BY version", stream))
 
+    def streams(self, aggregate: str) -> list[str]:
+        """Return the streams of an aggregate, by the first word of their names."""
+        query = "SELECT text FROM name WHERE text > ? AND text < ? ORDER BY text"
+        return [text for (text,) in self._all(query, f"{aggregate}/", f"{aggregate}0")]  # 0 comes behind /
+
     def spooled(self, host: str) -> frozenset[str]:
         """Return the names of files in the spool of `host` that are remembered as recorded."""
         return frozenset(name for (name,) in self._all("SELECT id FROM spooled WHERE host = ?", host))

@@ -6,14 +6,13 @@ it anew, and so every checkpoint behind it (`domain/access/signing.py`).
 
 from collections.abc import Iterator
 
-from omac.domain.access.signing import CheckpointSigned, SignedChain, evolve
+from omac.domain.access.signing import AGGREGATE, CheckpointSigned, SignedChain, evolve
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.checkpoint import VerifierKey, signer_of, verified
 from omac.journal.codec import Codec
 from omac.journal.reader import Reader, recorded
-from omac.journal.verification import CHECKPOINTS, Chain, KeptRoot, Mismatch
-
-PAGE = 1_000
+from omac.journal.verification import Chain, KeptRoot, Mismatch
 
 
 def chain_of(reader: Reader, key: VerifierKey) -> Chain:
@@ -22,12 +21,20 @@ def chain_of(reader: Reader, key: VerifierKey) -> Chain:
     roots: list[KeptRoot] = []
     findings: list[Mismatch] = []
     states: dict[str, SignedChain] = {}  # each host that shares the journal has a chain
+    gaps: set[str] = set()  # chains whose last checkpoint a repair has set aside
     for position, stream, event in _signed(reader):
         if event is None:
             findings.append(_invalid(position, "it cannot be decoded"))
             continue
+        if isinstance(event, PositionEmptied):
+            gaps.add(stream)
+            continue
+        state = states.get(stream, SignedChain())
         try:
-            states[stream] = evolve(states.get(stream, SignedChain()), event)
+            states[stream] = evolve(state, event)
+            if event.previous != state.digest and stream not in gaps:
+                raise KeyError(event.previous)
+            gaps.discard(stream)
             checkpoint = verified(event.note, key)
             if (checkpoint.journal, checkpoint.size) != (journal, event.size):
                 findings.append(_invalid(position, "it is of another journal, or counts other events than it says"))
@@ -47,13 +54,14 @@ def _invalid(position: int, problem: str) -> Mismatch:
     return Mismatch(position, position, "checkpoint-invalid", f"its checkpoint does not hold: {problem}")
 
 
-def _signed(reader: Reader) -> Iterator[tuple[int, str, CheckpointSigned | None]]:
-    codec, after = Codec(), 0
-    while rows := reader.select(after, PAGE, kinds=(CHECKPOINTS,)):
-        for row in rows:
+def _signed(reader: Reader) -> Iterator[tuple[int, str, CheckpointSigned | PositionEmptied | None]]:
+    """Yield the checkpoints of each chain with their positions and streams; None for one that cannot be decoded, and
+    the positions that a repair has emptied."""
+    codec = Codec()
+    for stream in reader.streams(AGGREGATE.name):
+        for row in reader.versions(stream):
             try:
                 event = recorded(reader.path, codec, row).event
             except Refusal:
                 event = None
-            yield row.id, row.originator_id, event if isinstance(event, CheckpointSigned) else None
-        after = rows[-1].id
+            yield row.id, stream, event if isinstance(event, CheckpointSigned | PositionEmptied) else None

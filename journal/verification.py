@@ -29,7 +29,6 @@ from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 NEAR = 100  # positions around one, where an event that was moved is looked for
 PART = 1_024  # events that are read and hashed at once: a power of two, so that their subtree is perfect
 TOLD_EVERY = 10_000
-CHECKPOINTS = "checkpoint.signed"
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
 Kind = Literal[

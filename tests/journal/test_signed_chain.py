@@ -16,8 +16,10 @@ from omac.journal.checkpoint import VerifierKey, sign, standing, verifier_of
 from omac.journal.leaves import Contents
 from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.reader import Reader
+from omac.journal.repair import Repair
 from omac.journal.signed_chain import chain_of
 from omac.journal.verification import verify
+from omac.projections.system import System
 
 NAME, SEED = "omac/host1", b"k" * 32
 STREAM = checkpoint_stream(HostId("host1"))
@@ -129,3 +131,15 @@ def test_by_a_key_that_is_not_known(signed: Signed) -> None:
         chain = chain_of(reader, other)
     assert (chain.roots, chain.unknown, chain.findings) == ((), 3, ())
     assert {kind for _, kind in signed.findings(verifier_of(NAME, b"o" * 32))} == {"checkpoint-invalid"}
+
+
+def test_a_checkpoint_that_a_repair_set_aside(signed: Signed) -> None:
+    """It is the only one that is lost: what comes after it still folds, and still holds."""
+    position = signed.positions[1]
+    signed.change(f"UPDATE event SET body = x'01' WHERE position = {position}")
+    assert (position, "checkpoint-invalid") in signed.findings()
+    repair = Repair(str(signed.path), HostId("host1"), "r", lambda: 1, lambda: System().apply, lambda *_: False)
+    assert [damage.position for damage in repair.perform()] == [position]
+    assert signed.findings() == []
+    with closing(Reader(str(signed.path))) as reader:
+        assert [root.size for root in chain_of(reader, signed.key).roots] == [10, 32]

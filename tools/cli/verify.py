@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from omac.domain.access import signing
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader
-from omac.journal.verification import CHECKPOINTS, Chain, KeptRoot, Mismatch, Verified, verify
+from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
@@ -49,7 +50,7 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
 def _chain(reader: Reader, key: str | None, environment: Mapping[str, str]) -> Chain:
     """The checkpoints that the journal has of itself, by `key`, or by that of this host."""
-    if not reader.select(0, 1, kinds=(CHECKPOINTS,)):
+    if not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
     from omac.tools.cli.checkpoint import known_key

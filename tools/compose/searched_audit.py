@@ -79,10 +79,9 @@ class SearchedAudit:
             rest = [row for row in log.rest() if query.matches(row)]
             if newest_first:
                 yield from reversed(rest)
-            times = (
-                ALL_TIMES[0] if query.since is None else query.since,
-                ALL_TIMES[1] if query.until is None else query.until,
-            )
+            times = None
+            if query.since is not None or query.until is not None:
+                times = query.since or ALL_TIMES[0], ALL_TIMES[1] if query.until is None else query.until
             named = {"skill": query.skill, "session": query.session or None, "outcome": query.outcome}
             fields = {name: value for name, value in named.items() if value is not None}
             for body in index.select(progress, fields, times, newest_first=newest_first):
