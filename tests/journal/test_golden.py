@@ -103,6 +103,7 @@ def test_a_day_with_it(host: Omac) -> None:
     assert "got their proofs later" in host.ok("audit", "verify")
 
 
+@pytest.mark.full
 def test_killed_while_it_is_taken_over(host: Omac) -> None:
     """Whatever moment kill -9 meets, the next start goes on, and nothing is lost."""
     events = json.loads(host.ok("journal", "stats", "--json"))["events"]

@@ -149,6 +149,7 @@ def test_a_tree_that_cannot_be(path: Path, statement: str) -> None:
     assert refused.value.reason in ("journal-damaged", "journal-unavailable")
 
 
+@pytest.mark.full
 def test_a_take_over_that_is_killed_goes_on(path: Path) -> None:
     """kill -9 in the middle leaves a tree that is right as far as it goes; the next opening does the rest."""
     made = run_python(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from polling import eventually
 from real_omac import Omac, curl, omac_in
+from tiers import some
 from tools.test_snapshots import called_often
 
 from omac.journal.bundle import digest_of
@@ -142,7 +143,7 @@ def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path:
     assert (refused.status, "--redact takes kinds" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(("form", "part"), [("jsonl", 0.5), ("csv", 0.0), ("cloudevents", 1.0)])
+@pytest.mark.parametrize(("form", "part"), some([("jsonl", 0.5), ("csv", 0.0), ("cloudevents", 1.0)], of=3))
 def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: float) -> None:
     """In each file in turn: the exit code is 10, and what is said names the file, or the one that signs it."""
     folder = exported(used, tmp_path / "bundle", "--format", form, "--kind", "access")
@@ -225,6 +226,7 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
     assert any(line.startswith(named) and why in line for line in done.stdout.splitlines()), done
 
 
+@pytest.mark.full
 def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
     """Of another host: nothing of the bundle is believed."""
     folder = exported(used, tmp_path / "bundle")
@@ -251,6 +253,7 @@ def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.full
 def test_killed_in_the_middle(house: Path, tmp_path: Path) -> None:
     """kill -9 leaves no bundle; the same command, typed again, makes it and takes away what was left."""
     with omac_in(house) as omac:
@@ -268,6 +271,7 @@ def test_killed_in_the_middle(house: Path, tmp_path: Path) -> None:
         assert verified(folder, omac.ok("key", "show").strip()).returncode == 0
 
 
+@pytest.mark.full
 def test_two_at_once(house: Path, tmp_path: Path) -> None:
     """The second is refused while the first is at it, and harms nothing."""
     with omac_in(house) as omac:

@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from real_omac import Omac
 from tools.test_snapshots import called_often
 
@@ -248,6 +249,7 @@ def test_a_checkpoint_is_recorded(omac: Omac) -> None:
     assert events[1].previous == hashlib.sha256(notes[0].encode()).hexdigest()
 
 
+@pytest.mark.full
 def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
     """The checkpoint is printed all the same, and it is said that it is not recorded."""
     omac.approve(omac.project("shop", "echo"), "echo")

@@ -12,6 +12,7 @@ import pytest
 from contract.journals import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import examples
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel import ids
@@ -100,7 +101,7 @@ def some() -> Iterator[Event]:
     yield AccessRequested("/w", "echo", "m", None, "GET", "/x")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(EVENTS, max_size=6), min_size=1, max_size=4))
 def test_answers_are_equal(batches: list[list[Event]]) -> None:
     """After each append, with an index that goes on where it was, in small steps."""
