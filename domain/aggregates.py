@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from omac.domain.access import access, control, export, signing
+from omac.domain.access import access, control, erasure, export, receipt, sealing, signing, witness
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.guard import denial
@@ -24,6 +24,10 @@ AGGREGATES: tuple[Aggregate[Any, Any], ...] = (  # each with a state and command
     setting.AGGREGATE,
     installation.AGGREGATE,
     signing.AGGREGATE,
+    witness.AGGREGATE,
+    receipt.AGGREGATE,
+    sealing.AGGREGATE,
+    erasure.AGGREGATE,
     access.AGGREGATE,
     control.AGGREGATE,
     denial.AGGREGATE,

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper, StoredEvent
+from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
 
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.codec import EncodedEvent
 from omac.journal.judgement import Conflict, Conflicts, Envelope
 from omac.journal.mapper import EventMapper
-from omac.journal.reader import load, records
+from omac.journal.reader import history, load, records
 from omac.journal.sql_recorder import SqlRecorder
 
 State = TypeVar("State")
@@ -32,7 +33,7 @@ class CommitGroup(NamedTuple):
 
     drafts: Sequence[Draft]
     envelope: Envelope
-    stored: Sequence[StoredEvent]
+    stored: Sequence[EncodedEvent]
 
 
 class Journal(Application[str]):
@@ -64,6 +65,14 @@ class Journal(Application[str]):
         """All records above position `after`, up to `until`, in order. Raises Refusal for what cannot be read."""
         return records(self.store.reader, self.codec, after, until)
 
+    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """The same for a fold of a state (`Codec.folding`). Raises Refusal."""
+        return records(self.store.reader, self.codec.folding(), after, until)
+
+    def history(self, stream: StreamId) -> list[Recorded]:
+        """The records of an aggregate, in order. Raises Refusal."""
+        return history(self.store.reader, self.codec, stream)
+
     def load(self, stream: StreamId, initial: State, evolve: Evolve[State]) -> Latest[State]:
         """The state of an aggregate and its version; the initial state and 0 when it has no events."""
         return load(self.store.reader, self.codec, stream, initial, evolve)
@@ -78,13 +87,13 @@ class Journal(Application[str]):
         stored = []
         for draft in drafts:
             try:
-                kind, body = self.codec.encode(draft.event)
-                same = self.codec.decode(kind, body) == draft.event
-            except (Refusal, TypeError, ValueError, OverflowError) as problem:
+                stored.append(self.codec.stored(draft.stream, draft.version, draft.event))
+            except (TypeError, ValueError, OverflowError) as problem:
                 raise _unreadable(draft.event, str(problem)) from problem
-            if not same:
-                raise _unreadable(draft.event, "it is not the same when it is read")
-            stored.append(StoredEvent(draft.stream, draft.version, kind, body))  # type: ignore[arg-type]  # logs have none
+            except Refusal as refusal:
+                if not refusal.reason.startswith("journal-"):
+                    raise  # the key of its personal fields cannot be kept
+                raise _unreadable(draft.event, str(refusal)) from refusal
         return CommitGroup(drafts, envelope, stored)
 
     def commit(self, groups: Sequence[CommitGroup]) -> "list[Sequence[Recorded] | Conflict]":

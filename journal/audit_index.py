@@ -1,4 +1,5 @@
-"""The index of the audit: rows that ended, in a SQLite database that can be deleted at any time.
+"""The index of the audit: rows that ended, in a SQLite database that can be deleted at any time. The same file has the
+causes and conversations of records (`journal/link_index.py`).
 
 It holds nothing that the journal does not: an index that is missing, damaged, of another journal or of another form
 is made again. Rows, the state of the fold and the position they reach are committed together, so an index that was
@@ -9,20 +10,25 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-FORM = "1"
+FORM = "3"
 BUSY_S = 0.2  # another process that indexes is not waited for
 BROKEN = (sqlite3.Error, OSError)
 _TABLES = """
 CREATE TABLE progress (name TEXT, position INTEGER, digest BLOB, begun INTEGER, state BLOB);
 CREATE TABLE row (
-    number INTEGER PRIMARY KEY, at INTEGER, skill TEXT, session TEXT, outcome TEXT, body BLOB
+    number INTEGER PRIMARY KEY, ended INTEGER, at INTEGER, skill TEXT, session TEXT, outcome TEXT, body BLOB
 );
+CREATE INDEX row_ended ON row (ended);
 CREATE INDEX row_at ON row (at);
 CREATE INDEX row_skill ON row (skill, at);
 CREATE INDEX row_session ON row (session, at);
 CREATE INDEX row_outcome ON row (outcome, at);
+CREATE TABLE linked (name TEXT, position INTEGER, digest BLOB, repaired INTEGER, pruned INTEGER);
+CREATE TABLE link (position INTEGER PRIMARY KEY, cause INTEGER, correlation TEXT);
+CREATE INDEX link_cause ON link (cause) WHERE cause IS NOT NULL;
+CREATE INDEX link_correlation ON link (correlation) WHERE correlation IS NOT NULL;
 """
 
 
@@ -37,9 +43,10 @@ class IndexProgress(NamedTuple):
 
 
 class IndexedRow(NamedTuple):
-    """A row by its place in the audit, with the fields that are searched, and as bytes."""
+    """A row by its place in the audit and the position of its end, with the fields that are searched, and as bytes."""
 
     number: int
+    ended: int
     at: int
     skill: str | None
     session: str | None
@@ -51,15 +58,8 @@ class AuditIndex:
     """The index in the file `path`, of what `name` says: a journal, and the form of its rows."""
 
     def __init__(self, path: str, name: str) -> None:
-        self._path = path
         self._name = f"{FORM}:{name}"
-        try:
-            self._connection = self._open()
-        except sqlite3.DatabaseError as error:
-            if "locked" in str(error):
-                raise
-            delete_index(path)
-            self._connection = self._open()
+        self._connection = open_index(path)
 
     def close(self) -> None:
         self._connection.close()
@@ -80,7 +80,7 @@ class AuditIndex:
             if before is None:
                 self._connection.execute("DELETE FROM row")
             self._connection.execute("DELETE FROM progress")
-            self._connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._connection.execute("INSERT INTO progress VALUES (?, ?, ?, ?, ?)", (self._name, *after))
             self._connection.execute("COMMIT")
             return True
@@ -93,35 +93,38 @@ class AuditIndex:
     ) -> Iterator[bytes]:
         """Yield the rows with these values and within these times (None: at any), of one snapshot. Raises sqlite3.Error
         where the index is no longer where it was."""
+        searched = [f"{name} = ?" for name in fields]  # without times the rows come as they lie, and none is sorted
+        searched += ["at BETWEEN ? AND ?"] if times is not None else []
+        where = f"WHERE {' AND '.join(searched)} " if searched else ""
+        query = f"SELECT body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
+        return (body for (body,) in self._rows(at, query, *fields.values(), *(times or ())))
+
+    def select_ended(self, at: IndexProgress, fields: dict[str, str], after: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the rows with these values that ended behind position `after`, in the order of their ends, with these.
+        Raises as `select`."""
+        searched = "".join(f"+{name} = ? AND " for name in fields)  # by the index of ends: none is sorted
+        query = f"SELECT ended, body FROM row WHERE {searched}ended > ? ORDER BY ended"  # noqa: S608  # ours
+        return self._rows(at, query, *fields.values(), after)
+
+    def _rows(self, at: IndexProgress, query: str, *values: str | int) -> Iterator[Any]:
         self._connection.execute("BEGIN")
         try:
             if self.progress() != at:
                 raise sqlite3.OperationalError("another process has changed the index")
-            searched = [f"{name} = ?" for name in fields]  # without times the rows come as they lie, and none is sorted
-            searched += ["at BETWEEN ? AND ?"] if times is not None else []
-            where = f"WHERE {' AND '.join(searched)} " if searched else ""
-            query = f"SELECT body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
-            for (body,) in self._connection.execute(query, (*fields.values(), *(times or ()))):
-                yield body
+            yield from self._connection.execute(query, values)
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _open(self) -> sqlite3.Connection:
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(self._path, isolation_level=None, timeout=BUSY_S)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
-            connection.execute("SELECT name, position, digest, begun, state FROM progress").fetchone()
-            connection.execute("SELECT number, at, skill, session, outcome, body FROM row LIMIT 1").fetchone()
-        except BaseException:
-            connection.close()
+
+def open_index(path: str) -> sqlite3.Connection:
+    """Open the file; where it is none of this form, it is made anew."""
+    try:
+        return _opened(path)
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
             raise
-        return connection
+        delete_index(path)
+        return _opened(path)
 
 
 def is_damage(error: BaseException) -> bool:
@@ -134,3 +137,23 @@ def delete_index(path: str) -> None:
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path + suffix)
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
+        connection.execute("SELECT name, position, digest, begun, state FROM progress").fetchone()
+        connection.execute("SELECT number, ended, at, skill, session, outcome, body FROM row LIMIT 1").fetchone()
+        connection.execute("SELECT name, position, digest, repaired, pruned FROM linked").fetchone()
+        connection.execute("SELECT position, cause, correlation FROM link LIMIT 1").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -3,9 +3,10 @@
 Rules
 
 1. A backup is made by SQLite, page by page in one snapshot, so it is a whole journal at one position, whatever is
-   appended meanwhile. It replaces no file, and nobody else can read it.
+   appended meanwhile, with a copy of each sealed segment that it lists. It replaces no file, and nobody else can read
+   it.
 2. Only a whole journal is restored. It is copied beside the journal and takes its place in one step; what was there is
-   kept beside it, under a name that is free.
+   kept beside it, under a name that is free. A restore that was killed is finished by the next.
 3. Whoever restores makes sure that no omac has the journal open.
 """
 
@@ -13,18 +14,30 @@ import contextlib
 import errno
 import os
 import shlex
+import shutil
 import sqlite3
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
+from omac.journal.segment import (
+    SUFFIX,
+    Segment,
+    SegmentError,
+    SegmentPrunedMeanwhile,
+    copy_segments,
+    folder_of,
+    verify_segment,
+)
 
 _WITH = ("", "-wal", "-shm")  # the files of a journal
+_ALL = (SUFFIX, *_WITH)  # and the folder of its segments
 
 
 class Copy(NamedTuple):
-    """A whole journal in one file: its id, its last position, and its size."""
+    """A whole journal in one file, with its segments: its id, its last position, and its size with them."""
 
     path: str
     id: str
@@ -37,13 +50,16 @@ def inspect(path: str) -> Copy:
     connection = connect_for_reading(path)
     try:
         journal_id, position = connection.execute("SELECT journal.id, position FROM journal, head").fetchone()
+        segments = connection.segments()
+        for segment in segments:
+            verify_segment(path, journal_id, segment)
         if (sound := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise refusal_of(sqlite3.DatabaseError(f"malformed: {sound}"), path)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     finally:
         connection.close()
-    return Copy(path, journal_id, position, os.path.getsize(path))
+    return Copy(path, journal_id, position, os.path.getsize(path) + sum(segment.bytes for segment in segments))
 
 
 def back_up(path: str, target: str) -> Copy:
@@ -58,13 +74,41 @@ def back_up(path: str, target: str) -> Copy:
     except OSError as error:
         raise _unwritable(target, error) from error
     try:
-        _copy(path, target)
+        segments = _copy(path, target)
+    except BaseException:
+        _remove(target)
+        raise
+    try:
+        copy_segments(path, segments, target)
+    except FileExistsError:
+        _remove(target)
+        message = f"{folder_of(target)} exists already; a backup never overwrites a file"
+        raise Refusal("misuse", message, fix=[f"ls -ld {shlex.quote(folder_of(target))}"]) from None
+    except (OSError, SegmentError) as error:
+        _remove(target, with_segments=True)
+        if gone := sorted(set(segments) - set(_listed(path))):
+            raise refusal_of(SegmentPrunedMeanwhile(gone[0]), path) from error
+        raise _unwritable(target, error) if isinstance(error, OSError) else refusal_of(error, path) from error
+    try:
         return inspect(target)
     except BaseException:
-        for suffix in (*_WITH, "-journal"):
-            with contextlib.suppress(OSError):
-                os.unlink(target + suffix)
+        _remove(target, with_segments=bool(segments))
         raise
+
+
+def _listed(path: str) -> list[Segment]:
+    """The segments of a journal as it is now."""
+    with contextlib.closing(connect_for_reading(path)) as connection:
+        return connection.segments()
+
+
+def _remove(target: str, *, with_segments: bool = False) -> None:
+    """Remove a copy that is not whole."""
+    if with_segments:
+        shutil.rmtree(folder_of(target), ignore_errors=True)
+    for suffix in (*_WITH, "-journal"):
+        with contextlib.suppress(OSError):
+            os.unlink(target + suffix)
 
 
 def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
@@ -73,22 +117,38 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     "" where there is no present one. Raises Refusal; then the present journal is where it was.
     """
     inspect(source)
-    draft = _free(path, "restoring")
+    draft = f"{path}.restoring"
+    if os.path.abspath(source) == os.path.abspath(draft):
+        message = f"{source} has the name of what a restore makes and removes"
+        raise Refusal("misuse", message, fix=[f"mv {shlex.quote(source)} {shlex.quote(source + '.db')}"])
+    _remove(draft, with_segments=True)  # of one that was killed
     copy = back_up(source, draft)
-    kept = ""
+    kept, moved = "", list[tuple[str, str]]()
+
+    def move(name: str, to: str) -> None:
+        os.rename(name, to)
+        moved.append((name, to))
+
     try:
-        if os.path.lexists(path) or _holds_anything(path + "-wal"):
-            kept = _free(path, "before-restore")
-        for suffix in reversed(_WITH):  # the log first: beside a journal that is lost it would be applied to the copy
+        _move_log(path)
+        if os.path.lexists(path) or _holds_anything(path + "-wal") or os.path.lexists(folder_of(path)):
+            kept = _unfinished(path) or _free(path, "before-restore")
+        for suffix in reversed(_ALL):  # the log first: beside a journal that is lost it would be applied to the copy
             with contextlib.suppress(FileNotFoundError):
                 if kept:
-                    os.rename(path + suffix, kept + suffix)
+                    move(path + suffix, kept + suffix)
                 else:
                     os.unlink(path + suffix)
-        os.rename(draft, path)
+        if os.path.lexists(folder_of(draft)):
+            move(folder_of(draft), folder_of(path))
+        move(draft, path)
         _sync(os.path.dirname(path))
     except OSError as error:
-        raise _unwritable(path, error) from error
+        for name, to in reversed(moved):
+            with contextlib.suppress(OSError):
+                os.rename(to, name)
+        _remove(draft, with_segments=True)
+        raise _unwritable(error.filename or path, error) from error
     restored = inspect(path)
     if (restored.id, restored.position) != (copy.id, copy.position):
         message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
@@ -100,14 +160,39 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     return copy._replace(path=path), kept
 
 
-def _copy(path: str, target: str) -> None:
+def _move_log(path: str) -> None:
+    """Move a log into its journal, as far as that can be read: apart they are worth nothing, and a restore that is
+    killed between their names leaves them apart."""
+    if os.path.isfile(path) and not os.path.islink(path):
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # the last to close it takes it away
+
+
+def _unfinished(path: str) -> str:
+    """The name under which a restore that was killed kept the journal, while its segments still lie here; else ""."""
+    if os.path.lexists(path) or _holds_anything(path + "-wal"):
+        return ""
+    number = 1
+    while os.path.lexists(f"{path}.before-restore-{number + 1}"):
+        number += 1
+    kept = f"{path}.before-restore-{number}"
+    with contextlib.suppress(Refusal, sqlite3.Error, OSError):
+        files = {segment.file for segment in _listed(kept)}
+        if files and not os.path.lexists(folder_of(kept)) and files <= set(os.listdir(folder_of(path))):
+            return kept
+    return ""
+
+
+def _copy(path: str, target: str) -> list[Segment]:
+    """Copy the journal's own file, and return the segments that the copy lists."""
     source = connect_for_reading(path)
     try:
-        copy = sqlite3.connect(target, isolation_level=None)
+        copy = sqlite3.connect(target, isolation_level=None, factory=JournalConnection)
         try:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, that can be copied as it lies
             copy.execute("DELETE FROM opened")  # no process has the copy open
+            return copy.segments()
         finally:
             copy.close()
     except sqlite3.Error as error:
@@ -125,7 +210,7 @@ def _holds_anything(path: str) -> bool:
 
 def _free(path: str, why: str) -> str:
     number = 1
-    while any(os.path.lexists(f"{path}.{why}-{number}{suffix}") for suffix in _WITH):
+    while any(os.path.lexists(f"{path}.{why}-{number}{suffix}") for suffix in _ALL):
         number += 1
     return f"{path}.{why}-{number}"
 

@@ -2,9 +2,10 @@
 
 Rules
 
-1. `evidence.jsonl` has a line for each event, in order: the content of its leaf, or, where the content was left out,
-   the leaf alone. `gaps.jsonl` has the roots of the largest perfect subtrees without any of these events
-   (`journal/merkle.py: gap_ranges`). Together they give the root that `checkpoint.txt` signs.
+1. `evidence.jsonl` has a line for each event, in order: the content of its leaf with the personal fields that are
+   shown (`journal/openings.py`), or, where the content was left out, the leaf alone. `gaps.jsonl` has the roots of the
+   largest perfect subtrees without any of these events (`journal/merkle.py: gap_ranges`). Together they give the root
+   that `checkpoint.txt` signs.
 2. `events.*` says the same in a form for readers, derived line by line from the evidence.
 3. `manifest.json` names what was asked for, and each file with its size and SHA-256; `manifest.sig` is a signed note of
    the manifest's digest. Nothing else belongs to a bundle.
@@ -17,11 +18,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.leaves import Contents
 from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
+from omac.journal.openings import Opening, openings_of
+from omac.journal.pruned import PrunedPositions
+from omac.journal.redaction import Redaction
 
-FORMAT = "omac-export-1"
+FORMAT = "omac-export-2"
+FORMATS = ("omac-export-1", FORMAT)  # the first one knew no openings
 EVIDENCE, GAPS, CHECKPOINT, MANIFEST, SIGNATURE = (
     "evidence.jsonl", "gaps.jsonl", "checkpoint.txt", "manifest.json", "manifest.sig",
 )  # fmt: skip
@@ -29,11 +35,13 @@ LINE_BYTES_MAX = 16 << 20
 
 
 class EvidenceLine(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An event of a bundle; bytes are base64 in JSON. It has a content, or a leaf where that was left out."""
+    """An event of a bundle; bytes are base64 in JSON. It has a content, with the personal fields that are shown, or a
+    leaf where that was left out."""
 
     position: int
     content: bytes = b""
     leaf: bytes = b""
+    openings: tuple[Opening, ...] = ()
 
 
 class GapLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +78,9 @@ class BundleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class BundleManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a bundle is. `at` in nanoseconds since 1970 UTC; `size` and `root` (hexadecimal) are of the journal's tree,
-    `late` is the last position that got its leaf later than it was recorded."""
+    `late` is the last position that got its leaf later than it was recorded. `rotations` are notes, each signed by two
+    keys, that lead to the key that signs the manifest. `writer` is the library, with its version, that decides the
+    bytes of the data, where one does."""
 
     format: str
     data: str
@@ -85,13 +95,16 @@ class BundleManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: int
     without_content: int
     files: dict[str, BundleFile]
+    rotations: tuple[str, ...] = ()
+    writer: str = ""
 
 
 class EventContent(NamedTuple):
-    """An event of a bundle; `content` None: it was left out."""
+    """An event of a bundle, and which of its personal fields are shown; `content` None: it was left out."""
 
     position: int
     content: LeafContent | None
+    openings: tuple[Opening, ...] = ()
 
 
 class TakenEvent(NamedTuple):
@@ -101,26 +114,29 @@ class TakenEvent(NamedTuple):
     event: EventContent | None = None
 
 
-def taken(path: str, positions: Iterable[int], size: int, root: bytes, redacted: Iterable[str]) -> Iterator[TakenEvent]:
+def taken(
+    path: str, positions: Iterable[int], size: int, root: bytes, redaction: Redaction, codec: Codec
+) -> Iterator[TakenEvent]:
     """Yield the lines of a bundle of the events at `positions`, which ascend, of a journal whose first `size` events
-    have this `root`. `redacted` are kinds whose content is left out. Raises Refusal (journal-damaged) for an event that
+    have this `root`, with the personal fields that `codec` can read. Raises Refusal (journal-damaged) for an event that
     is not what was recorded, at the latest behind the last line."""
-    without, tree = frozenset(redacted), MerkleTree()
+    tree = MerkleTree()
     connection = connect_for_reading(path)
     try:
         connection.execute("BEGIN")
-        contents = Contents(connection)
+        contents, pruned = Contents(connection), PrunedPositions(connection)
         for first, last in _runs(positions):
             for gap in _gaps(connection, tree, first - 1):
                 yield TakenEvent(gap)
             for position, text in contents.between(first - 1, last):
+                while tree.size + 1 < position and pruned.has(tree.size + 1):
+                    yield _dropped(connection, tree)
                 if text is None or position != tree.size + 1:
                     raise _altered(path, tree.size + 1)
-                leaf, content = leaf_hash(text), msgspec.msgpack.decode(text, type=LeafContent)
-                tree.append(leaf)
-                is_left_out = content.kind in without or content.kind.partition(".")[0] in without
-                line = EvidenceLine(position, leaf=leaf) if is_left_out else EvidenceLine(position, text)
-                yield TakenEvent(line, EventContent(position, None if is_left_out else content))
+                tree.append(leaf_hash(text))
+                yield _taken(position, text, redaction, codec)
+            while tree.size < last and pruned.has(tree.size + 1):
+                yield _dropped(connection, tree)
             if tree.size != last:
                 raise _altered(path, tree.size + 1)
         for gap in _gaps(connection, tree, size):
@@ -133,6 +149,24 @@ def taken(path: str, positions: Iterable[int], size: int, root: bytes, redacted:
         connection.close()
     if tree.size != size or tree.root() != root:
         raise damaged(path, "its events are not what was recorded: see omac audit verify")
+
+
+def _taken(position: int, text: bytes, redaction: Redaction, codec: Codec) -> TakenEvent:
+    """An event with that content of its leaf, as far as it is shown."""
+    content = msgspec.msgpack.decode(text, type=LeafContent)
+    kind, sealed = content.kind, content.sealed
+    if redaction.leaves_out(kind, is_clear=sealed is None):
+        return TakenEvent(EvidenceLine(position, leaf=leaf_hash(text)), EventContent(position, None))
+    openings = redaction.shown(kind, openings_of(codec, kind, content.stream, content.body, sealed))
+    return TakenEvent(EvidenceLine(position, text, openings=openings), EventContent(position, content, openings))
+
+
+def _dropped(connection: sqlite3.Connection, tree: MerkleTree) -> TakenEvent:
+    """The next event, whose contents were pruned: its leaf is left."""
+    position = tree.size + 1
+    ((leaf,),) = connection.execute(_LEAVES, (position - 1, position)).fetchall()
+    tree.append(leaf)
+    return TakenEvent(EvidenceLine(position, leaf=leaf), EventContent(position, None))
 
 
 def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,8 @@
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import IO, NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from omac.journal.bundle import (
     CHECKPOINT,
     EVIDENCE,
     FORMAT,
+    FORMATS,
     GAPS,
     LINE_BYTES_MAX,
     MANIFEST,
@@ -26,6 +28,8 @@ from omac.journal.bundle import (
 )
 from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, verified, verified_note
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
+from omac.journal.openings import require_committed
+from omac.journal.rotation import trusted_with
 
 MANIFEST_BYTES_MAX = 1 << 20
 READ_BYTES = 1 << 20
@@ -59,7 +63,10 @@ class BundleError(Exception):
 
 
 def verify_bundle(
-    folder: str, key: VerifierKey, derive: Derive, progress: Callable[[int, int], None] = lambda _done, _whole: None
+    folder: str,
+    keys: Sequence[VerifierKey],
+    derive: Derive,
+    progress: Callable[[int, int], None] = lambda _done, _whole: None,
 ) -> VerifiedBundle:
     """Verify the bundle in a folder. `derive` gives the SHA-256 of the data as it follows from the evidence, None where
     this omac does not derive it as the one that exported. Raises Refusal (misuse): there is no such folder."""
@@ -67,9 +74,9 @@ def verify_bundle(
         raise Refusal("misuse", f"{folder} is no folder", fix=["omac export --out FOLDER"])
     manifest = None
     try:
-        manifest = _manifest(folder, key)
+        manifest, known = _manifest(folder, keys)
         flaws = list(_of_files(folder, manifest))
-        checkpoint = _checkpoint(folder, manifest, key)
+        checkpoint = _checkpoint(folder, manifest, known)
         evidence = _Evidence(folder, manifest, checkpoint, progress)
         digest = derive(manifest, evidence.contents())
         evidence.require_whole()
@@ -81,12 +88,18 @@ def verify_bundle(
         return VerifiedBundle(manifest, 0, (problem.flaw,))
 
 
-def _manifest(folder: str, key: VerifierKey) -> BundleManifest:
+def _manifest(folder: str, keys: Sequence[VerifierKey]) -> tuple[BundleManifest, list[VerifierKey]]:
+    """The manifest, and the keys that its rotations lead to: these prove themselves, before its signature does."""
     text, note = _whole(folder, MANIFEST, MANIFEST_BYTES_MAX), _whole(folder, SIGNATURE, TEXT_MAX)
+    known = list(keys)
+    with suppress(msgspec.MsgspecError, RecursionError):
+        stated = msgspec.json.decode(text, type=_Rotations)
+        known = trusted_with(keys, stated.rotations, stated.journal)
     try:
-        signed = verified_note(note.decode(), key)
+        signed = verified_note(note.decode(), *known)
     except (Refusal, UnicodeDecodeError):
-        problem = f"the key {key.name}+{key.id().hex()} has not signed this bundle, or its signature was changed"
+        names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys)
+        problem = f"the key {names} has not signed this bundle, or its signature was changed"
         raise BundleError(SIGNATURE, problem) from None
     if signed != digest_of(text):
         raise BundleError(MANIFEST, "it is not what was signed")
@@ -94,9 +107,20 @@ def _manifest(folder: str, key: VerifierKey) -> BundleManifest:
         manifest = msgspec.json.decode(text, type=BundleManifest)
     except msgspec.MsgspecError as problem:
         raise BundleError(MANIFEST, f"this omac does not know its form: {problem}") from None
-    if manifest.format != FORMAT or {EVIDENCE, GAPS, CHECKPOINT} - manifest.files.keys() or len(manifest.files) != 4:
+    if (
+        manifest.format not in FORMATS
+        or {EVIDENCE, GAPS, CHECKPOINT} - manifest.files.keys()
+        or len(manifest.files) != 4
+    ):
         raise BundleError(MANIFEST, f"it has the form {manifest.format!r}; this omac knows {FORMAT}")
-    return manifest
+    return manifest, known
+
+
+class _Rotations(msgspec.Struct, frozen=True):
+    """What of a manifest is read before its signature is verified."""
+
+    journal: str
+    rotations: tuple[str, ...] = ()
 
 
 def _data_file(manifest: BundleManifest) -> str:
@@ -112,16 +136,16 @@ def _of_files(folder: str, manifest: BundleManifest) -> Iterator[BundleFlaw]:
     for name, kept in manifest.files.items():
         digest, size = hashlib.sha256(), 0
         with _opened(folder, name) as file:
-            while part := file.read(READ_BYTES):
+            while size <= kept.bytes and (part := file.read(READ_BYTES)):  # one that is longer is not read to its end
                 digest.update(part)
                 size += len(part)
         if (size, digest.hexdigest()) != (kept.bytes, kept.sha256):
             raise BundleError(name, "it is not what was exported")
 
 
-def _checkpoint(folder: str, manifest: BundleManifest, key: VerifierKey) -> Checkpoint:
+def _checkpoint(folder: str, manifest: BundleManifest, keys: Sequence[VerifierKey]) -> Checkpoint:
     try:
-        checkpoint = verified(_whole(folder, CHECKPOINT, TEXT_MAX).decode(), key)
+        checkpoint = verified(_whole(folder, CHECKPOINT, TEXT_MAX).decode(), *keys)
     except (Refusal, UnicodeDecodeError) as problem:
         raise BundleError(CHECKPOINT, str(problem)) from None
     stated = (manifest.journal, manifest.size, manifest.root, manifest.late)
@@ -156,7 +180,7 @@ class _Evidence:
                     while gap is not None and gap[1].position < line.position:
                         self._skip(*gap)
                         gap = _next(gaps)
-                    yield EventContent(line.position, self._content(line, number))
+                    yield EventContent(line.position, self._content(line, number), line.openings)
             while gap is not None:
                 self._skip(*gap)
                 gap = _next(gaps)
@@ -187,6 +211,8 @@ class _Evidence:
         self.events += 1
         self._progress(self.events, self._manifest.events)
         if line.leaf:
+            if line.openings:
+                raise BundleError(EVIDENCE, "it shows fields of a content that it lacks", number)
             self._without_content += 1
             return None
         try:
@@ -195,6 +221,10 @@ class _Evidence:
             raise BundleError(EVIDENCE, f"its content is none: {problem}", number) from None
         if content.position != line.position:
             raise BundleError(EVIDENCE, f"its content is that of position {content.position}", number)
+        try:
+            require_committed(content.kind, content.body, line.openings)
+        except (ValueError, Refusal) as problem:
+            raise BundleError(EVIDENCE, str(problem), number) from None
         return content
 
 

@@ -9,7 +9,9 @@ Rules
    only follows from an earlier one is found all the same, and nothing is found twice.
 4. Leaves outlive their events: a tree that is larger than the journal says that events at the end are missing.
 5. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
-6. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
+6. A sealed segment that is not what was sealed ends the check: what follows cannot be folded without it. No repair
+   changes a segment.
+7. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
 """
 
 import sqlite3
@@ -22,14 +24,17 @@ from omac.domain.kernel.ids import HostId, StreamId, journal_stream, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
-from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of
+from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of, segment_refusal
+from omac.journal.log_connection import ALL, JournalConnection
+from omac.journal.pruned import PrunedPositions
 from omac.journal.reader import wrong_type
+from omac.journal.segment_check import damaged_segments
 
 FILL_MAX = 100_000  # missing positions that are taken for rows that were there
 STRAYS_MAX = 100  # rows behind more missing positions than that, which are taken for moved ones
 SOUND_MAX = 20  # findings of SQLite's own check that are shown
 
-Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "none"]
+Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "segment", "none"]
 Fold = Callable[[Recorded], None]  # raises Refusal for a record that cannot follow
 
 
@@ -48,6 +53,7 @@ class Damage(NamedTuple):
     remedy: Remedy
     keeps: tuple[str, int] | None = None
     after: int = 0
+    fix: str = ""  # a command for what no repair mends
 
 
 class _Row(NamedTuple):
@@ -64,16 +70,18 @@ class _Row(NamedTuple):
     causation: Any
     body: Any
     happened: Any
+    sealed: Any
 
 
-def check(path: str, fold: Fold) -> list[Damage]:
-    """Return what is wrong with the journal at `path`, in the order of positions; `fold` is that of a new system.
-    Raises Refusal: there is no journal, it is of a later omac, or it cannot be read at all."""
+def check(path: str, fold: Fold, codec: Codec | None = None) -> list[Damage]:
+    """Return what is wrong with the journal at `path`, in the order of positions; `fold` is that of a new system, and
+    `codec` may have the keys of personal fields. Raises Refusal: there is no journal, it is of a later omac, or it
+    cannot be read at all."""
     try:
         connection = connect_for_reading(path, lenient=True)
         try:
             connection.execute("BEGIN")
-            return examine(connection, fold)
+            return examine(connection, fold, codec)
         except sqlite3.Error as error:
             raise refusal_of(error, path) from error
         finally:
@@ -82,7 +90,7 @@ def check(path: str, fold: Fold) -> list[Damage]:
         raise beyond_repair(refusal, path) from refusal
 
 
-def examine(connection: sqlite3.Connection, fold: Fold) -> list[Damage]:
+def examine(connection: JournalConnection, fold: Fold, codec: Codec | None = None) -> list[Damage]:
     """Return what is wrong with the journal of a connection that is in a transaction. Raises sqlite3.Error."""
     # A name that is no text is a finding, not the end of the check.
     connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
@@ -90,10 +98,14 @@ def examine(connection: sqlite3.Connection, fold: Fold) -> list[Damage]:
     try:
         if any(not _is_text(id_) or not id_ for (id_,) in connection.execute("SELECT id FROM journal")):
             findings.append(_of_all("its id is empty or no text", "none"))
+        if segments := _segments(connection):
+            return sorted([*findings, *segments], key=lambda finding: finding.position)
+        if connection.sealed_to() and _has_other_versions(connection):
+            findings.append(_of_all("the last versions of sealed streams are not those of the segments", "reindex"))
         layout = _Layout(connection)
         layout.read()
         findings += layout.findings
-        findings += _Contents(connection, layout, fold).findings()
+        findings += _Contents(connection, layout, fold, codec or Codec()).findings()
     except sqlite3.DatabaseError as error:
         if not findings:
             raise
@@ -117,7 +129,7 @@ def _of_all(problem: str, remedy: Remedy) -> Damage:
     return Damage(0, "", None, "", problem, remedy)
 
 
-def _unsound(connection: sqlite3.Connection) -> Iterator[Damage]:
+def _unsound(connection: JournalConnection) -> Iterator[Damage]:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (VERSION_INDEX,)).fetchone():
         yield _of_all(f"the index {VERSION_INDEX} is missing", "reindex")
     for (text,) in connection.execute(f"PRAGMA integrity_check({SOUND_MAX})"):
@@ -127,10 +139,28 @@ def _unsound(connection: sqlite3.Connection) -> Iterator[Damage]:
                 yield _of_all(f"SQLite: {line}", "reindex" if index else "none")
 
 
+def _segments(connection: JournalConnection) -> list[Damage]:
+    """The segments that are missing, or not what was sealed: without them nothing can be folded."""
+    path = connection.path()
+    return [
+        Damage(position, "", None, "", f"{error} ({error.kind})", "segment", fix=segment_refusal(error, path).fix[0])
+        for position, error in damaged_segments(connection)
+    ]
+
+
+def _has_other_versions(connection: JournalConnection) -> bool:
+    """Whether the last versions of sealed streams are not those that the segments have, as far as these have them."""
+    listed, sealed = dict(connection.execute(_SEALED).fetchall()), connection.sealed_versions()
+    is_pruned = any(segment.pruned for segment in connection.segments())
+    return any(listed.get(stream) != version for stream, version in sealed.items()) or (
+        not is_pruned and listed.keys() != sealed.keys()
+    )
+
+
 class _Layout:
     """Positions and versions, without what the rows hold."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: JournalConnection) -> None:
         self._connection = connection
         self.missing: set[int] = set()
         self.claimed: dict[int, tuple[int, int]] = {}  # a missing position: stream (its number) and version
@@ -140,9 +170,7 @@ class _Layout:
         self._lasts: dict[Any, tuple[int, int]] = {}  # of a stream: version and position
 
     def read(self) -> None:
-        for position, stream, version in self._connection.execute(
-            "SELECT position, stream, version FROM event ORDER BY position"
-        ):
+        for position, stream, version in self._rows():
             if position < 1:
                 self.findings.append(Damage(position, "", None, "", "positions begin at 1", "remove"))
                 continue
@@ -162,6 +190,18 @@ class _Layout:
         if heads != [self.last]:
             self._head(heads, self.last)
         self._leaves()
+
+    def _rows(self) -> Iterator[Any]:
+        if self._connection.sealed_to():  # what stands before the first position lies in no segment
+            yield from self._connection.execute("SELECT position, stream, version FROM event WHERE position < 1")
+        pruned, after = PrunedPositions(self._connection), 0
+        for page in self._connection.pages(_VERSIONS, 0 if self._connection.sealed_to() else ALL[0], ALL[1]):
+            for row in page:
+                while after + 1 < row[0] and pruned.has(after + 1):
+                    after += 1
+                    yield after, None, None
+                after = row[0]
+                yield row
 
     def _leaves(self) -> None:
         """Leaves tell of events that are missing at the end, even where the head does not."""
@@ -217,11 +257,11 @@ def _early(connection: sqlite3.Connection) -> int:
 class _Contents:
     """What the rows hold, decoded and folded in order."""
 
-    def __init__(self, connection: sqlite3.Connection, layout: _Layout, fold: Fold) -> None:
+    def __init__(self, connection: JournalConnection, layout: _Layout, fold: Fold, codec: Codec) -> None:
         self._connection = connection
         self._layout = layout
         self._fold = fold
-        self._codec = Codec()
+        self._codec = codec
         names = connection.execute("SELECT id, text FROM name")
         self._names: dict[Any, str] = {id_: text for id_, text in names if _is_text(text)}
         self._top_at = 0
@@ -230,7 +270,13 @@ class _Contents:
     def findings(self) -> Iterator[Damage]:
         missing = iter(sorted(self._layout.missing))
         gap = next(missing, None)
-        for row in map(_Row._make, self._connection.execute(_ROWS, (self._layout.last,))):
+        pages = self._connection.pages(_ROWS, 0, self._layout.last)
+        pruned, after = PrunedPositions(self._connection), 0
+        for row in (_Row._make(values) for page in pages for values in page):
+            while after + 1 < row.position and (record := pruned.record(after + 1)) is not None:
+                self._fold(record)
+                after += 1
+            after = row.position
             while gap is not None and gap < row.position:
                 yield self._missing(gap)
                 gap = next(missing, None)
@@ -272,14 +318,14 @@ class _Contents:
             return f"it names a {nameless[0]} that does not exist"
         if not _is_stream(stream or ""):
             return f"its stream {stream!r} is none of omac"
-        if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.body):
+        if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.body, row.sealed):
             return wrong
         if row.correlation is not None and not _is_text(row.correlation):
             return "the correlation id is no text"
         if row.position in self._layout.unfit:
             return self._layout.unfit[row.position]
         try:
-            event = self._codec.decode(names["kind"] or "", row.body)
+            event = self._codec.decode(names["kind"] or "", row.body, row.sealed, stream or "")
             self._fold(_recorded(row, names, event))
         except Refusal as refusal:
             return refusal.message
@@ -308,6 +354,8 @@ def _emptied(position: int, stream: str, version: int | None) -> Recorded:
     return Recorded(position, name, version, 0, "", "omac", None, None, PositionEmptied())
 
 
+_SEALED = "SELECT stream, version FROM sealed_version"
+_VERSIONS = "SELECT position, stream, version FROM event WHERE position > ? AND position <= ? ORDER BY position"
 _ROWS = f"""
-    SELECT {", ".join(_Row._fields)} FROM event WHERE position BETWEEN 1 AND ? ORDER BY position
+    SELECT {", ".join(_Row._fields)} FROM event WHERE position > ? AND position <= ? ORDER BY position
 """  # noqa: S608  # its own column names

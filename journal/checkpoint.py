@@ -12,6 +12,7 @@ Rules
 import base64
 import binascii
 import hashlib
+import io
 import re
 import sqlite3
 from typing import NamedTuple
@@ -29,6 +30,8 @@ KEY_BYTES = 32
 ID_BYTES = 4
 TEXT_MAX = 65_536  # characters of a checkpoint
 ORIGIN = "omac/"
+SIGNS = "\u2014 "  # begins a signature
+SIGNATURE_CHARACTERS = 92  # of the id of a key with its signature, in base64
 _SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/=]+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
@@ -104,15 +107,39 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     signed = [(match[1], match[2]) for match in matches if match]
     if any(name == key.name and _is_signed(body, encoded, key) for key in keys for name, encoded in signed):
         return body
-    names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys)
+    names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys) or "that this host knows"
     message = f"the key {names} has not signed this checkpoint, or it was changed since"
     raise Refusal("misuse", message, fix=["omac key show"])
 
 
-def signer_of(text: str) -> str:
-    """Return the name of the key that a signed note says it is signed by; "" for a text that says none."""
-    match = _SIGNATURE.fullmatch(text.removesuffix("\n").rpartition("\n")[2])
-    return match[1] if match else ""
+def notes_of(text: str) -> tuple[list[str], int]:
+    """Return the signed notes of a text, one after the other, and how many are left out because they break off: a
+    machine that lost its power leaves such in a witness's file. A text without a whole note is one for the
+    verification, which says what is wrong with it."""
+    notes, lines = [], list[str]()
+    for line in io.StringIO(text):
+        is_signed = bool(lines) and lines[-1].startswith(SIGNS)
+        begins = line.startswith(ORIGIN) and bool(lines) and not lines[-1].strip()
+        if begins or (is_signed and not line.startswith(SIGNS)):
+            notes.append("".join(lines))
+            lines = []
+        if lines or line.strip():
+            lines.append(line)
+    if lines or not notes:
+        notes.append("".join(lines))
+    whole = [note for note in notes if not _breaks_off(note)]
+    return (whole, len(notes) - len(whole)) if whole else ([text], 0)
+
+
+def _breaks_off(note: str) -> bool:
+    """Whether a note ends before its signature, or within it."""
+    last = note.rstrip("\n").rpartition("\n")[2]
+    return not last.startswith(SIGNS) or len(last.rpartition(" ")[2]) < SIGNATURE_CHARACTERS
+
+
+def journal_of(text: str) -> str:
+    """Return the journal that a checkpoint says it is of, which nobody has verified yet."""
+    return text.partition("\n")[0].removeprefix(ORIGIN)
 
 
 def standing(path: str, at: int) -> Checkpoint:

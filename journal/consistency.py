@@ -15,20 +15,23 @@ from typing import NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
+from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.merkle import consistency_ranges, continues, root_of
+from omac.journal.rotation import trusted_with
 
 FORMAT = "omac-consistency-1"
 
 
-class ConsistencyProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The proof; bytes are base64 in JSON, checkpoints are their signed texts."""
+class ConsistencyProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The proof; bytes are base64 in JSON, checkpoints are their signed texts. `rotations` lead from one key that
+    signed to another."""
 
     format: str
     old: str
     new: str
     path: tuple[bytes, ...]
+    rotations: tuple[str, ...] = ()
 
 
 class Continuation(NamedTuple):
@@ -38,7 +41,9 @@ class Continuation(NamedTuple):
     new: Checkpoint
 
 
-def prove_consistency(path: str, old_note: str, new_note: str, keys: Sequence[VerifierKey]) -> bytes:
+def prove_consistency(
+    path: str, old_note: str, new_note: str, keys: Sequence[VerifierKey], rotations: tuple[str, ...] = ()
+) -> bytes:
     """Return the proof, as JSON, that the journal at `path` of the new checkpoint begins with the events of the old
     one. Raises Refusal: a checkpoint is not signed by one of `keys`, they do not follow one another, or the journal is
     not what they signed."""
@@ -58,7 +63,7 @@ def prove_consistency(path: str, old_note: str, new_note: str, keys: Sequence[Ve
         raise Refusal("misuse", message, fix=["omac proof consistency OLD NEW --journal FILE"])
     if not continues(old.size, old.root, new.size, new.root, hashes):
         raise damaged(path, "its leaves do not lead from the old checkpoint to the new one: see omac audit verify")
-    return msgspec.json.encode(ConsistencyProof(FORMAT, old_note, new_note, hashes))
+    return msgspec.json.encode(ConsistencyProof(FORMAT, old_note, new_note, hashes, rotations))
 
 
 def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation:
@@ -69,7 +74,8 @@ def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")
-    old, new = _ordered(verified(proof.old, *keys), verified(proof.new, *keys))
+    known = trusted_with(keys, proof.rotations, journal_of(proof.new))
+    old, new = _ordered(verified(proof.old, *known), verified(proof.new, *known))
     if not continues(old.size, old.root, new.size, new.root, proof.path):
         raise _no_proof("its hashes do not lead from the old checkpoint to the new one")
     return Continuation(old, new)

@@ -9,7 +9,7 @@ upcaster from the previous one; stored bytes are never rewritten. A new kind or 
 from collections.abc import Callable
 from typing import Any
 
-from omac.domain.access import access, control, export, signing
+from omac.domain.access import access, control, erasure, export, receipt, sealing, signing, witness
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
@@ -84,7 +84,25 @@ KINDS: dict[str, tuple[int, type[Event]]] = {
     "guard.denied": (1, denial.GuardDenied),
     "sandbox.inspected": (1, inspection.Inspected),
     "checkpoint.signed": (1, signing.CheckpointSigned),
+    "checkpoint.delayed": (1, signing.CheckpointDelayed),
+    "checkpoint.witnessed": (1, witness.CheckpointWitnessed),
+    "witness.failed": (1, witness.WitnessFailed),
+    "checkpoint.received": (1, receipt.CheckpointReceived),
+    "checkpoint.contested": (1, receipt.CheckpointContested),
+    "key.rotated": (1, signing.KeyRotated),
+    "key.lost": (1, signing.KeyLost),
+    "key.move-requested": (1, signing.KeyMoveRequested),
+    "key.moved": (1, signing.KeyMoved),
     "export.created": (1, export.ExportCreated),
+    "segment.seal-requested": (1, sealing.SealRequested),
+    "segment.sealed": (1, sealing.SegmentSealed),
+    "segment.seal-failed": (1, sealing.SealFailed),
+    "segment.prune-requested": (1, sealing.PruneRequested),
+    "segment.pruned": (1, sealing.SegmentPruned),
+    "segment.prune-failed": (1, sealing.PruneFailed),
+    "subject.erasure-requested": (1, erasure.ErasureRequested),
+    "subject.erased": (1, erasure.SubjectErased),
+    "position.pruned": (1, set_aside.PositionPruned),
     "position.set-aside": (1, set_aside.PositionSetAside),
     "position.emptied": (1, set_aside.PositionEmptied),
 }
@@ -103,7 +121,26 @@ SINCE: dict[str, int] = {
     "bridge.change-failed": 4,
     "export.created": 5,
     "checkpoint.signed": 5,
+    "checkpoint.delayed": 5,
+    "checkpoint.witnessed": 5,
+    "witness.failed": 5,
+    "key.rotated": 5,
+    "key.lost": 5,
+    "segment.seal-requested": 6,
+    "segment.sealed": 6,
+    "segment.seal-failed": 6,
+    "segment.prune-requested": 6,
+    "segment.pruned": 6,
+    "segment.prune-failed": 6,
+    "position.pruned": 6,
+    "checkpoint.received": 7,
+    "checkpoint.contested": 7,
+    "subject.erasure-requested": 8,
+    "subject.erased": 8,
+    "key.move-requested": 9,
+    "key.moved": 9,
 }
+ENCRYPTED = 8  # the format in which personal fields came to be encrypted, of whatever kind
 
 SCHEMA = max(SINCE.values())  # the highest format that this omac understands
 

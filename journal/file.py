@@ -10,13 +10,16 @@ import stat
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.event_kinds import SCHEMA
+from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
+from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of
 
 BUSY_MS = 5_000
+INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
-def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = False) -> sqlite3.Connection:
+def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = False) -> JournalConnection:
     """Return a connection that cannot write; works on read-only media too.
 
     `mark` is what is known of the journal; `lenient`: missing events are left to the caller.
@@ -28,8 +31,8 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
     try:
         return _connect(path, "mode=ro", mark, lenient)
     except sqlite3.Error as error:
-        # A write-ahead log wants its index file; read-only media without one can only be read as they lie.
-        if "unable to open" not in str(error) or _has_log(path):
+        # A write-ahead log wants its index file; media that take none can only be read as they lie.
+        if not ("unable to open" in str(error) or _is_for_room(error, path)) or _has_log(path):
             raise refusal_of(error, path) from error
     try:
         return _connect(path, "mode=ro&immutable=1", mark, lenient)
@@ -57,12 +60,16 @@ def require_known(path: str, schema: object) -> None:
 
 def refusal_of(error: BaseException, path: str) -> Refusal:
     """Return what an error of SQLite means for the person who runs omac."""
+    if isinstance(error, SegmentError):
+        return segment_refusal(error, path)
+    if isinstance(error, SegmentPrunedMeanwhile):
+        return Refusal("contention", f"the journal {path}: {error}", fix=["the same command again"])
     text = str(error)
     listing = f"ls -l {shlex.quote(path)}"
     if "readonly" in text or "read-only" in text:
         fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
-    if "full" in text:
+    if "full" in text or _is_for_room(error, path):
         message = f"the disk of the journal {path} is full"
         return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
@@ -86,9 +93,34 @@ def way_back(path: str) -> list[str]:
     return [f"omac journal check {named}", f"omac journal repair {named}"]
 
 
+def disk_refusal(error: OSError, path: str) -> Refusal:
+    """Return the refusal of a file that cannot be written beside the journal at `path`."""
+    folder = shlex.quote(os.path.dirname(path) or ".")
+    message = f"{error.filename or path} cannot be written: {error.strerror}"
+    return Refusal("journal-unavailable", message, fix=[f"df -h {folder}", f"ls -ld {folder}"])
+
+
+def segment_refusal(error: SegmentError, path: str) -> Refusal:
+    """Return the refusal of a segment that is missing, or is not the one that was sealed."""
+    place = os.path.join(folder_of(path), error.segment.file)
+    copy = f"install -m 400 BACKUP{SUFFIX}/{error.segment.file} {shlex.quote(place)}  # a copy of omac journal backup"
+    fix = [error.fix or copy, f"omac journal check --journal {shlex.quote(path)}"]
+    return Refusal("journal-damaged", f"the journal {path} is not whole: {error}", fix=fix)
+
+
+def unreadable_segment(refusal: Refusal) -> Segment | None:
+    """Return the segment that is missing, or is not the one that was sealed, where a refusal is for that."""
+    return refusal.__cause__.segment if isinstance(refusal.__cause__, SegmentError) else None
+
+
+def is_of_segment(refusal: Refusal) -> bool:
+    """Return whether a refusal is that of a segment."""
+    return unreadable_segment(refusal) is not None
+
+
 def beyond_repair(refusal: Refusal, path: str) -> Refusal:
     """Return the refusal as the check and the repair give it: for a damage that they cannot mend, other ways back."""
-    if refusal.reason != "journal-damaged":
+    if refusal.reason != "journal-damaged" or is_of_segment(refusal):
         return refusal
     named = shlex.quote(path)
     restore = f"omac journal restore BACKUP --journal {named}  # a copy made by omac journal backup"
@@ -104,12 +136,13 @@ def none_yet(path: str, mark: Mark | None = None) -> Refusal:
     return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
 
-def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> sqlite3.Connection:
+def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> JournalConnection:
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     known = mark.read() if mark is not None else None
     connection = sqlite3.connect(
-        f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
-    )
+        f"file:{escaped}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000,
+        factory=JournalConnection,
+    )  # fmt: skip
     try:
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
@@ -128,21 +161,33 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> sqlit
     return connection
 
 
-def _require_ends(connection: sqlite3.Connection, path: str) -> int:
+def _require_ends(connection: JournalConnection, path: str) -> int:
     """Return the last position. A head beside it, or a first event that is missing, is damage; cheap at any size."""
-    heads, head, first, last = connection.execute(_ENDS).fetchone()
+    with connection.snapshot():  # another process may be appending, or sealing
+        heads, head, first, last = connection.execute(_ENDS).fetchone()
+        sealed = connection.sealed_to() if first not in (None, 1) else 0
     if heads != 1 or head != (last or 0):
         raise damaged(path, f"its head is {head if heads == 1 else 'missing'}, its last event is at {last or 0}")
-    if first not in (None, 1):
+    if first is not None and not 1 <= first <= sealed + 1:
         raise damaged(path, f"its first event is at position {first}")
     return int(last or 0)
 
 
-# One statement reads one snapshot: another process may be appending.
 _ENDS = """
     SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
            (SELECT min(position) FROM event), (SELECT max(position) FROM event)
 """
+
+
+def _is_for_room(error: BaseException, path: str) -> bool:
+    """Return whether SQLite found no room for the index of a write-ahead log, which it tells as any failure."""
+    if "disk I/O" not in str(error):
+        return False
+    try:
+        disk = os.statvfs(os.path.dirname(path) or ".")
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < INDEX_BYTES
 
 
 def _has_log(path: str) -> bool:

@@ -4,8 +4,8 @@ Rules
 
 1. The row `journal.schema` is the lowest format that understands every event of the journal. Every append reads it: a
    row above one's own format refuses the append (journal-newer).
-2. Every kind of event knows the format it came with (`registry.SINCE`). The first append of a newer kind raises the
-   row in its own transaction.
+2. Every kind of event knows the format it came with (`SINCE`), and encrypted fields came with one. The first append of
+   a newer kind, or of such fields, raises the row in its own transaction.
 3. A run that stays lists itself in `opened`, with its format, in the transaction that opens the journal. While a
    living run of an older format is listed, the row is not raised: the append is refused and names that run.
 4. The head is the last position. A journal in which it is not refuses every append (journal-damaged).
@@ -18,9 +18,9 @@ import msgspec
 import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.event_kinds import SCHEMA, SINCE
+from omac.journal.event_kinds import ENCRYPTED, SCHEMA, SINCE
 from omac.journal.file import connect_for_reading, damaged, require_known
-from omac.journal.schema import EVENT, FIRST_SCHEMA, HEAD, JOURNAL, OPENED
+from omac.journal.schema import FIRST_SCHEMA, JOURNAL, OPENED
 
 IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
 
@@ -41,17 +41,20 @@ def assume_living(_pid: int, _start_ticks: int, _boot_id: str) -> bool:
     return True
 
 
-def next_top(connection: sa.Connection, kinds: Iterable[str], path: str, is_living: IsLiving) -> int:
-    """Return the last position, after which events of `kinds` may now be appended in this transaction. Raises Refusal:
-    journal-newer, journal-damaged, journal-in-use (by a run that would misread one of them)."""
-    try:
-        schema, head, last = connection.execute(_STANDING).one()
-    except sa.exc.NoResultFound:
-        raise damaged(path, "it has no head or no name") from None
+def next_top(
+    connection: sa.Connection, kinds: Iterable[str], path: str, is_living: IsLiving, *, encrypted: bool = False
+) -> int:
+    """Return the last position, after which events of `kinds` may now be appended in this transaction, with `encrypted`
+    fields or without. Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one
+    of them)."""
+    standing = connection.exec_driver_sql(_STANDING).fetchone()
+    if standing is None:
+        raise damaged(path, "it has no head or no name")
+    schema, head, last = standing
     require_known(path, schema)
     if head != (last or 0):
         raise damaged(path, f"its head is {head}, its last event is at position {last or 0}")
-    needed, kind = _needed(kinds)
+    needed, kind = max(_needed(kinds), (ENCRYPTED, "encrypted") if encrypted else (FIRST_SCHEMA, ""))
     if needed > schema:
         _require_nobody_older(connection, needed, kind, path, is_living)
         connection.execute(sa.update(JOURNAL).values(schema=needed))
@@ -118,6 +121,5 @@ def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, pat
             raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
 
 
-_STANDING = sa.select(
-    JOURNAL.c.schema, HEAD.c.position, sa.select(sa.func.max(EVENT.c.position)).scalar_subquery()
-).select_from(JOURNAL.join(HEAD, sa.true()))
+# Given to the driver as it is, as all that each append reads and writes: Core would take longer than the database.
+_STANDING = "SELECT schema, head.position, (SELECT max(position) FROM event) FROM journal, head"

@@ -1,8 +1,10 @@
 """The group-commit writer: many tasks append, one thread commits whatever is waiting, one wake-up answers them all.
 
-A commit costs a disk flush, whether it holds one event or a thousand. So tasks put their events into a queue; the
-thread drains it into a single transaction, and hands the batch, in order of positions, to the trio loop, where the
-projections are folded before any of the waiting tasks continues. Every task sees its own events when it goes on.
+A commit costs a disk flush, whether it holds one event or a thousand. So what all tasks append in one pass of the trio
+loop goes to a queue when the loop has nothing left to run; the thread drains it into a single transaction, and hands
+the batch, in order of positions, to the trio loop, where the projections are folded before any of the waiting tasks
+continues. Every task sees its own events when it goes on. A thread that took events while the loop still runs would
+contend with it for the interpreter, and commit what the pass began without what it ends with.
 
 What is committed is never reported as refused: when the events of other processes in between cannot be read, the batch
 is kept and delivered as soon as they can.
@@ -15,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 
 import msgspec
 import outcome
@@ -30,6 +33,7 @@ BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
 POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
 WATCHED_POLL_S = 1.0  # the same where somebody does
+RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
@@ -39,13 +43,15 @@ QUIET_S = 1.0  # without events, after which even one is worth it
 _log = logging.getLogger("omac.journal")
 
 Late = Callable[[Sequence[Recorded]], None]
+Answered = Callable[["outcome.Outcome[Sequence[Recorded]]"], object]
 
 
-class _Item(msgspec.Struct):
-    """One caller's events. `kept`: nobody waits, and they must not be lost. `task` None: nobody waits any more."""
+class _Item(msgspec.Struct, eq=False):
+    """One caller's events. `kept`: nobody waits, and they must not be lost. `answered` is called with what became of
+    them; None: nobody waits any more."""
 
     group: CommitGroup
-    task: trio.lowlevel.Task | None
+    answered: "Answered | None"
     kept: bool = False
     late: Late | None = None
     since: float = 0.0  # when it was queued, by Trio's clock
@@ -61,14 +67,16 @@ _LOOK = _Poll.NOW
 _Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
 
 
-class Writer:
+class Writer(trio.abc.Instrument):
     """Appends for all tasks of one trio loop. `deliver` folds each batch; it must not fail."""
 
     def __init__(self, journal: Journal, seen: int, deliver: Callable[[Sequence[Recorded]], None]) -> None:
         self._journal = journal
         self._feed = Feed(journal, seen)
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[_Item | _Poll | None] = queue.SimpleQueue()
+        self._gathered: list[_Item] = []  # in this pass of the loop
+        self._queue: queue.SimpleQueue[list[_Item] | _Poll | None] = queue.SimpleQueue()
+        self._taken: list[_Item] = []  # the thread's: out of the queue, not committed yet
         self._poll_s = POLL_S
         self._owed: list[_Item] = []  # the thread's: outcomes that are not written yet
         self._committed: list[tuple[_Item, Sequence[Recorded]]] = []  # the thread's: durable, not delivered yet
@@ -77,7 +85,7 @@ class Writer:
         self._active_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
-        self._unanswered: dict[trio.lowlevel.Task, _Item] = {}
+        self._unanswered: set[_Item] = set()
         self._ended = trio.Event()
         self._failure: BaseException | None = None
         self._closed = False
@@ -87,11 +95,15 @@ class Writer:
         token = trio.lowlevel.current_trio_token()
         thread = threading.Thread(target=self._work, args=(token,), name="omac-journal", daemon=True)
         thread.start()
+        trio.lowlevel.add_instrument(self)
         task_status.started()
         try:
             await self._ended.wait()
         finally:
             self._closed = True
+            with contextlib.suppress(KeyError):  # Trio removes one that failed
+                trio.lowlevel.remove_instrument(self)
+            self._queue.put(self._gathered)
             self._queue.put(None)
             with trio.move_on_after(STOP_S, shield=True) as waiting:
                 await self._ended.wait()
@@ -115,12 +127,24 @@ class Writer:
         group = self._journal.group(drafts, self._journal.envelope(cause, spooled))
         return await self._wait_for(group, late)
 
+    def submit_then(self, drafts: Sequence[Draft], cause: Cause, answered: Answered) -> None:
+        """Append all or nothing to logs without versions; `answered` is called once, in the Trio loop, with the records
+        when they are durable and folded, or with the Refusal. It must not fail. Raises Refusal as `submit` does, for
+        what can be said at once."""
+        self._expect(self._journal.group(drafts, self._journal.envelope(cause)), answered)
+
     def submit_soon(self, drafts: Sequence[Draft], cause: Cause) -> None:
         """Append to logs without versions, without waiting; kept until it is written, or until omac ends."""
         if self._closed:
             _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
         else:
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
+
+    def before_io_wait(self, _timeout: float) -> None:
+        """Hand what was gathered to the thread: no task is left to run. See trio.abc.Instrument."""
+        if self._gathered:
+            self._queue.put(self._gathered)
+            self._gathered = []
 
     def poll(self) -> None:
         """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
@@ -133,48 +157,60 @@ class Writer:
         await self._wait_for(group)
 
     async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
-        if self._closed:
-            raise Refusal("stopping", "omac is stopping; this run records nothing more")
-        if self._under_way >= QUEUE_MAX:
-            message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
-            raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
-        task = trio.lowlevel.current_task()
-        item = self._unanswered[task] = _Item(group, task, late=late)
-        self._put(item)
+        item = self._expect(group, partial(trio.lowlevel.reschedule, trio.lowlevel.current_task()), late)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             if late is None:
                 return trio.lowlevel.Abort.FAILED
-            del self._unanswered[task]
-            item.task = None
+            self._unanswered.discard(item)
+            item.answered = None
             return trio.lowlevel.Abort.SUCCEEDED
 
         recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abandon)
         return recorded
 
+    def _expect(self, group: CommitGroup, answered: Answered, late: Late | None = None) -> _Item:
+        if self._closed:
+            raise Refusal("stopping", "omac is stopping; this run records nothing more")
+        if self._under_way >= QUEUE_MAX:
+            message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
+            raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        item = _Item(group, answered, late=late)
+        self._unanswered.add(item)
+        self._put(item)
+        return item
+
     def refuse_waiting(self, seconds: float) -> None:
         """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
         become durable; the next start settles what follows from them."""
         now = trio.current_time()
-        for task, item in list(self._unanswered.items()):
+        for item in tuple(self._unanswered):
             if now - item.since > seconds:
-                del self._unanswered[task]
-                item.task = None
                 message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
-                trio.lowlevel.reschedule(task, outcome.Error(Refusal("stopping", message)))
+                self._answer(item, outcome.Error(Refusal("stopping", message)))
+
+    def _answer(self, item: _Item, answer: "outcome.Outcome[Sequence[Recorded]]") -> None:
+        """Tell who waits, if somebody does; that is the last word on it."""
+        if item.answered is not None:
+            self._unanswered.discard(item)
+            answered, item.answered = item.answered, None
+            answered(answer)
+        elif item.late is not None and isinstance(answer, outcome.Value):
+            item.late(answer.value)
 
     def _put(self, item: _Item) -> None:
         item.since = trio.current_time()
         self._under_way += 1
-        self._queue.put(item)
+        self._gathered.append(item)
 
     # ---- in the writer's thread ----
 
     def _work(self, token: trio.lowlevel.TrioToken) -> None:
         try:
             open_ = True
-            while open_:
-                batch, look, open_ = self._take()
+            while open_ or self._taken:
+                batch, look, more = self._take()
+                open_ = open_ and more
                 self._commit(batch, token)
                 if look and not self._committed:
                     self._idle(token)
@@ -192,22 +228,28 @@ class Writer:
                 token.run_sync_soon(self._end)
 
     def _take(self) -> tuple[list[_Item], bool, bool]:
-        """What is waiting now, after a pause at most; whether to look at what others did; False once closed."""
-        batch: list[_Item] = []
-        look = False
+        """What is waiting now, after a pause at most; whether to look at what others did; False once closed. What
+        nobody waits for is left for a moment, to share the next commit."""
+        look, open_ = False, True
+        until = time.monotonic() + (0.0 if self._taken else self._poll_s)
         try:
-            item = self._queue.get(timeout=self._poll_s)
-            while item is not None:
-                if isinstance(item, _Poll):
+            while len(self._taken) < BATCH_MAX:
+                news = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                if news is None:
+                    open_ = False
+                    break
+                if isinstance(news, _Poll):
                     look = True
                 else:
-                    batch.append(item)
-                if len(batch) >= BATCH_MAX:
-                    return batch, look, True
-                item = self._queue.get_nowait()
+                    self._taken += news
+                if (look and not self._taken) or any(item.answered for item in self._taken):
+                    until = 0.0
+                else:
+                    until = min(until, time.monotonic() + RIDE_S)
         except queue.Empty:
-            return batch, look or not batch, True
-        return batch, look, False
+            look = look or not self._taken
+        batch, self._taken = self._taken[:BATCH_MAX], self._taken[BATCH_MAX:]
+        return batch, look, open_
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         items = [item for item in batch if item.group.drafts]
@@ -309,17 +351,11 @@ class Writer:
                 return
         self._under_way -= len(answers)
         for item, answer in answers:
-            if item.task is not None:
-                del self._unanswered[item.task]
-                trio.lowlevel.reschedule(item.task, answer)
-            elif item.late is not None and isinstance(answer, outcome.Value):
-                item.late(answer.value)
+            self._answer(item, answer)
 
     def _end(self) -> None:
         self._closed = True
         self._ended.set()
         while self._unanswered:
-            task, _ = self._unanswered.popitem()
             message = "the journal's writer ended before it answered; the journal shows whether this was recorded"
-            refusal = Refusal("journal-unavailable", message)
-            trio.lowlevel.reschedule(task, outcome.Error(refusal))
+            self._answer(self._unanswered.pop(), outcome.Error(Refusal("journal-unavailable", message)))

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.kernel.event import Spooled
-from omac.journal.schema import EVENT, SPOOLED
+from omac.journal.codec import EncodedEvent
+from omac.journal.schema import EVENT, SEALED_VERSION, SPOOLED
 
 
 class Envelope(msgspec.Struct):
@@ -35,6 +36,7 @@ class Envelope(msgspec.Struct):
     spooled: Spooled | None = None
 
 
+StoredEvents = Sequence[StoredEvent | EncodedEvent]
 Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and what is recorded beside them
 
 
@@ -56,7 +58,7 @@ class Conflicts(IntegrityError):
 
 def conflicts_of(
     connection: sa.Connection,
-    stored_events: Sequence[StoredEvent],
+    stored_events: StoredEvents,
     groups: Groups,
     ids: dict[str, int],
     unheard: Container[str],
@@ -67,16 +69,17 @@ def conflicts_of(
     files: set[tuple[str, str]] = set()
     events = iter(stored_events)
     for number, (size, meta) in enumerate(groups):
-        own = list(itertools.islice(events, size))
+        own = [next(events)] if size == 1 else list(itertools.islice(events, size))
         file = (meta.spooled.host, meta.spooled.name) if meta.spooled else None
         if meta.spooled is not None and (file in files or _is_remembered(connection, meta.spooled)):
             conflicts[number] = Conflict(f"{meta.spooled.name} is recorded already", known=True)
             continue
         after: dict[str, int] = {}
         for event in own:
-            stream, version = str(event.originator_id), event.originator_version
+            version = event.originator_version
             if version is None:
                 continue
+            stream = str(event.originator_id)
             if stream not in after and stream not in heads:
                 heads[stream] = 0 if stream in unheard else _last_version(connection, ids[stream])
             last = after[stream] if stream in after else heads[stream]
@@ -93,12 +96,15 @@ def conflicts_of(
 
 def _last_version(connection: sa.Connection, stream: int) -> int:
     query = sa.select(sa.func.max(EVENT.c.version)).where(EVENT.c.stream == stream, EVENT.c.version.is_not(None))
-    return int(connection.execute(query).scalar() or 0)
+    if last := connection.execute(query).scalar():
+        return int(last)
+    sealed = sa.select(SEALED_VERSION.c.version).where(SEALED_VERSION.c.stream == stream)
+    return int(connection.execute(sealed).scalar() or 0)
 
 
 def raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
     """Recorded time never runs back, whatever a clock says."""
-    latest = int(connection.execute(sa.select(EVENT.c.at).where(EVENT.c.position == top)).scalar() or 0)
+    latest = int(connection.exec_driver_sql("SELECT at FROM event WHERE position = ?", (top,)).scalar() or 0)
     for _, meta in groups:
         meta.at = latest = max(latest, meta.at)
 

@@ -14,9 +14,7 @@ Rules
 
 import logging
 import shlex
-import sqlite3
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -25,13 +23,13 @@ import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import damaged
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 from omac.journal.schema import HEAD, refusal_of
 
 PART = 5_000  # leaves computed later in one transaction
 NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
-SHOWN = 50_000  # leaves that are worth a word about progress
-SHOW_S = 2.0
+SHOWN = 50_000  # leaves that are worth a word
 
 _log = logging.getLogger("omac.journal")
 _encode = msgspec.msgpack.Encoder().encode
@@ -65,15 +63,14 @@ def content(
 class Contents:
     """What the leaves of stored events are the hashes of, read by one connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: JournalConnection) -> None:
         self._connection = connection
         self._names: dict[Any, Any] = {}
 
     def between(self, after: int, until: int) -> Iterator[tuple[int, bytes | None]]:
         """Return positions above `after` up to `until` that exist, in order, each with its content; None for a row that
         cannot have one: it refers to a name that does not exist, say. Raises sqlite3.Error."""
-        cursor = self._connection.execute(_ROWS, (after, until))
-        while rows := cursor.fetchmany(1_000):
+        for rows in self._connection.pages(_ROWS, after, until):
             self._learn({id_ for row in rows for id_ in (row[1], row[3], row[5], row[6])} - self._names.keys())
             names = self._names
             for position, stream, version, kind, at, run, actor, *others in rows:
@@ -87,7 +84,7 @@ class Contents:
     def hashes(self, after: int, until: int) -> list[bytes] | None:
         """Return the leaf of each position above `after` up to `until`, as its event stands; None where one of them
         does not exist, or has a name that does not. Raises sqlite3.Error."""
-        rows = self._connection.execute(_FIELDS, (after, until)).fetchall()
+        rows = self._connection.rows(_FIELDS, after, until)
         if len(rows) != until - after:
             return None  # positions are integers and unique: as many as there should be are all there are
         try:
@@ -160,35 +157,31 @@ def completed(connection: sa.Connection, stored: StoredTree, head: int) -> Store
     return stored if stored.tree.size == head else None
 
 
-def take_over(engine: sa.Engine, path: str) -> None:
-    """Compute the leaves that are missing. Stops where a position is damaged: reading says so. Raises Refusal."""
-    begun = shown = time.monotonic()
-    first: int | None = None
+def take_over(engine: sa.Engine, path: str, progress: Callable[[int, int], None] = lambda done, whole: None) -> None:
+    """Compute the leaves that are missing; `progress` is told how many events have theirs, of how many. Stops where a
+    position is damaged: reading says so. Raises Refusal."""
+    begun: int | None = None
     try:
         while True:
             with engine.begin() as connection:
                 head = connection.execute(sa.select(HEAD.c.position)).scalar_one()
                 stored = standing(connection, head, path)
                 before = stored.tree.size
+                if begun is None and head - before >= SHOWN:
+                    _log.warning("an earlier omac recorded %d events without proofs: they get them now", head - before)
                 stored = _advance(connection, stored, min(head, before + PART))
-            first = before if first is None else first
+            begun = before if begun is None else begun
             if stored.tree.size == before or stored.tree.size >= head:
                 break
-            now = time.monotonic()
-            if head - first >= SHOWN and now - shown >= SHOW_S:
-                shown = now
-                _log.warning("computing the proofs of events recorded earlier: %d of %d", stored.tree.size, head)
+            progress(stored.tree.size - begun, head - begun)
     except sa.exc.DBAPIError as error:
         raise refusal_of(error, path) from error
-    if stored.tree.size - first >= SHOWN:
-        took = time.monotonic() - begun
-        _log.warning("computed the proofs of %d events in %.0f s", stored.tree.size - first, took)
 
 
 def _advance(connection: sa.Connection, stored: StoredTree, until: int) -> StoredTree:
     """Append the leaves of events that lie in the journal already, as far as they follow one another."""
     raw = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
+    assert isinstance(raw, JournalConnection)
     leaves: list[bytes] = []
     size = stored.tree.size
     if size < until:

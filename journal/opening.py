@@ -6,11 +6,13 @@ from collections.abc import Callable
 from sqlalchemy import Connection
 
 from omac.journal.application import Journal
+from omac.journal.commitments import Commitments
 from omac.journal.format import IsLiving, Present, arrive, assume_living
 from omac.journal.leaves import take_over
 from omac.journal.mark import Mark
 from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
+from omac.journal.subject_ciphers import KeysOf
 
 
 def open_journal(
@@ -21,12 +23,15 @@ def open_journal(
     is_living: IsLiving = assume_living,
     present: Present | None = None,
     mark: Mark | None = None,
+    keys: KeysOf | None = None,
+    progress: Callable[[int, int], None] = lambda done, whole: None,
 ) -> Journal:
     """The journal at `path`, to append to and to read; created where there is none. Raises Refusal.
 
     `present` is the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are
     listed. `mark` is what is known of the journal: one that is not what it was is refused (journal-lost). Events of an
-    earlier omac get their leaves here, which takes seconds for a million.
+    earlier omac get their leaves here, which takes seconds for a million: `progress` is told of how many, of all.
+    `keys` gives those of its personal fields, by its id; without them these are recorded in the clear.
     """
 
     def list_present(connection: Connection) -> None:
@@ -34,6 +39,9 @@ def open_journal(
             arrive(connection, present, is_living)
 
     writer = open_for_writing(path, secrets.token_hex(16), list_present, mark=mark)
-    take_over(writer, path)
+    take_over(writer, path, progress)
     recorder = SqlRecorder(path, writer, is_living, present, mark)
-    return Journal(recorder, run, clock)
+    journal = Journal(recorder, run, clock)
+    if keys is not None:
+        journal.codec.commitments = Commitments(keys(recorder.journal_id()))
+    return journal

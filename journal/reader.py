@@ -5,7 +5,9 @@ A reader starts in a tenth of the time that SQLAlchemy and eventsourcing take to
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -15,10 +17,16 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
+from omac.journal.commitments import Commitments
 from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
+from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
+from omac.journal.pruned import PrunedPositions
+from omac.journal.segment import Segment
+from omac.journal.subject_ciphers import KeysOf
 
 PAGE = 1_000
+LINKS_PAGE = 10_000
 
 State = TypeVar("State")
 
@@ -36,11 +44,13 @@ class StoredRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     correlation: str | None
     causation: int | None
     state: bytes
+    sealed: bytes | None
     happened: int | None
 
 
 COLUMNS = (
-    "position", "stream", "version", "kind", "at", "run", "actor", "correlation", "causation", "body", "happened",
+    "position", "stream", "version", "kind", "at", "run", "actor", "correlation", "causation", "body", "sealed",
+    "happened",
 )  # fmt: skip
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM event"  # noqa: S608  # our own names
 _NAMED = tuple(COLUMNS.index(name) for name in ("stream", "kind", "run", "actor"))  # stored as ids of names
@@ -51,6 +61,10 @@ class Records(Protocol):
 
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
+        ...
+
+    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
         ...
 
     def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
@@ -67,6 +81,7 @@ class Reader:
         self._connection = connect_for_reading(path, mark, lenient=lenient)
         self._turn = threading.Lock()  # else one thread's statement would read the older snapshot of another's
         self._texts: dict[int, str] = {}
+        self._pruned: PrunedPositions | None = None
 
     def close(self) -> None:
         with self._turn:
@@ -81,8 +96,9 @@ class Reader:
 
         A clock may be set back: events between two that qualify belong to the past, whatever they say.
         """
-        ((position,),) = self._all("SELECT max(position) FROM event WHERE at <= ?", moment)
-        return int(position or 0)
+        query = "SELECT max(position) FROM event WHERE position > ? AND position <= ? AND at <= ?"
+        with self._use() as connection:
+            return int(connection.newest(query, moment) or 0)
 
     def journal_id(self) -> str:
         """Return the random name the journal got when it was created."""
@@ -95,13 +111,26 @@ class Reader:
         last = 2**63 - 1 if until is None else until
         marks = ", ".join("?" * len(kinds))
         among = f" AND kind IN (SELECT id FROM name WHERE text IN ({marks}))" if kinds else ""  # noqa: S608  # marks
-        query = f"{_SELECT} WHERE position > ? AND position <= ?{among} ORDER BY position LIMIT ?"
-        return self._named(self._all(query, after, last, *kinds, limit))
+        query = f"{_SELECT} WHERE position > ? AND position <= ?{among} ORDER BY position"
+        return self._named(self._rows(query, after, last, *kinds, limit=limit))
 
     def versions(self, stream: str) -> list[StoredRow]:
         """Return the events of an aggregate in the order of versions; a log has none."""
-        where = "version IS NOT NULL AND stream = (SELECT id FROM name WHERE text = ?)"
-        return self._named(self._all(f"{_SELECT} WHERE {where} ORDER BY version", stream))
+        # The plus keeps SQLite to the index of versions: it would walk through all positions.
+        query = (
+            f"{_SELECT} WHERE +position > ? AND +position <= ? AND version IS NOT NULL AND stream = ? ORDER BY version"
+        )
+        with self._use() as connection, connection.snapshot():
+            ids = connection.execute("SELECT id FROM name WHERE text = ?", (stream,)).fetchall()
+            rows = [row for (id_,) in ids for row in connection.rows(query, *_of_stream(connection, id_), id_)]
+        return self._named(rows)
+
+    def last_version(self, stream: str, below: int | None = None) -> StoredRow | None:
+        """Return the last event of an aggregate, or the last of those below a version; None where it has none."""
+        where = "version < ? AND stream = (SELECT id FROM name WHERE text = ?)"
+        query = f"{_SELECT} WHERE {where} ORDER BY version DESC LIMIT 1"
+        rows = self._named(self._all(query, 2**63 - 1 if below is None else below, stream))
+        return rows[0] if rows else None
 
     def streams(self, aggregate: str) -> list[str]:
         """Return the streams of an aggregate, by the first word of their names."""
@@ -114,18 +143,58 @@ class Reader:
 
     def kinds(self) -> Iterator[tuple[str, int]]:
         """Return how many events of each kind exist, most frequent first."""
-        query = "SELECT text, count(*) AS n FROM event JOIN name ON name.id = kind GROUP BY text ORDER BY n DESC, text"
-        return ((str(kind), int(number)) for kind, number in self._all(query))
+        query = "SELECT kind, count(*) FROM event WHERE position > ? AND position <= ? GROUP BY kind"
+        counts: Counter[int] = Counter()
+        for kind, number in self._rows(query, *ALL):
+            counts[kind] += number
+        self._learn(counts.keys() - self._texts.keys())
+        named = [(self._texts[kind], number) for kind, number in counts.items() if kind in self._texts]
+        return iter(sorted(named, key=lambda pair: (-pair[1], pair[0])))
 
-    def caused(self, after: int, limit: int) -> list[tuple[int, int]]:
-        """Return at most `limit` positions above `after` that have a cause, and it, in order."""
-        query = "SELECT position, causation FROM event WHERE position > ? AND causation > 0 ORDER BY position LIMIT ?"
-        return self._all(query, after, limit)
+    def links(self, after: int, until: int) -> list[tuple[int, int | None, str | None]]:
+        """Return the positions above `after`, up to `until`, that have a cause or a conversation, and these, in
+        order."""
+        query = (
+            "SELECT position, nullif(causation, 0), correlation FROM event WHERE position > ? AND position <= ? "
+            "AND (causation > 0 OR correlation IS NOT NULL) ORDER BY position"
+        )
+        return self._rows(query, after, until)
 
     def correlated(self, correlation: str, limit: int) -> list[int]:
         """Return the first positions of a conversation."""
-        query = "SELECT position FROM event WHERE correlation = ? ORDER BY position LIMIT ?"
-        return [position for (position,) in self._all(query, correlation, limit)]
+        query = "SELECT position FROM event WHERE position > ? AND position <= ? AND correlation = ? ORDER BY position"
+        return [position for (position,) in self._rows(query, *ALL, correlation, limit=limit)]
+
+    def segments(self) -> list[Segment]:
+        """Return the sealed segments, in order."""
+        with self._use() as connection:
+            return connection.segments()
+
+    def sealed_to(self) -> int:
+        """Return the last position that is in a segment; 0 for none."""
+        with self._use() as connection:
+            return connection.sealed_to()
+
+    def pruned_record(self, position: int) -> Recorded | None:
+        """Return what stands in the place of an event that was dropped; None where none was."""
+        with self._use() as connection:
+            if self._pruned is None or not self._pruned.has(position):
+                self._pruned = PrunedPositions(connection)
+            return self._pruned.record(position)
+
+    def pruned_to(self) -> tuple[int, int]:
+        """Return the last position of pruned segments, and when that was pruned (nanoseconds since 1970 UTC); zeros
+        where none is."""
+        return max(((segment.last, segment.pruned) for segment in self.segments() if segment.pruned), default=(0, 0))
+
+    def rows_before(self, position: int) -> bool:
+        """Return whether rows of positions below `position` are still in the journal's own file."""
+        return bool(self._all("SELECT 1 FROM event WHERE position >= 1 AND position < ? LIMIT 1", position))
+
+    def has_rows(self, first: int, last: int) -> bool:
+        """Return whether the journal's own file has all rows from position `first` to `last`."""
+        query = "SELECT count(*) FROM event WHERE position BETWEEN ? AND ?"
+        return int(self._all(query, first, last)[0][0]) == last - first + 1
 
     def repaired_at(self) -> int:
         """Return the position of the last repair of a record; 0 where there was none."""
@@ -146,7 +215,7 @@ class Reader:
                 raise damaged(self.path, f"something it refers to is missing ({fields[index]})") from None
         return StoredRow(*fields)
 
-    def _learn(self, ids: set[int]) -> None:
+    def _learn(self, ids: Set[int]) -> None:
         wanted = sorted(ids)
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
@@ -160,19 +229,39 @@ class Reader:
         return rows[0][0]
 
     def _all(self, query: str, *values: int | str) -> list[Any]:
+        with self._use() as connection:
+            return connection.execute(query, values).fetchall()
+
+    def _rows(self, query: str, after: int, until: int, *values: int | str, limit: int | None = None) -> list[Any]:
+        with self._use() as connection:
+            return connection.rows(query, after, until, *values, limit=limit)
+
+    @contextmanager
+    def _use(self) -> Iterator[JournalConnection]:
         try:
             with self._turn:
-                return self._connection.execute(query, values).fetchall()
+                yield self._connection
         except sqlite3.Error as error:
             raise refusal_of(error, self.path) from error
 
 
-class ReadJournal:
-    """A journal that is open to read only; `store` is its file, `mark` what is known of it."""
+def _of_stream(connection: JournalConnection, stream: int) -> tuple[int, int]:
+    """Above which position the versions of a stream lie, and to which: in segments only where versions are sealed."""
+    sealed = connection.sealed_to()
+    if not sealed or connection.execute("SELECT 1 FROM sealed_version WHERE stream = ?", (stream,)).fetchone():
+        return ALL
+    return sealed, ALL[1]
 
-    def __init__(self, path: str, mark: Mark | None = None) -> None:
+
+class ReadJournal:
+    """A journal that is open to read only; `store` is its file, `mark` what is known of it. `keys` gives those of a
+    journal's personal fields, by its id; without them these are read as erased."""
+
+    def __init__(self, path: str, mark: Mark | None = None, keys: KeysOf | None = None) -> None:
         self.store = Reader(path, mark)
         self._codec = Codec()
+        if keys is not None:
+            self._codec.commitments = Commitments(keys(self.store.journal_id()))
 
     def close(self) -> None:
         self.store.close()
@@ -180,6 +269,10 @@ class ReadJournal:
     def records(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
         """Return all records above position `after`, up to `until`, in order. Raises Refusal."""
         return records(self.store, self._codec, after, until)
+
+    def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+        """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
+        return records(self.store, self._codec.folding(), after, until)
 
     def of_kinds(self, kinds: Sequence[str], after: int = 0) -> Iterator[Recorded]:
         """Return the records of some kinds above position `after`, in order. Raises Refusal."""
@@ -192,11 +285,15 @@ class ReadJournal:
         """Return the record at a position; None where there is none. Raises Refusal."""
         return next(self.records(position - 1, position), None) if 0 < position <= self.store.head() else None
 
-    def caused_after(self, position: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions above `position` that have a cause, and it, in order. Raises Refusal."""
-        while pairs := self.store.caused(position, PAGE):
-            yield from pairs
-            position = pairs[-1][0]
+    def caused_by(self, positions: Collection[int]) -> Iterator[int]:
+        """Yield the positions of all that follows from these records, in order. Raises Refusal."""
+        causes, after, head = set(positions), min(positions, default=0), self.store.head()
+        while after < head:
+            for position, cause, _ in self.store.links(after, after + LINKS_PAGE):
+                if cause in causes and cause < position:
+                    causes.add(position)
+                    yield position
+            after += LINKS_PAGE
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         """Return the first positions of a conversation. Raises Refusal."""
@@ -204,7 +301,7 @@ class ReadJournal:
 
     def history(self, stream: StreamId) -> list[Recorded]:
         """Return the records of an aggregate, in order. Raises Refusal."""
-        return [recorded(self.store.path, self._codec, row) for row in self.store.versions(stream)]
+        return history(self.store, self._codec, stream)
 
     def load(self, stream: StreamId, initial: State, evolve: Callable[[State, Event], State]) -> Latest[State]:
         """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
@@ -217,10 +314,22 @@ def load(
     """Return the state of an aggregate and its version; the initial state and 0 when it has no events."""
     entry = Latest(initial)
     for row in reader.versions(stream):
+        if row.originator_version != entry.version + 1:
+            raise damaged(reader.path, f"version {entry.version + 1} of {stream} is missing")
         event = recorded(reader.path, codec, row).event
         emptied = type(event) is PositionEmptied  # it counts as a version, and changes nothing
-        entry = Latest(entry.state if emptied else evolve(entry.state, event), row.originator_version or 0)
+        try:
+            state = entry.state if emptied else evolve(entry.state, event)
+        except KeyError as error:  # of every aggregate's rules
+            version = f"version {row.originator_version} of {stream}, at position {row.id},"
+            raise damaged(reader.path, f"{version} cannot follow: {error.args[0]}") from error
+        entry = Latest(state, row.originator_version or 0)
     return entry
+
+
+def history(reader: Reader, codec: Codec, stream: StreamId) -> list[Recorded]:
+    """Return the records of an aggregate, in order. Raises Refusal."""
+    return [recorded(reader.path, codec, row) for row in reader.versions(stream)]
 
 
 def records(reader: Reader, codec: Codec, after: int, until: int | None) -> Iterator[Recorded]:
@@ -229,12 +338,20 @@ def records(reader: Reader, codec: Codec, after: int, until: int | None) -> Iter
     while rows := reader.select(after, PAGE, until):
         for row in rows:
             after += 1
-            if row.id != after:
-                raise damaged(reader.path, f"position {after} is missing")
+            while row.id != after:
+                if row.id < after or (record := reader.pruned_record(after)) is None:
+                    raise damaged(reader.path, f"position {after} is missing")
+                yield record
+                after += 1
             yield recorded(reader.path, codec, row)
+    while until is not None and after < until and (record := reader.pruned_record(after + 1)) is not None:
+        after += 1  # the last of those that are asked for were dropped
+        yield record
 
 
-def wrong_type(at: object, happened: object, causation: object, correlation: object, body: object) -> str:
+def wrong_type(
+    at: object, happened: object, causation: object, correlation: object, body: object, sealed: object
+) -> str:
     """Return which column of an event holds what it never can, "" for none: SQLite keeps any type in any column."""
     if type(at) is not int:
         return "the recorded time is no number"
@@ -244,15 +361,17 @@ def wrong_type(at: object, happened: object, causation: object, correlation: obj
         return "the causation is no number"
     if correlation is not None and type(correlation) is not str:
         return "the correlation id is no text"
+    if sealed is not None and type(sealed) is not bytes:
+        return "the sealed fields are no bytes"
     return "" if type(body) is bytes else "the body is no bytes"
 
 
 def recorded(path: str, codec: Codec, row: StoredRow) -> Recorded:
     """Return a stored row as the rest of omac sees it. Raises Refusal (journal-newer, journal-damaged)."""
-    if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.state):
+    if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.state, row.sealed):
         raise damaged(path, f"{wrong} at position {row.id}")
     try:
-        event = codec.decode(row.topic, row.state)
+        event = codec.decode(row.topic, row.state, row.sealed, row.originator_id)
     except Refusal as refusal:
         fix = (*refusal.fix, *way_back(path))
         message = f"the journal {path} at position {row.id}: {refusal.message}"

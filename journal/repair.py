@@ -23,6 +23,7 @@ from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
+from omac.journal.log_connection import JournalConnection
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
 
 ROUNDS_MAX = 8
@@ -38,7 +39,8 @@ class _RolledBack(Exception):
 class Repair:
     """The repair of the journal at `path` by the person of `host`; `run` names the command in the journal.
 
-    `new_fold` gives the fold of a new system; `clock` nanoseconds since 1970 UTC.
+    `new_fold` gives the fold of a new system; `clock` nanoseconds since 1970 UTC; `codec` may have the keys of personal
+    fields.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Repair:
         clock: Callable[[], int],
         new_fold: Callable[[], Fold],
         is_living: IsLiving,
+        codec: Codec | None = None,
     ) -> None:
         self._path = path
         self._host = host
@@ -56,7 +59,7 @@ class Repair:
         self._clock = clock
         self._new_fold = new_fold
         self._is_living = is_living
-        self._codec = Codec()
+        self._codec = codec or Codec()
         self._last = 0  # the last position that stays
 
     def plan(self, positions: Collection[int] = ()) -> list[Damage]:
@@ -100,16 +103,19 @@ class Repair:
 
     def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Damage]:
         raw = connection.connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)
+        assert isinstance(raw, JournalConnection)
         mended: list[Damage] = []
         for number in range(ROUNDS_MAX):
-            findings = examine(raw, self._new_fold())
+            findings = examine(raw, self._new_fold(), self._codec)
             chosen = _chosen(findings, positions, mended, first=number == 0)
             if not chosen:
                 return mended
             indexes = any(finding.remedy == "reindex" for finding in chosen)
             if indexes:  # rows that it refuses could not be replaced
                 raw.execute(f"DROP INDEX IF EXISTS {VERSION_INDEX}")
+                if not any(segment.pruned for segment in raw.segments()):  # else some are known from here alone
+                    raw.execute("DELETE FROM sealed_version")
+                raw.executemany("INSERT OR REPLACE INTO sealed_version VALUES (?, ?)", raw.sealed_versions().items())
             self._last = _last_that_stays(raw, findings)
             for finding in sorted(chosen, key=lambda finding: finding.remedy == "fill"):  # a moved row gives way first
                 self._mend(raw, finding)
@@ -132,7 +138,7 @@ class Repair:
                 raw.execute("INSERT INTO head (id, position) VALUES (1, ?)", (self._last,))
             case "reindex":
                 pass  # around all others
-            case "none":
+            case "none" | "segment":
                 message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 

@@ -2,10 +2,11 @@
 
 One row of `event` is one event; `name` interns the texts that repeat (streams, kinds, runs, actors); `head` holds the
 last position, advanced in the same transaction as the events. `happened` is for an event that happened before it was
-recorded at `at`; `sealed` is there for encrypted fields, and empty in this version; `leaf` is not used. The leaves of
+recorded at `at`; `sealed` has encrypted fields (`journal/commitments.py`); `leaf` is not used. The leaves of
 the events are in a table of their own, with their `tree` (`journal/leaves.py`).
 `spooled` remembers which files of a spool (by its host) are in the journal already, for as long as they are still
-there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced.
+there. `opened` lists the runs that have the journal open, `set_aside` keeps the rows that a repair replaced. `segment`
+lists the files that the oldest events were moved to, `sealed_version` the last version of each stream in them.
 
 `journal.schema` is the lowest format that understands every event of the journal (`journal/format.py`).
 """
@@ -24,6 +25,7 @@ from sqlalchemy.pool import StaticPool
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal import file
 from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
+from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 
 FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
@@ -112,6 +114,22 @@ SET_ASIDE = sa.Table(
     sa.Column("leaf", sa.LargeBinary),
     sa.Column("happened", sa.BigInteger),
 )
+SEGMENT = sa.Table(
+    "segment",
+    METADATA,
+    sa.Column("first", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("last", sa.BigInteger, nullable=False),
+    sa.Column("file", sa.Text, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("pruned", sa.BigInteger, nullable=False),
+)
+SEALED_VERSION = sa.Table(
+    "sealed_version",
+    METADATA,
+    sa.Column("stream", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("version", sa.Integer, nullable=False),
+)
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
 sa.Index(VERSION_INDEX, EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
@@ -137,7 +155,9 @@ def open_for_writing(
     _create_file(path)
     _look_first(path, mark, lenient)
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=path), poolclass=StaticPool, connect_args={"check_same_thread": False}
+        sa.URL.create("sqlite", database=path),
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False, "factory": JournalConnection},
     )
     sa.event.listen(engine, "connect", _prepare_writer)
     sa.event.listen(engine, "begin", _begin_immediate)

@@ -40,6 +40,10 @@ class SnapshotStore:
             if at <= position and (snapshot := self._read(at)) is not None:
                 yield at, snapshot
 
+    def sealed_to(self) -> int:
+        """Return the last position of the journal that is in a segment; 0 for none. Raises Refusal."""
+        return self._reader.sealed_to()
+
     def write(self, position: int, snapshot: bytes) -> None:
         """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
         before = [at for at in self._positions() if at < position]

@@ -12,13 +12,16 @@ import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.codec import EncodedEvent
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
-from omac.journal.judgement import Conflicts, Groups, conflicts_of, raise_times, remember
+from omac.journal.judgement import Conflicts, Groups, StoredEvents, conflicts_of, raise_times, remember
 from omac.journal.leaves import completed, content, standing, store
 from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
-from omac.journal.schema import EVENT, HEAD, NAME, checkpoint, pragma, refusal_of
+from omac.journal.schema import EVENT, NAME, checkpoint, pragma, refusal_of
+from omac.journal.sealing import delete_sealed, list_pruned, list_segment
+from omac.journal.segment import Segment
 from omac.journal.watch import JournalWatch
 
 
@@ -61,7 +64,7 @@ class SqlRecorder(ApplicationRecorder):
                 leave(connection, self._present.run)
         self._write_mark()
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
+    def insert_events(self, stored_events: StoredEvents, **kwargs: Any) -> Sequence[int]:
         """Append the events of many callers in one durable transaction; keyword `groups` says whose they are.
 
         Positions are gapless and ascend, and each event has a leaf in the tree. Raises Conflicts, and then nothing was
@@ -71,20 +74,23 @@ class SqlRecorder(ApplicationRecorder):
         groups: Groups = kwargs["groups"]
         self._require_same_file()
         new: dict[str, int] = {}
+        sealed = [event.sealed if isinstance(event, EncodedEvent) else None for event in stored_events]
         try:
             with self._writer.begin() as connection:
                 kinds = {event.topic for event in stored_events}
-                top = next_top(connection, kinds, self.path, self._is_living)
-                unheard = self._intern(connection, stored_events, groups, new)
+                top = next_top(connection, kinds, self.path, self._is_living, encrypted=any(sealed))
+                unheard = self._intern(
+                    connection, {str(event.originator_id) for event in stored_events} | kinds, groups, new
+                )
                 ids = self._ids | new if new else self._ids
                 if conflicts := conflicts_of(connection, stored_events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 tree = completed(connection, standing(connection, top, self.path), top)
-                self._insert(connection, top, stored_events, groups, ids)
+                self._insert(connection, top, stored_events, sealed, groups, ids)
                 if tree is not None:
-                    store(connection, tree, _leaves(top, stored_events, groups))
-                connection.execute(sa.update(HEAD).values(position=top + len(stored_events)))
+                    store(connection, tree, _leaves(top, stored_events, sealed, groups))
+                connection.exec_driver_sql("UPDATE head SET position = ?", (top + len(stored_events),))
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
@@ -94,38 +100,32 @@ class SqlRecorder(ApplicationRecorder):
         self,
         connection: sa.Connection,
         top: int,
-        stored_events: Sequence[StoredEvent],
+        stored_events: StoredEvents,
+        sealed: Sequence[bytes | None],
         groups: Groups,
         ids: dict[str, int],
     ) -> None:
         rows: list[tuple[Any, ...]] = []
-        events = iter(stored_events)
+        events = zip(stored_events, sealed, strict=True)
         for size, meta in groups:
             run, actor = ids[meta.run], ids[meta.actor]
-            for event in itertools.islice(events, size):
+            for event, fields in itertools.islice(events, size):
                 top += 1
                 stream, kind = ids[event.originator_id], ids[event.topic]  # type: ignore[index]  # our ids are texts
                 rows.append(
                     (top, stream, event.originator_version, kind, meta.at, run, actor, meta.correlation,
-                     meta.causation, event.state, meta.happened)
+                     meta.causation, event.state, fields, meta.happened)
                 )  # fmt: skip
         if files := [meta.spooled for _, meta in groups if meta.spooled is not None]:
             remember(connection, files)
         if rows:
             connection.exec_driver_sql(self._statement, rows)
 
-    def _intern(
-        self, connection: sa.Connection, stored_events: Sequence[StoredEvent], groups: Groups, new: dict[str, int]
-    ) -> set[str]:
-        """Add to `new` the ids of names that this process has not met; returns those that nobody had."""
-        wanted: set[str] = set()
-        for _, meta in groups:
-            wanted.add(meta.run)
-            wanted.add(meta.actor)
-        for event in stored_events:
-            wanted.add(str(event.originator_id))
-            wanted.add(event.topic)
-        missing = [text for text in sorted(wanted) if text not in self._ids]
+    def _intern(self, connection: sa.Connection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
+        """Add to `new` the ids of `names`, and of those of the groups, that this process has not met; returns those
+        that nobody had."""
+        wanted = names | {meta.run for _, meta in groups} | {meta.actor for _, meta in groups}
+        missing = sorted(wanted - self._ids.keys())
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
             known = connection.execute(sa.select(NAME.c.text, NAME.c.id).where(NAME.c.text.in_(part)))
@@ -145,6 +145,20 @@ class SqlRecorder(ApplicationRecorder):
         changed = bool(version != self._data_version)
         self._data_version = version
         return changed
+
+    def take_out(self, segment: Segment, repaired_at: int) -> None:
+        """List a segment that is in its place, and delete its rows; it may be listed already. Raises Refusal."""
+        self._require_same_file()
+        if self.reader.sealed_to() < segment.last:
+            list_segment(self._writer, self.path, segment, repaired_at)
+        delete_sealed(self._writer, self.path)
+        self.checkpoint()
+
+    def replace_segment(self, segment: Segment) -> None:
+        """List what is left of a segment, which is in its place. Raises Refusal."""
+        self._require_same_file()
+        list_pruned(self._writer, self.path, segment)
+        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Move what is in the write-ahead log to the journal file, and mark how far the journal goes. Raises Refusal
@@ -217,16 +231,16 @@ class SqlRecorder(ApplicationRecorder):
         raise NotImplementedError("use the feed")
 
 
-def _leaves(top: int, stored_events: Sequence[StoredEvent], groups: Groups) -> list[bytes]:
+def _leaves(top: int, stored_events: StoredEvents, sealed: Sequence[bytes | None], groups: Groups) -> list[bytes]:
     """The leaves of events that come after position `top`."""
     leaves: list[bytes] = []
-    events = iter(stored_events)
+    events = zip(stored_events, sealed, strict=True)
     for size, meta in groups:
-        for event in itertools.islice(events, size):
+        for event, fields in itertools.islice(events, size):
             top += 1
             text = content(
                 top, str(event.originator_id), event.originator_version, event.topic, meta.at, meta.run, meta.actor,
-                meta.correlation, meta.causation, meta.happened, None, event.state,
+                meta.correlation, meta.causation, meta.happened, fields, event.state,
             )  # fmt: skip
             leaves.append(leaf_hash(text))
     return leaves

@@ -24,16 +24,22 @@ from omac.domain.kernel.set_aside import PositionSetAside
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.leaves import Contents, without_leaves
-from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
+from omac.journal.log_connection import ALL, JournalConnection
+from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
+from omac.journal.pruned import PrunedPositions
+from omac.journal.segment import SegmentProblem, SegmentPrunedMeanwhile
+from omac.journal.segment_check import damaged_segments
+from omac.journal.verification_workers import VerificationWorkers
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
 PART = 1_024  # events that are read and hashed at once: a power of two, so that their subtree is perfect
+PARTS_SHARED_MIN = 100  # below that a process would take longer to begin than to compare
 TOLD_EVERY = 10_000
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
 Kind = Literal[
     "altered", "missing", "leaf-missing", "out-of-place", "tree-altered", "rewritten", "truncated",
-    "checkpoint-invalid",
+    "checkpoint-invalid", SegmentProblem,
 ]  # fmt: skip
 
 
@@ -55,11 +61,14 @@ class Mismatch(NamedTuple):
 
 class Chain(NamedTuple):
     """The roots of the checkpoints in a journal that hold, how many others are signed by keys that are not known, and
-    what is wrong with the rest."""
+    what is wrong with the rest. `keys` are the public keys that are known: those that were named, and those that gave
+    way to them or that they gave way to. At `breaks` a key was lost, and another began a new chain."""
 
     roots: tuple[KeptRoot, ...]
     unknown: int
     findings: tuple[Mismatch, ...]
+    keys: tuple[str, ...] = ()
+    breaks: tuple[int, ...] = ()
 
 
 class Verified(NamedTuple):
@@ -73,6 +82,7 @@ class Verified(NamedTuple):
     head: int
     set_aside: tuple[int, ...]
     findings: tuple[Mismatch, ...]
+    pruned: int = 0  # of those that were checked, only the leaf is left: their contents were pruned
 
 
 def verify(
@@ -82,15 +92,17 @@ def verify(
     last: int | None = None,
     progress: Callable[[int, int], None] = lambda done, whole: None,
     known: Sequence[Mismatch] = (),
+    workers: int = 0,
 ) -> Verified:
     """Verify the journal at `path`, its events from position `first` to `last`; `progress` is told how many events are
-    verified, of how many. `known` was found before. Raises Refusal: it cannot be read, or it has no leaves at all."""
+    verified, of how many. `known` was found before. `workers` processes help, which a process without threads may ask
+    for. Raises Refusal: it cannot be read, or it has no leaves at all."""
     connection = connect_for_reading(path, lenient=True)
     connection.text_factory = _text
     try:
         connection.execute("BEGIN")
         verification = _Verification(connection, path, kept, known)
-        return verification.run(first, last, progress)
+        return verification.run(first, last, progress, workers)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     finally:
@@ -101,8 +113,9 @@ class _Verification:
     """One pass over events and leaves, in the order of positions."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: str, kept: Sequence[KeptRoot], known: Sequence[Mismatch]
+        self, connection: JournalConnection, path: str, kept: Sequence[KeptRoot], known: Sequence[Mismatch]
     ) -> None:
+        self._path = path
         self._connection = connection
         self._tree = MerkleTree()
         self._contents = Contents(connection)
@@ -110,6 +123,9 @@ class _Verification:
         self._sound_to = 0  # the size of the last kept root that holds
         self._checked = 0
         self._findings: list[Mismatch] = list(known)
+        self._pruned: PrunedPositions | None = None
+        self._dropped = 0  # events whose contents were pruned
+        self._absent: list[tuple[int, int]] = []  # above which position, to which, events cannot be read
         self._set_aside: list[int] = []
         self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
@@ -120,29 +136,51 @@ class _Verification:
         self._size, self._peaks, self._late = rows[0]
         self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
 
-    def run(self, first: int, last: int | None, progress: Callable[[int, int], None]) -> Verified:
+    def run(self, first: int, last: int | None, progress: Callable[[int, int], None], workers: int) -> Verified:
         """Return what is found."""
         first, until = max(first, 1), self._size if last is None else min(last, self._size)
         self._kept_roots()
-        told = 0
-        for start, end in self._parts(first - 1, until):
-            is_wanted = first <= start + 1 and end <= until
-            rows = self._connection.execute(_HASHES, (start, end)).fetchall()
-            leaves = [leaf for (leaf,) in rows]
-            if not is_wanted or self._hashes(start, end) != leaves:
-                leaves = self._examine(start, end, is_wanted)
-            self._tree.extend(leaves)
-            self._compare()
-            if is_wanted:
-                self._checked += end - start
+        self._verify_segments()
+        parts = list(self._parts(first - 1, until, *(bound for absent in self._absent for bound in absent)))
+        wanted = {(start, end) for start, end in parts if first <= start + 1 and end <= until}
+        wanted = {(start, end) for start, end in wanted if not self._is_absent(start, end)}
+        with contextlib.closing(self._workers([part for part in parts if part in wanted], workers)) as beside:
+            told = 0
+            for start, end in parts:
+                self._take(start, end, beside.root(start), is_wanted=(start, end) in wanted)
                 if self._checked - told >= TOLD_EVERY:
                     told = self._checked
                     progress(told, until - first + 1)
         self._end()
         findings = tuple(sorted(self._findings))
         return Verified(
-            self._size, self._tree.root(), self._checked, self._late, self._head, tuple(self._set_aside), findings
+            self._size,
+            self._tree.root(),
+            self._checked,
+            self._late,
+            self._head,
+            tuple(self._set_aside),
+            findings,
+            self._dropped,
         )
+
+    def _workers(self, parts: Sequence[Range], count: int) -> VerificationWorkers:
+        """Have parts compared beside, where they are so many that it is worth it."""
+        whole = [(start, end) for start, end in parts if end - start == PART]
+        return VerificationWorkers(self._path, whole, count if len(whole) >= PARTS_SHARED_MIN else 0)
+
+    def _take(self, start: int, end: int, root: bytes | None, *, is_wanted: bool) -> None:
+        """Verify the leaves from `start` to `end`, unless they are known to be sound and to have this `root`."""
+        if root is not None:
+            self._tree.append_subtree(root, end - start)
+        else:
+            leaves = [leaf for (leaf,) in self._connection.execute(_HASHES, (start, end))]
+            if not is_wanted or self._hashes(start, end) != leaves:
+                leaves = self._examine(start, end, is_wanted)
+            self._tree.extend(leaves)
+        self._compare()
+        if is_wanted:
+            self._checked += end - start
 
     def _parts(self, *bounds: int) -> Iterator[tuple[int, int]]:
         """The tree in ranges of leaves that are read at once; each bound and each kept root is at the end of one."""
@@ -153,6 +191,21 @@ class _Verification:
                 end = min(bound, (start // PART + 1) * PART)
                 yield start, end
                 start = end
+
+    def _verify_segments(self) -> None:
+        for position, error in damaged_segments(self._connection):
+            segment = error.segment
+            self._found(position, segment.last, error.kind, str(error))
+            if not error.is_readable:
+                self._absent.append((segment.first - 1, segment.last))
+
+    def _is_pruned(self, position: int) -> bool:
+        if self._pruned is None:
+            self._pruned = PrunedPositions(self._connection)
+        return self._pruned.has(position)
+
+    def _is_absent(self, start: int, end: int) -> bool:
+        return any(after <= start and end <= until for after, until in self._absent)
 
     def _examine(self, start: int, end: int, is_wanted: bool) -> list[bytes]:
         """Look at one leaf after the other, and at its event where that is wanted; returns what the tree has of them.
@@ -166,6 +219,8 @@ class _Verification:
                 problem = "its leaf is no hash" if position in stored else "its leaf is missing"
                 self._found(position, position, "leaf-missing", problem)
                 leaf = _NO_LEAF
+            elif is_wanted and position not in texts and self._is_pruned(position):
+                self._dropped += 1
             elif is_wanted and (text is None or leaf_hash(text) != leaf):
                 self._mismatch(position, leaf, text)
             leaves.append(leaf)
@@ -175,6 +230,8 @@ class _Verification:
         self._connection.text_factory = str  # ten times quicker than a function, and strict
         try:
             return self._contents.hashes(start, end)
+        except SegmentPrunedMeanwhile:
+            raise
         except sqlite3.OperationalError:  # a text that is none, say: whoever reads row by row meets it again
             return None
         finally:
@@ -202,8 +259,7 @@ class _Verification:
             return
         if len(self._findings) >= FINDINGS_MAX:
             return
-        row = self._connection.execute("SELECT 1 FROM event WHERE position = ?", (position,)).fetchone()
-        if row is None:
+        if not self._connection.rows(_POSITIONS, position - 1, position):
             self._found(position, position, "missing", "its event is missing")
             return
         if text is not None and (origin := self._origin(position, leaf)):
@@ -226,16 +282,22 @@ class _Verification:
         if position not in self._repaired:
             return False
         kept = self._connection.execute(_SET_ASIDE, (position,)).fetchall()
-        emptied = self._connection.execute(_EMPTIED, (position,)).fetchone() is not None
+        emptied = bool(self._connection.rows(_EMPTIED, position - 1, position))
         return emptied or any(_matches(row, leaf) for row in kept)
 
     def _repaired_positions(self) -> Iterator[int]:
         codec = Codec()
-        for (body,) in self._connection.execute(_REPAIRS):
+        for (body,) in self._events_of_repairs():
             with contextlib.suppress(Refusal):
                 event = codec.decode("position.set-aside", body)
                 assert isinstance(event, PositionSetAside)
                 yield event.position
+
+    def _events_of_repairs(self) -> Iterator[tuple[bytes]]:
+        after = 0
+        for start, end in [*self._absent, (ALL[1], ALL[1])]:
+            yield from self._connection.rows(_REPAIRS, after, start)
+            after = end
 
     def _end(self) -> None:
         lacking = any(finding.kind == "leaf-missing" for finding in self._findings)  # then the tree is another, too
@@ -251,7 +313,7 @@ class _Verification:
                 self._found(lowest, highest, kind, problem)
 
     def _found(self, position: int, last: int, kind: Kind, problem: str) -> None:
-        if len(self._findings) < FINDINGS_MAX or kind in ("rewritten", "truncated", "tree-altered"):
+        if len(self._findings) < FINDINGS_MAX or kind in _OF_MANY or kind.startswith("segment-"):
             self._findings.append(Mismatch(position, last, kind, problem))
 
 
@@ -274,14 +336,19 @@ def _matches(row: Sequence[object], leaf: bytes) -> bool:
 
 _HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
+_OF_MANY = ("rewritten", "truncated", "tree-altered")  # findings that no number of others crowds out
 _NO_LEAF = bytes(HASH_BYTES)
 _SET_ASIDE = """
     SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
     FROM set_aside WHERE position = ?
 """
+_POSITIONS = "SELECT 1 FROM event WHERE position > ? AND position <= ?"
 _REPAIRS = (
-    "SELECT body FROM event JOIN name ON name.id = kind WHERE text = 'position.set-aside' AND typeof(body) = 'blob'"
+    "SELECT body FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? "
+    "AND text = 'position.set-aside' AND typeof(body) = 'blob'"
 )
 _BEYOND = "SELECT min(position), max(position) FROM leaf WHERE position < 1 OR position > :size"
 _ODD = "SELECT min(position), max(position) FROM event WHERE (position < 1 OR leaf IS NOT NULL) AND :size >= 0"
-_EMPTIED = "SELECT 1 FROM event JOIN name ON name.id = kind WHERE position = ? AND text = 'position.emptied'"
+_EMPTIED = (
+    "SELECT 1 FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? AND text = 'position.emptied'"
+)

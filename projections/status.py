@@ -13,6 +13,14 @@ from omac.domain.directories.directory import Directory, reload_command
 from omac.domain.kernel import ids
 from omac.domain.kernel.terminal_escaping import named
 from omac.projections.access.routes import down_detail
+from omac.projections.evidence.unfinished import (
+    DelayStatus,
+    ErasureStatus,
+    LapseStatus,
+    delays_of,
+    erasures_of,
+    lapses_of,
+)
 from omac.projections.system import System
 
 ALL = "all projects"
@@ -144,6 +152,9 @@ class Status(msgspec.Struct, frozen=True):
     accesses: dict[str, int]
     control: dict[str, int]
     guard: dict[str, int]
+    unsigned: tuple[DelayStatus, ...] = ()
+    unwitnessed: tuple[LapseStatus, ...] = ()
+    unerased: tuple[ErasureStatus, ...] = ()
 
 
 def status_of(system: System) -> Status:
@@ -166,6 +177,9 @@ def status_of(system: System) -> Status:
         },
         {"called": system.controls.called, "refused": system.controls.refused},
         {"denied": system.guarded.denied},
+        tuple(delays_of(system)),
+        tuple(lapses_of(system)),
+        tuple(erasures_of(system)),
     )
 
 
@@ -187,6 +201,9 @@ def narrowed(status: Status, roots: Sequence[str]) -> Status:
         sandboxes=tuple(one for one in status.sandboxes if ours(one.dir)),
         defaults={},
         settings={},
+        unsigned=(),
+        unwitnessed=(),
+        unerased=(),
     )
 
 

@@ -16,7 +16,7 @@ from omac.domain.kernel import ids, run
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.set_aside import PositionEmptied
+from omac.domain.kernel.set_aside import PositionEmptied, PositionPruned
 from omac.domain.sandbox import launch
 from omac.domain.settings import setting
 from omac.domain.settings.setting import SettingChanged
@@ -112,6 +112,17 @@ class System:
         if recorded.version is not None:
             self.aggregates[ids.key_of(recorded.stream).aggregate].skip(recorded)
 
+    def _count_pruned(self, recorded: Recorded) -> None:
+        """Add what events that were pruned had added."""
+        event = recorded.event
+        assert isinstance(event, PositionPruned)
+        self.accesses.completed += event.completed
+        self.accesses.aborted += event.aborted
+        self.accesses.refused += event.refused
+        self.guarded.denied += event.denied
+        self.controls.called += event.controls_called
+        self.controls.refused += event.controls_refused
+
     def _change_setting(self, recorded: Recorded) -> None:
         """Fold a change of a setting. The first omac had a log of them, without versions; which word holds is read from
         the settings files, so that log changes nothing."""
@@ -124,6 +135,7 @@ class System:
             apply = [self.aggregates[aggregate.name].apply] if aggregate.versioned else []
             folds |= {event: [*apply] for event in aggregate.events}
         folds[PositionEmptied] = [self._skip]
+        folds[PositionPruned] = [self._count_pruned]
         folds[SettingChanged] = [self._change_setting]
         kinds: list[tuple[Callable[[Recorded], None], Iterable[type[Event]]]] = [
             (self.guarded.apply, denial.AGGREGATE.events),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tiers
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 _TESTS = Path(__file__).parent
 _ORDER = {"simulation": 0, "projections": 2, "domain": 2}  # others: 1
@@ -26,7 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop(tiers.VARIABLE, None)
     if config.getoption("--all"):
         os.environ[tiers.VARIABLE] = "all"
-    settings.register_profile("omac", max_examples=tiers.examples(100))
+    unhurried = [HealthCheck.too_slow]  # what a machine is busy with beside it is no fault of a strategy
+    settings.register_profile("omac", max_examples=tiers.examples(100), suppress_health_check=unhurried)
     settings.load_profile("omac")
     _end_inherited_ignoring()
     scripts = str(Path(sys.executable).parent)

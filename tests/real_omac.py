@@ -19,11 +19,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polling import eventually
 
+from omac.adapters.files.state import StateDir
 from omac.domain.kernel.event import Recorded
 from omac.journal.reader import ReadJournal
 from omac.tools.main import main
@@ -162,6 +164,7 @@ class Omac:
             "HOME": str(home),
             **{f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("STATE", "CONFIG", "DATA", "CACHE")},
             "OMAC_STATE_DIR": str(self.state),
+            "OMAC_JOURNAL_WITNESS": "none",  # the log of this machine is not for tests
         }
         self._servings: list[Serving] = []
 
@@ -273,7 +276,8 @@ class Omac:
 
     def events(self, kind: type | None = None) -> list[Recorded]:
         """What is in the journal, or what is in it of one type of event."""
-        journal = ReadJournal(str(self.state / "journal.db"))
+        path = str(self.state / "journal.db")
+        journal = ReadJournal(path, keys=partial(StateDir(str(self.state)).subject_keys, path))
         try:
             return [one for one in journal.records() if kind is None or isinstance(one.event, kind)]
         finally:

@@ -27,8 +27,14 @@ SQL = re.compile(r"\s*(insert (or \w+ )?into|replace into|update .* set|delete f
 WRITES_SQL = {
     f"journal/{name}.py" for name in ("sql_recorder", "leaves", "judgement", "schema", "format", "repair", "backup")
 }
-WRITES_SQL |= {"journal/audit_index.py"}  # in a database of its own, which can be deleted
-WRITES_EVENTS = {"journal/sql_recorder.py", "journal/repair.py"}  # a repair replaces rows in a transaction of its own
+WRITES_SQL |= {"journal/audit_index.py", "journal/link_index.py", "journal/segment.py"}  # in files of their own
+WRITES_SQL |= {"journal/sealing.py"}
+WRITES_EVENTS = {
+    "journal/sql_recorder.py",
+    "journal/repair.py",  # replaces rows in a transaction of its own
+    "journal/segment.py",  # in the file of a segment
+    "journal/sealing.py",  # deletes rows that a segment has
+}
 EVENTS = re.compile(r".*\b(into|update|from) event\b", re.IGNORECASE | re.DOTALL)
 OPENS = ("open_for_writing", "SqlRecorder", "Writer")  # makers of what can append
 MAKING = {

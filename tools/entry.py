@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # importing typing would cost more than this whole module
 if TYPE_CHECKING:
     from typing import NoReturn, TextIO
 
-GC_OBJECTS = 100_000
+GC_OBJECTS = 400_000  # twice what a server has loaded
 PR_SET_DUMPABLE = 4
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 

@@ -45,7 +45,19 @@ class Root(CommandGroup):
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "Run agents",
-            ("start", "continue", "resume", "serve", "sandbox run", "ps", "stop", "activate", "deactivate", "reload"),
+            (
+                "start",
+                "continue",
+                "resume",
+                "serve",
+                "sandbox run",
+                "ps",
+                "top",
+                "stop",
+                "activate",
+                "deactivate",
+                "reload",
+            ),
         ),
         (
             "Skills",
@@ -53,7 +65,7 @@ class Root(CommandGroup):
         ),
         ("Try a skill", ("call", "url", "env", "logs")),
         ("Values", ("secrets", "config", "vault", "unlock")),
-        ("Records", ("status", "audit", "replay", "export", "journal", "checkpoint", "proof", "key")),
+        ("Records", ("status", "audit", "replay", "export", "erase", "journal", "checkpoint", "proof", "key")),
         (
             "Set-up",
             (
@@ -319,6 +331,24 @@ def replay(
     from omac.tools.cli.replay import run
 
     return run(at, journal, json, current().environment, time.time_ns)
+
+
+@app.command()
+def erase(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A project directory, or its workdir id.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Destroy the key of a directory's personal fields: paths of requests, sessions, command lines, findings. They are
+    gone for good; events, proofs and checkpoints stay.
+
+    \b
+    omac erase ~/projects/shop
+    """
+    from omac.tools.cli.erase import EraseOptions, run
+
+    return run(EraseOptions(directory, yes, journal, json), current().environment, time.time_ns)
 
 
 @app.command()

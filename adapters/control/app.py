@@ -14,6 +14,7 @@ from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.skills.values import shown
+from omac.services.access.receiving import Delivery, Receiving
 from omac.services.directories.manifest import as_compat
 from omac.services.directories.requests import Caller, Directories
 from omac.services.guard.claims import DenialClaim, DenialClaims
@@ -28,11 +29,13 @@ def control_app(
     status: Callable[[Listener], object],
     correlate: Callable[[], str],
     keys: VaultKeys,
+    receiving: Receiving,
     *,
     bridge_compat: bool = False,
 ) -> QuartTrio:
     """The application. `status` gives the projected state as a listener may see it; `correlate` a fresh correlation
-    id; `keys` keeps the key of the vault in this process's memory. `bridge_compat`: an agent's bridge gets
+    id; `keys` keeps the key of the vault in this process's memory; `receiving` the checkpoints of other journals.
+    `bridge_compat`: an agent's bridge gets
     the JSON of the Go omac."""
     app = QuartTrio("omac.control")
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
@@ -40,6 +43,7 @@ def control_app(
     if bridge_compat:
         _add_session(app)
     _add_claims(app, claims, correlate)
+    _add_witness(app, receiving, correlate)
     _add_unlock(app, directories, correlate, keys)
     _add_readings(app, directories, status)
     _add_refusals(app)
@@ -90,6 +94,16 @@ def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], st
             raise Refusal("bad-request", f"bad json body: {broken}") from broken
         await claims.record(claimed, correlate())
         return _json({"ok": True})
+
+
+def _add_witness(app: QuartTrio, receiving: Receiving, correlate: Callable[[], str]) -> None:
+    @app.post(ROOT + "witness")
+    async def witness() -> Response:
+        try:
+            delivery = msgspec.json.decode(await _body(), type=Delivery)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
+            raise Refusal("bad-request", f"bad json body: {broken}") from broken
+        return _json(await receiving.receive(delivery, correlate()))
 
 
 def _add_unlock(app: QuartTrio, directories: Directories, correlate: Callable[[], str], keys: VaultKeys) -> None:

@@ -24,7 +24,7 @@ def check_caller(head: RequestHead, token: str | None, calls: Collection[str] | 
         message = "this listener of omac requires its bearer token"
         raise Refusal("unauthorized", message, fix=["omac status  # uses the socket"])
     if calls is not None and not _is_among(calls, head):
-        message = "an agent's bridge may activate directories, end sessions and report denials; the rest is for people"
+        message = f"this listener offers {', '.join(sorted(calls))}; the rest is for people"
         raise Refusal("forbidden", message, fix=["omac status  # on the host"])
     if calls is not None and any(name.lower() == b"origin" for name, _ in head.headers):
         raise Refusal("foreign-origin", "a web page may not call the listener of agents' bridges; see the Origin field")

@@ -3,15 +3,19 @@
 Connections are accepted from the start; the first call waits for the application.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import trio
 
 from omac.domain.access.control import Listener
+from omac.services.access.receiving import Receiving
 from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaims
 from omac.services.ports import VaultKeys
+
+SWITCH_S = 0.0005  # whatever else is to be done meanwhile waits so long for the interpreter, and no longer
 
 
 class LateApp:
@@ -24,11 +28,12 @@ class LateApp:
         status: Callable[[Listener], object],
         correlate: Callable[[], str],
         keys: VaultKeys,
+        receiving: Receiving,
         *,
         bridge_compat: bool = False,
     ) -> None:
         self._bridge_compat = bridge_compat
-        self._parts = (directories, claims, status, correlate, keys)
+        self._parts = (directories, claims, status, correlate, keys, receiving)
         self._loading = trio.Lock()
         self._app: Any = None  # an ASGI application
 
@@ -38,7 +43,12 @@ class LateApp:
         await trio.sleep(after_s)
         async with self._loading:
             if self._app is None:
-                control_app = await trio.to_thread.run_sync(_control_app, abandon_on_cancel=True)
+                interval = sys.getswitchinterval()
+                sys.setswitchinterval(SWITCH_S)
+                try:
+                    control_app = await trio.to_thread.run_sync(_control_app, abandon_on_cancel=True)
+                finally:
+                    sys.setswitchinterval(interval)
                 self._app = control_app(*self._parts, bridge_compat=self._bridge_compat)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -9,7 +9,7 @@ import trio
 
 from omac.adapters.control.connection import ControlConnection, Surface, as_app
 from omac.adapters.control.limits import ControlLimits
-from omac.adapters.http.accepting import accept_connections
+from omac.adapters.http.accepting import serve_in_tasks
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
 from omac.domain.access.control import Listener
@@ -45,7 +45,7 @@ async def serve_control(
             surface = Surface(
                 as_app(app), authority, listener.token, listener.calls, partial(refused, authority), limits
             )
-            nursery.start_soon(accept_connections, listener.socket, listener.slots, partial(_serve, surface), _LOG)
+            nursery.start_soon(serve_in_tasks, listener.socket, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()
 
 

@@ -1,49 +1,82 @@
-"""One client's connection: its requests in their order, each judged, admitted, relayed and accounted for."""
+"""One client's connection in a task: its requests in their order, each judged, admitted, relayed and accounted for."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
+import msgspec
 import trio
 
+from omac.adapters.facade.addressing import AddressedRequest, address, body_too_large, recorded_path, split
 from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.facade.proxy import AddressedPath, Exchange, body_too_large
+from omac.adapters.facade.pool import SkillConnections
+from omac.adapters.facade.proxy import Exchange, Forwarded
 from omac.adapters.http.accepting import serve_heads
-from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, split_target
+from omac.adapters.http.http1 import parse_request_head, request_line
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import Wire
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
-PATH_CHARS_MAX = 1024
 MOUNT_CHARS_MAX = 128
 OF_STRANGERS = frozenset(("bad-request", "unknown-mount"))  # refusals that show no knowledge of a token
 
 Result = TypeVar("Result")
 
 
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the connections of one listener share. `unix`, `flat`: see FacadeListener. Where `connections` is None, no
+    connection to a skill serves two requests."""
+
+    recorder: AccessRecorder
+    limits: FacadeLimits
+    clock: Callable[[], float]
+    unix: bool = False
+    flat: bool = False
+    connections: SkillConnections | None = None
+
+
+class BegunRequest(msgspec.Struct, frozen=True):
+    """A request whose head was taken from the wire before. It was recorded as `access`, or `refused` says why it could
+    not be; `forwarded`: it has gone to the skill; `repeated`: in vain, and it goes there once more."""
+
+    addressed: AddressedRequest
+    started: float
+    access: int = 0
+    refused: Refusal | None = None
+    forwarded: Forwarded | None = None
+    repeated: bool = False
+
+
 class FacadeConnection:
     """Serves the requests that arrive on one wire, one after the other."""
 
-    def __init__(
-        self, client: Wire, slot: Slot, recorder: AccessRecorder, limits: FacadeLimits, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: Wire, slot: Slot, surroundings: Surroundings) -> None:
         self._client = client
         self._slot = slot
-        self._recorder = recorder
-        self._limits = limits
-        self._clock = clock
-        self._unix = self._flat = False
+        self._recorder = surroundings.recorder
+        self._limits = surroundings.limits
+        self._clock = surroundings.clock
+        self._connections = surroundings.connections
+        self._unix = surroundings.unix
+        self._flat = surroundings.flat
 
-    async def run(self, *, unix: bool = False, flat: bool = False) -> None:
-        """Until the client leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
+    async def run(self, begun: BegunRequest | None = None, *, until_rest: bool = False) -> bool:
+        """Until the client leaves, a limit is reached, or the connection cannot be read further; closes the wire.
 
-        `unix` and `flat` are those of its listener.
+        `until_rest`: return True, with the wire open, as soon as one is answered and another may follow.
         """
-        self._unix, self._flat = unix, flat
-        await serve_heads(self._client, self._slot, self._limits, self._serve)
+        finish = partial(self._finish, begun) if begun else None
+        return await serve_heads(
+            self._client, self._slot, self._limits, self._serve, self._late, begun=finish, until_rest=until_rest
+        )
+
+    async def _late(self, begun: bytes) -> None:
+        """Refuse a head that took too long."""
+        message = f"the head of a request is limited to {self._limits.head_timeout_s:g} s"
+        await self._refuse(Refusal("client-timeout", message), request_line(begun), method="GET", close=True)
 
     async def _serve(self, raw: bytes) -> bool:
         """Answer one request; whether another may follow it."""
@@ -53,53 +86,53 @@ class FacadeConnection:
         except Refusal as refusal:
             await self._refuse(refusal, request_line(raw), method="GET", close=True)
             return False
-        close = head.framing.has_body or not head.keep_alive
         try:
-            token, mount, rest, query = self._split(head.target)
-            route = self._recorder.resolve(token or None, mount)
+            addressed = address(head, self._recorder, flat=self._flat)
             self._slot.recognize()
-            if (head.framing.content_length or 0) > route.max_body_bytes:
-                raise body_too_large(route.max_body_bytes)
+            if (head.framing.content_length or 0) > addressed.route.max_body_bytes:
+                raise body_too_large(addressed.route.max_body_bytes)
         except Refusal as refusal:
             if refusal.reason not in OF_STRANGERS:
                 self._slot.recognize()
-            close = close or refusal.reason in OF_STRANGERS  # who knows no token keeps no connection
+            # who knows no token keeps no connection
+            close = head.framing.has_body or not head.keep_alive or refusal.reason in OF_STRANGERS
             await self._refuse(refusal, (head.method, head.target), method=head.method, close=close)
             return not close
         try:
-            request = Request(head.method, _recorded_path(rest, token))
-            access = await self._recorded(self._recorder.admit(route, request))
+            access = await self._recorded(self._recorder.admit(addressed.route, addressed.request))
         except Refusal as refusal:
-            await self._answer(refusal, method=head.method, close=close, skill=route.skill)
-            return not close
-        prefix = f"/{token}/{mount}" if token else f"/{mount}"
-        target = AddressedPath(token, prefix, rest if query is None else f"{rest}?{query}")
-        exchange = Exchange(self._client, head, route, target, self._limits)
-        return await self._relay(exchange, access, started, head, route)
-
-    def _split(self, target: str) -> tuple[str, str, str, str | None]:
-        """A target in its parts; where it may be flat, and does not begin with a token, the token is "". Raises
-        Refusal."""
-        flat = self._flat and not self._recorder.knows(target.lstrip("/").partition("/")[0])
-        return split_target(target, flat=flat)
+            return await self._finish(BegunRequest(addressed, started, refused=refusal))
+        return await self._finish(BegunRequest(addressed, started, access))
 
     async def _recorded(self, record: Awaitable[Result]) -> Result:
         """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""
         with trio.move_on_after(self._limits.record_timeout_s, shield=True):
             return await record
-        message = f"the journal took no record within {self._limits.record_timeout_s:g} s; nothing was forwarded"
-        raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
+        raise journal_slow(self._limits)
 
-    async def _relay(
-        self, exchange: Exchange, access: int, started: float, head: RequestHead, route: ResolvedRoute
-    ) -> bool:
+    async def _finish(self, begun: BegunRequest) -> bool:
+        """Relay a request that was recorded, or say why it could not be; whether another may follow it."""
+        addressed = begun.addressed
+        if begun.refused is not None:
+            skill = addressed.route.skill
+            await self._answer(begun.refused, method=addressed.head.method, close=addressed.closes, skill=skill)
+            return not addressed.closes
+        exchange = Exchange(
+            self._client, addressed, self._limits, self._connections, begun.forwarded, repeated=begun.repeated
+        )
+        return await self._relay(exchange, addressed, begun.access, begun.started)
+
+    async def _relay(self, exchange: Exchange, addressed: AddressedRequest, access: int, started: float) -> bool:
         """Run an admitted exchange and tell the recorder its one fate."""
-        progress = exchange.progress
+        progress, method, skill = exchange.progress, addressed.head.method, addressed.route.skill
         try:
-            with self._recorder.while_valid(route, exchange.cut):
+            unwatch = self._recorder.watch(addressed.route, exchange.cut)
+            try:
                 await exchange.run()
+            finally:
+                unwatch()
             if progress.refusal is not None:
-                await self._send(refusal_answer(progress.refusal, close=True, skill=route.skill, method=head.method))
+                await self._send(refusal_answer(progress.refusal, close=True, skill=skill, method=method))
         finally:
             exchange.abandon()
             result = exchange.answer(self._clock() - started)
@@ -118,8 +151,8 @@ class FacadeConnection:
         verb, target = line or ("", "")
         token = mount = path = ""
         with contextlib.suppress(Refusal):  # else recorded as a call to nowhere
-            token, mount, path, _query = self._split(target)
-        request = Request(verb, _recorded_path(path, token))
+            token, mount, path, _query = split(target, self._recorder, flat=self._flat)
+        request = Request(verb, recorded_path(path, token))
         if not await self._slot.may_refuse():
             return
         mount, shown = mount[:MOUNT_CHARS_MAX], token or (None if self._flat else "")
@@ -139,6 +172,7 @@ class FacadeConnection:
             await self._client.send(answer)
 
 
-def _recorded_path(path: str, token: str) -> str:
-    """What is kept of a path: at most 1024 characters, and the token not even where the client repeats it."""
-    return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
+def journal_slow(limits: FacadeLimits) -> Refusal:
+    """A request whose record did not become durable in time."""
+    message = f"the journal took no record within {limits.record_timeout_s:g} s; nothing was forwarded"
+    return Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])

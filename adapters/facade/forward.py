@@ -4,6 +4,7 @@ A proxy speaks for itself on each side: fields that concern one connection stay 
 what the client claims about the way here is dropped, and the routing token never reaches the skill.
 """
 
+import re
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -11,8 +12,11 @@ import msgspec
 
 from omac.adapters.facade.cookies import confined
 from omac.adapters.facade.references import REFERRING, referred
+from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
 from omac.domain.kernel.refusal import Refusal
+
+_PROTOCOL = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z/-]{1,64}")
 
 Delivery = Literal["none", "length", "chunked", "close"]
 
@@ -28,14 +32,46 @@ _OF_THE_HOST = frozenset(
 )
 
 
-def upstream_head(head: RequestHead, path: str, *, port: int, mount: str, token: str) -> bytes:
+def upgrade_of(head: RequestHead) -> bytes | None:
+    """The protocol that a request may be switched to, in lower case; None: it is forwarded as if it asked for none.
+
+    Another HTTP is never switched to, as its requests could be neither judged nor recorded.
+    """
+    names = [value.lower() for name, value in head.headers if name.lower() == b"upgrade"]
+    if head.minor == 0 or head.method != "GET" or head.framing.has_body or len(names) != 1:
+        return None
+    if not _PROTOCOL.fullmatch(names[0]) or b"upgrade" not in options_of(head.headers, b"connection"):
+        return None
+    return None if names[0].startswith((b"h2", b"h3", b"http", b"tls")) else names[0]
+
+
+def is_switch(response: ResponseHead, asked: bytes | None) -> bool:
+    """Whether the skill switches to what was asked for. Raises UpstreamError when it switches to anything else."""
+    if response.status != 101:
+        return False
+    names = [value.lower() for name, value in response.headers if name.lower() == b"upgrade"]
+    if asked is None or names != [asked] or b"upgrade" not in options_of(response.headers, b"connection"):
+        raise UpstreamError("it switched protocols without being asked")
+    return True
+
+
+def upstream_head(
+    head: RequestHead, path: str, *, port: int, mount: str, token: str, upgrade: bytes | None = None
+) -> bytes:
     """The request head for the skill on `port`; `path` is below the mount, with the query if there is one. Without a
-    token, which then could not be cut out of it, Referer is left out."""
+    token, which then could not be cut out of it, Referer is left out.
+
+    The skill is told to close the connection behind a body: one that does not read it all, as many do not where they
+    refuse, would take the rest for requests that nobody recorded.
+    """
     named = options_of(head.headers, b"connection")
     lines = [
-        f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        f"X-Forwarded-Prefix: /{mount}\r\nConnection: close\r\n".encode("ascii")
+        f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Forwarded-Prefix: /{mount}\r\n".encode("ascii"),
     ]
+    if upgrade is not None:
+        lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % upgrade)
+    elif head.framing.has_body:
+        lines.append(b"Connection: close\r\n")
     if head.framing.chunked:
         lines.append(b"Transfer-Encoding: chunked\r\n")
     elif head.framing.content_length is not None:
@@ -74,7 +110,7 @@ def client_head(
         if lower in _HOP_BY_HOP or (events and lower == b"x-accel-buffering"):
             continue
         if lower == b"content-length":
-            if response.status == 204:  # RFC 9110 section 8.6 forbids it there
+            if response.status in (101, 204):  # RFC 9110 section 8.6 forbids it there
                 continue
         elif lower in named or lower in _OF_THE_HOST or lower.replace(b"_", b"-").startswith(b"x-omac-"):
             continue
@@ -89,11 +125,7 @@ def client_head(
         lines.append(b"%b: %b\r\n" % (name, value))
     if events:
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either
-    if delivery == "chunked":
-        lines.append(b"Transfer-Encoding: chunked\r\n")
-    if delivery == "close" or not request.keep_alive:
-        lines.append(b"Connection: close\r\n")
-    lines.append(b"\r\n")
+    lines.append(_connection_fields(response.status, request, delivery) + b"\r\n")
     return b"".join(lines), delivery
 
 
@@ -114,7 +146,17 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
     if refusal.missing:
         content["missing"] = list(refusal.missing)
     fields = [(b"X-Omac-Reason", refusal.reason.encode("ascii")), (b"Content-Type", b"application/json")]
+    if refusal.reason == "too-many-calls":
+        fields.append((b"Retry-After", b"1"))
     return whole_answer(refusal.status, fields, msgspec.json.encode(content), close=close, method=method)
+
+
+def _connection_fields(status: int, request: RequestHead, delivery: Delivery) -> bytes:
+    """What the facade says itself about the connection to the client."""
+    if status == 101:
+        return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % (upgrade_of(request) or b"")
+    chunks = b"Transfer-Encoding: chunked\r\n" if delivery == "chunked" else b""
+    return chunks + (b"Connection: close\r\n" if delivery == "close" or not request.keep_alive else b"")
 
 
 def _delivery(response: ResponseHead, request: RequestHead) -> Delivery:

@@ -7,10 +7,14 @@ class FacadeLimits(HeadLimits, frozen=True):
     """Bounds of one facade: times in seconds, sizes in bytes.
 
     `response_head_timeout_s` runs from the last byte of the request body; `body_idle_timeout_s` from the last byte that
-    moved in either direction. `record_timeout_s` bounds how long a caller waits for the record of its request.
+    moved in either direction, `joined_idle_timeout_s` likewise once the skill has switched protocols.
+    `client_idle_timeout_s` is how long a client may owe the next bytes of its body, or not read any of the answer.
+    `record_timeout_s` bounds how long a caller waits for the record of its request.
     """
 
     connect_timeout_s: float = 2
     response_head_timeout_s: float = 30
     body_idle_timeout_s: float = 300
+    client_idle_timeout_s: float = 60
+    joined_idle_timeout_s: float = 3600
     record_timeout_s: float = 10

@@ -6,60 +6,91 @@ How it may go on and end, and how long it may wait, are the rules of `domain/acc
 
 import math
 import socket
+from typing import Literal
 
 import msgspec
 import trio
 
-from omac.adapters.facade.forward import Delivery, client_head, encode_body, upstream_head
+from omac.adapters.facade.addressing import AddressedRequest, body_too_large
+from omac.adapters.facade.forward import Delivery, client_head, encode_body, is_switch, upgrade_of, upstream_head
 from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.http.bodies import UpstreamError, decoder_for
-from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_head
+from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import Answer
 
 INTERIM_HEADS_MAX = 16
+LATE_S = 1.0
+UNANSWERED = "it closed the connection before it answered"
 
 
-class AddressedPath(msgspec.Struct, frozen=True):
-    """What a request asks for: `path` is below the mount, with the query; `prefix` is what the client has before it,
-    `/<token>/<mount>`; `token` is "" where the socket itself says which directory is meant."""
+class Forwarded(msgspec.Struct, frozen=True):
+    """A request without a body that was forwarded before there was an Exchange: all but `unsent` of it has gone to the
+    skill, `waited_s` ago."""
 
-    token: str
-    prefix: str
-    path: str
-
-
-def body_too_large(bytes_max: int) -> Refusal:
-    """The body is over the limit of its skill."""
-    return Refusal("body-too-large", f"the body of a request to this skill is limited to {bytes_max} bytes")
+    upstream: Wire
+    unsent: bytes
+    waited_s: float
 
 
 class Exchange:
-    """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress."""
+    """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress.
+
+    A connection to the skill that can serve another request goes to `connections` behind it. `repeated`: the skill had
+    the request before, and ended the connection.
+    """
 
     def __init__(
-        self, client: Wire, head: RequestHead, route: ResolvedRoute, target: AddressedPath, limits: FacadeLimits
+        self,
+        client: Wire,
+        addressed: AddressedRequest,
+        limits: FacadeLimits,
+        connections: SkillConnections | None = None,
+        forwarded: Forwarded | None = None,
+        *,
+        repeated: bool = False,
     ) -> None:
         self._client = client
-        self._head = head
-        self._route = route
-        self._target = target
+        self._head = head = addressed.head
+        self._route = addressed.route
+        self._target = addressed
         self._limits = limits
-        self._scope = trio.CancelScope(relative_deadline=limits.body_idle_timeout_s)
+        self._connections = connections
+        self._forwarded = forwarded
+        self._repeated = repeated
+        self._upstream_rests = False
+        waited_s = forwarded.waited_s if forwarded else 0.0
+        own = addressed.route.limits
+        idle_s = limits.body_idle_timeout_s if own.idle_s is None else own.idle_s
+        answer_s = limits.response_head_timeout_s if own.idle_s is None else own.idle_s
+        self._ends_at = math.inf if own.total_s is None else trio.current_time() + own.total_s - waited_s
+        self._scope = trio.CancelScope(deadline=min(trio.current_time() + idle_s, self._ends_at))
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
         self._status: int | None = None
         self._delivery: Delivery = "none"
         self._bytes_in = 0
         self._bytes_out = 0
-        self.progress = ExchangeProgress(idle_s=limits.body_idle_timeout_s, answer_s=limits.response_head_timeout_s)
+        self._upgrade = upgrade_of(head)
+        self._watching = trio.CancelScope()
+        self._switched = trio.Event()
+        self.progress = ExchangeProgress(
+            idle_s=idle_s,
+            answer_s=answer_s - waited_s,
+            joined_idle_s=limits.joined_idle_timeout_s,
+        )
 
     @property
     def keeps_connection(self) -> bool:
         """Whether the client may send its next request on the same connection."""
-        return self.progress.status == "completed" and self._head.keep_alive and self._delivery != "close"
+        return (
+            self.progress.status == "completed"
+            and self._head.keep_alive
+            and self._delivery != "close"
+            and not self._switched.is_set()
+        )
 
     def answer(self, duration_s: float) -> Answer:
         """What is recorded of it; a status of None says that no answer was begun."""
@@ -69,15 +100,15 @@ class Exchange:
     async def run(self) -> None:
         """Relay until complete, or until the first reason to stop. Never raises for what a peer does."""
         with self._scope:
-            upstream = await self._connect()
+            upstream = await self._connect() if self._forwarded is None else self._forwarded.upstream
             if upstream is None:
                 return
             try:
                 await self._relay(upstream)
             finally:
-                upstream.close()
+                self._leave(upstream)
         if self._scope.cancelled_caught and not self.progress.over:
-            self._on("timed-out", Refusal("timeout", "the client and the skill exchanged no data for too long"))
+            self._on("timed-out", self._too_long())
 
     def cut(self, refusal: Refusal) -> None:
         """End it from outside: nothing more is relayed in either direction."""
@@ -87,13 +118,24 @@ class Exchange:
         """End it, if it has not ended, from outside and without a reason of its own: omac stops, or has a fault."""
         self._on("stopped" if trio.current_effective_deadline() == -math.inf else "faulted")
 
+    def _too_long(self) -> Refusal:
+        if trio.current_time() >= self._ends_at:
+            return Refusal("timeout", f"calls of this skill are limited to {self._route.limits.total_s} s")
+        return Refusal("timeout", "the client and the skill exchanged no data for too long")
+
+    def _leave(self, upstream: Wire) -> None:
+        """Keep the connection to the skill for another request where that can be, else close it."""
+        if self._connections is not None and self._upstream_rests and self.progress.status == "completed":
+            self._connections.rest_of_task(upstream.socket, self._route.port)
+        elif self._switched.is_set() and self.progress.status != "completed":
+            upstream.cut()  # an end that the client did not mean is none that the skill may take for one
+        else:
+            upstream.close()
+
     async def _relay(self, upstream: Wire) -> None:
-        head = self._head
-        route = self._route
         try:
-            path, token = self._target.path, self._target.token
-            await upstream.send(upstream_head(head, path, port=route.port, mount=route.mount, token=token))
-            if head.expect_continue:  # before anything else can be on its way to the client
+            await upstream.send(self._unsent())
+            if self._head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
             self._upstream_failed(error)
@@ -104,14 +146,32 @@ class Exchange:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve_client, upstream)
             await self._serve_answer(upstream)
-            nursery.cancel_scope.cancel()
+            if not self._switched.is_set():
+                nursery.cancel_scope.cancel()
+        if self._switched.is_set():
+            self._on("both-finished")
+
+    def _unsent(self) -> bytes:
+        """What must go to the skill before the rest of the body."""
+        if self._forwarded is None:
+            route, target = self._route, self._target
+            return upstream_head(
+                self._head, target.path, port=route.port, mount=route.mount, token=target.token, upgrade=self._upgrade
+            )
+        self._on("connected")
+        return self._forwarded.unsent
+
+    def _not_connected(self, refusal: Refusal) -> None:
+        """The skill cannot be reached; where it had the request before, it failed to answer."""
+        self._on("connect-failed", _failed(UNANSWERED) if self._repeated else refusal)
 
     async def _connect(self) -> Wire | None:
         try:
-            sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            plain = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         except OSError:
-            self._on("connect-failed", _down("omac has no descriptor left for a connection to the skill"))
+            self._not_connected(_down("omac has no descriptor left for a connection to the skill"))
             return None
+        sock = trio.socket.from_stdlib_socket(plain)
         connected = False
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:
@@ -120,19 +180,19 @@ class Exchange:
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if waited.cancelled_caught:
-                self._on("connect-failed", Refusal("timeout", "the skill did not accept a connection in time"))
+                self._not_connected(Refusal("timeout", "the skill did not accept a connection in time"))
             elif not connected:
-                self._on("connect-failed", _down("the skill is not listening"))
+                self._not_connected(_down("the skill is not listening"))
         except OSError:
             connected = False
-            self._on("connect-failed", _down("the skill does not accept connections"))
+            self._not_connected(_down("the skill does not accept connections"))
         finally:
             if not connected:
                 sock.close()
         if not connected:
             return None
         self._on("connected")
-        return Wire(sock, UpstreamError)
+        return Wire(plain, UpstreamError)
 
     # the client's side: its body, then whether it stays
 
@@ -141,16 +201,22 @@ class Exchange:
             await self._send_body(upstream)
             self._on("body-sent")
             if self._body.finished:
-                await self._watch_client()
+                with self._watching:
+                    await self._watch_client()
+            if self._upgrade is not None:
+                await self._switched.wait()
+                await self._pass_on(self._client, upstream, "body-bytes")
+        except UpstreamError as error:
+            self._upstream_failed(error)
         except ClientGone:
-            self._on("client-closed")
+            self._on("client-lost" if self.progress.status == "joined" else "client-closed")
         except Refusal as refusal:
             self._on("body-refused", refusal)
 
     async def _send_body(self, upstream: Wire) -> None:
         body, chunked = self._body, self._head.framing.chunked
         while not body.finished:
-            data = await self._client.receive()
+            data = await self._body_bytes()
             if not data:
                 raise ClientGone("the body ended early")
             piece = b"".join(body.feed(data))
@@ -166,10 +232,21 @@ class Exchange:
                 break  # it wants no more of the body; it may still answer, and the answer says more than we could
             self._on("body-bytes")
 
+    async def _body_bytes(self) -> bytes:
+        """What comes next of the body. Raises Refusal when the client owes it too long and nothing else goes on."""
+        limit_s = self._limits.client_idle_timeout_s
+        while True:
+            with trio.move_on_after(limit_s):
+                return await self._client.receive()
+            if self.progress.status == "sending":
+                raise Refusal("client-timeout", f"no byte of the body came for {limit_s:g} s")
+
     async def _watch_client(self) -> None:
         # pipelined requests are kept for later, up to a bound; behind it, sending will tell
         while len(self._client.ahead) < AHEAD_BYTES_MAX:
             if not await self._client.receive_ahead():
+                if self._upgrade is not None:
+                    return  # the skill gets to know it once the two are joined
                 raise ClientGone("the client closed")
 
     # the skill's side: its answer
@@ -177,24 +254,37 @@ class Exchange:
     async def _serve_answer(self, upstream: Wire) -> None:
         try:
             response = await self._answer_head(upstream)
-            await self._relay_answer(upstream, response)
+            if response.status == 101:
+                await self._join(upstream, response)
+            else:
+                await self._relay_answer(upstream, response)
         except UpstreamError as error:
             self._upstream_failed(error)
         except ClientGone:
             self._on("client-lost")
+        except trio.TooSlowError:
+            limit_s = self._limits.client_idle_timeout_s
+            self._on("timed-out", Refusal("client-timeout", f"the client read nothing for {limit_s:g} s"))
 
     async def _answer_head(self, upstream: Wire) -> ResponseHead:
         bytes_max = self._limits.head_bytes_max
         for _ in range(INTERIM_HEADS_MAX):
-            head = await upstream.receive_head(bytes_max)
+            head = await self._next_head(upstream)
             if head is None:
-                raise UpstreamError("it closed the connection before it answered")
+                raise UpstreamError(UNANSWERED)
             response = parse_response_head(head, self._head.method, bytes_max=bytes_max)
-            if response.status == 101:
-                raise UpstreamError("it switched protocols without being asked")
-            if response.status >= 200:
+            if is_switch(response, self._upgrade) or response.status >= 200:
                 return response
         raise UpstreamError("its interim answers do not end")
+
+    async def _next_head(self, upstream: Wire) -> bytes | None:
+        """The next head of the skill, as `Wire.receive_head`. While it is late, no other connection to it rests."""
+        with trio.move_on_after(LATE_S):
+            return await upstream.receive_head(self._limits.head_bytes_max)
+        if self._connections is None:
+            return await upstream.receive_head(self._limits.head_bytes_max)
+        with self._connections.late(self._route.port):
+            return await upstream.receive_head(self._limits.head_bytes_max)
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)
@@ -207,10 +297,14 @@ class Exchange:
         while True:
             piece = b"".join(body.feed(data))
             self._on("answer-last" if body.finished else "answer-bytes")
-            await self._client.send(pending + encode_body(piece, self._delivery, last=body.finished))
+            await self._client.send(
+                pending + encode_body(piece, self._delivery, last=body.finished), self._limits.client_idle_timeout_s
+            )
             self._bytes_out += len(piece)
             if body.finished:
                 self._on("answer-sent" if self._body.finished else "answer-sent-early")
+                whole = not self._head.framing.has_body and not body.leftover and not upstream.ahead
+                self._upstream_rests = response.keep_alive and whole
                 return
             self._on("answer-bytes")
             pending = b""
@@ -218,16 +312,46 @@ class Exchange:
             if not data and not body.feed_eof():
                 raise UpstreamError("its answer broke off")
 
+    # behind a switch of protocols
+
+    async def _join(self, upstream: Wire, response: ResponseHead) -> None:
+        route, target = self._route, self._target
+        head, _ = client_head(
+            response, self._head, target.path, mount=route.mount, prefix=target.prefix, port=route.port
+        )
+        self._status = response.status
+        self._on("switched")
+        await self._client.send(head)
+        self._switched.set()
+        self._watching.cancel()  # what it has read is ahead
+        await self._pass_on(upstream, self._client, "answer-bytes")
+
+    async def _pass_on(self, source: Wire, to: Wire, kind: Literal["body-bytes", "answer-bytes"]) -> None:
+        """Hand on what comes until it ends, and then its end; an end of one direction is none of the other."""
+        while data := await source.receive():
+            self._on(kind)
+            if kind == "body-bytes":
+                self._bytes_in += len(data)
+            await to.send(data)
+            if kind == "answer-bytes":
+                self._bytes_out += len(data)
+            self._on(kind)
+        to.finish()
+
     def _upstream_failed(self, error: UpstreamError) -> None:
-        self._on("skill-failed", Refusal("upstream-error", f"the skill failed to answer: {error}"))
+        self._on("skill-failed", _failed(str(error)))
 
     def _on(self, kind: Kind, refusal: Refusal | None = None) -> None:
         limit_s = self.progress.on(kind, refusal)
         if limit_s is not None:
-            self._scope.deadline = trio.current_time() + limit_s
+            self._scope.deadline = min(trio.current_time() + limit_s, self._ends_at)
         elif self.progress.reason is not None:
             self._scope.cancel()
 
 
 def _down(what: str) -> Refusal:
     return Refusal("sidecar-down", what, fix=("omac status",))
+
+
+def _failed(how: str) -> Refusal:
+    return Refusal("upstream-error", f"the skill failed to answer: {how}")

@@ -1,15 +1,17 @@
-"""The facade's server loop: a task for each connection, until it is told to stop."""
+"""The facade's server: connections of all its listeners, in the poller or in tasks, until it is told to stop."""
 
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import trio
 
-from omac.adapters.facade.connection import FacadeConnection
+from omac.adapters.facade.connection import FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
-from omac.adapters.http.accepting import accept_connections
+from omac.adapters.facade.plane import DataPlane
+from omac.adapters.http.accepting import accept_connections, serve_in_tasks
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
 from omac.services.access.port import AccessRecorder
@@ -31,14 +33,21 @@ class FacadeListener(NamedTuple):
 
 
 class Facade:
-    """HTTP/1.1 on the agent's side, skills on the other, and a recorder of each request."""
+    """HTTP/1.1 on the agent's side, skills on the other, and a recorder of each request.
+
+    `polling` False: each connection has a task of its own, from its acceptance to its end, as on systems without epoll.
+    """
 
     def __init__(
-        self, recorder: AccessRecorder, limits: FacadeLimits, clock: Callable[[], float] = trio.current_time
+        self,
+        recorder: AccessRecorder,
+        limits: FacadeLimits,
+        clock: Callable[[], float] = trio.current_time,
+        *,
+        polling: bool = True,
     ) -> None:
-        self._recorder = recorder
-        self._limits = limits
-        self._clock = clock
+        self._surroundings = Surroundings(recorder, limits, clock)
+        self._polling = polling
 
     async def serve(
         self,
@@ -52,12 +61,21 @@ class Facade:
         up the private socket.
         """
         async with trio.open_nursery() as nursery:
+            plane = DataPlane(nursery, self._surroundings) if self._polling else None
             for each in listeners:
-                serve = partial(self._serve_connection, each)
-                nursery.start_soon(accept_connections, each.listener, each.slots, serve, _LOG)
+                assert each.unix or not each.flat, "every user of the machine can reach a port"
+                surroundings = plane.surroundings if plane else self._surroundings
+                surroundings = msgspec.structs.replace(surroundings, unix=each.unix, flat=each.flat)
+                if plane is None:
+                    serve = partial(_serve_in_task, surroundings)
+                    nursery.start_soon(serve_in_tasks, each.listener, each.slots, serve, _LOG)
+                else:
+                    begin = partial(plane.begin, surroundings)
+                    nursery.start_soon(accept_connections, each.listener, each.slots, begin, _LOG)
+            if plane is not None:
+                nursery.start_soon(plane.run)
             task_status.started()
 
-    async def _serve_connection(self, where: FacadeListener, wire: Wire, slot: Slot) -> None:
-        assert where.unix or not where.flat, "every user of the machine can reach a port"
-        connection = FacadeConnection(wire, slot, self._recorder, self._limits, self._clock)
-        await connection.run(unix=where.unix, flat=where.flat)
+
+async def _serve_in_task(surroundings: Surroundings, wire: Wire, slot: Slot) -> None:
+    await FacadeConnection(wire, slot, surroundings).run()

@@ -5,6 +5,8 @@ beside the server have folders of their own.
 """
 
 import contextlib
+import errno
+import glob
 import os
 import shlex
 import shutil
@@ -13,15 +15,18 @@ from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.files import journal_in_use as in_use
+from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
+from omac.adapters.files.subject_keys import SubjectKeyFiles
 from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.ids import HostId, RunId
+from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
 from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.run import Run
 
-KEY_BYTES = 32
-SIGNING_KEY = "signing.key"
+SIGNING_KEY = "signing.key"  # of journal.db
+SUBJECT_KEYS = "subjects"  # the folder of the same
+WITNESS_TOKEN = "witness.token"  # noqa: S105  # a file
 INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
 JOURNAL_ID_SHOWN = 12
 RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
@@ -71,13 +76,30 @@ class StateDir:
         return self._key("fingerprint.key", mint, "then set every secret again: omac secrets set")
 
     @property
-    def signing_key_path(self) -> str:
-        """Where the key is that signs checkpoints."""
-        return os.path.join(self.path, SIGNING_KEY)
+    def witness_token_path(self) -> str:
+        """The file with the token by which other omacs deliver checkpoints."""
+        return os.path.join(self.path, WITNESS_TOKEN)
 
-    def signing_key(self, mint: Callable[[], str]) -> bytes:
-        """The key that signs checkpoints of this host, minted once: 32 bytes. `mint` gives 64 hex digits."""
-        return self._key(SIGNING_KEY, mint, "then omac key show prints another key; keep the earlier one")
+    def witness_token(self, mint: Callable[[], str]) -> str:
+        """The token by which other omacs deliver checkpoints here, minted once. Raises Refusal."""
+        return self._minted(WITNESS_TOKEN, mint)
+
+    def signing_keys(self, journal: str, journal_id: str) -> SigningKeys:
+        """The key that signs checkpoints of this journal: each journal has its own. Raises Refusal."""
+        own = journal == os.path.join(self.path, "journal.db")
+        name = SIGNING_KEY if own else f"signing-{journal_id[:JOURNAL_ID_SHOWN]}.key"
+        with self._usable():
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            self._require_private()
+        return SigningKeys(os.path.join(self.path, name), os.path.join(self.path, SIGNING_KEY), self._usable)
+
+    def subject_keys(self, journal: str, journal_id: str) -> SubjectKeyFiles:
+        """The keys of the personal fields in this journal: each journal has its own. Raises Refusal."""
+        shared = SubjectKeyFiles(os.path.join(self.path, SUBJECT_KEYS), self._usable)
+        if journal == os.path.join(self.path, "journal.db"):
+            return shared
+        name = f"{SUBJECT_KEYS}-{journal_id[:JOURNAL_ID_SHOWN]}"
+        return SubjectKeyFiles(os.path.join(self.path, name), self._usable, shared)
 
     def _key(self, name: str, mint: Callable[[], str], afterwards: str) -> bytes:
         digits = self._minted(name, mint)
@@ -233,6 +255,11 @@ class StateDir:
             shutil.rmtree(path)
         return is_stale
 
+    def logs_of(self, workdir: WorkdirId) -> list[str]:
+        """Return the logs of sidecars of one directory, in the folders of all runs: their names begin with its id."""
+        logs = os.path.join(glob.escape(os.path.join(self.path, "run")), "*", "logs", f"{workdir[:LOG_DIGITS]}-*")
+        return sorted({os.path.realpath(path) for path in glob.glob(logs) if not os.path.islink(path)})
+
     def _require_private(self) -> None:
         """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
         status = os.stat(self.path)
@@ -250,6 +277,9 @@ class StateDir:
         try:
             yield
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                full = f"the disk of the state directory {self.path} is full"
+                raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
             message = f"the state directory {self.path} cannot be used: {error}"
             fix = [list_command(self.path), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error

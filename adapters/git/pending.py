@@ -148,6 +148,9 @@ class Pending:
             os.close(descriptor)
             record.is_busy = name.endswith(_BUSY)
             return record
+        if os.fstat(descriptor).st_nlink == 0:  # who inspected removed it, and let go of the lock, since it was opened
+            os.close(descriptor)
+            return None
         if record.init[0] and process_identity.is_living(*record.init):
             os.close(descriptor)
             return record

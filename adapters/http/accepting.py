@@ -3,6 +3,7 @@ connection one request after the other."""
 
 import errno
 import logging
+import socket
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -16,27 +17,11 @@ RETRY_S = 0.1
 
 
 async def accept_connections(
-    listener: trio.SocketListener,
-    limits: SlotLimits,
-    serve: Callable[[Wire, Slot], Awaitable[None]],
-    log: logging.Logger,
+    listener: trio.SocketListener, limits: SlotLimits, begin: Callable[[socket.socket, Slot], None], log: logging.Logger
 ) -> None:
-    """Have `serve` run for every connection, until cancelled. Takes the listener over; closes each wire behind it."""
+    """Hand each connection to `begin`, with its place, until cancelled. Takes the listener over."""
     slots = Slots(limits)
-
-    async def run(stream: trio.SocketStream, slot: Slot) -> None:
-        wire = Wire(stream.socket, ClientGone)
-        try:
-            with slot.scope:
-                await serve(wire, slot)
-        except Exception as error:
-            # the text of an exception may quote the request, and with it a token; types and places do not
-            log.error("a connection failed: %s", "; ".join(_places(error)))
-        finally:
-            wire.close()
-            slot.leave()
-
-    async with listener, trio.open_nursery() as nursery:
+    async with listener:
         failing = False
         while True:
             try:
@@ -54,7 +39,36 @@ async def accept_connections(
             except BaseException:
                 stream.socket.close()
                 raise
-            nursery.start_soon(run, stream, slot)
+            begin(_plain(stream.socket), slot)
+
+
+async def serve_in_tasks(
+    listener: trio.SocketListener,
+    limits: SlotLimits,
+    serve: Callable[[Wire, Slot], Awaitable[object]],
+    log: logging.Logger,
+) -> None:
+    """Have `serve` run for every connection, until cancelled; closes each wire behind it."""
+
+    async def run(sock: socket.socket, slot: Slot) -> None:
+        wire = Wire(sock, ClientGone)
+        try:
+            with trio.CancelScope() as scope:
+                slot.evict = scope.cancel
+                await serve(wire, slot)
+        except Exception as error:
+            log_failure(log, error)
+        finally:
+            wire.close()
+            slot.leave()
+
+    async with trio.open_nursery() as nursery:
+        await accept_connections(listener, limits, lambda sock, slot: nursery.start_soon(run, sock, slot), log)
+
+
+def log_failure(log: logging.Logger, error: BaseException) -> None:
+    """Log a fault of omac in a connection: types and places. The text may quote a request, and with it a token."""
+    log.error("a connection failed: %s", "; ".join(_places(error)))
 
 
 class HeadLimits(msgspec.Struct, frozen=True):
@@ -69,21 +83,51 @@ class HeadLimits(msgspec.Struct, frozen=True):
     head_bytes_max: int = 65536
 
 
-async def serve_heads(wire: Wire, slot: Slot, limits: HeadLimits, serve: Callable[[bytes], Awaitable[bool]]) -> None:
+async def serve_heads(
+    wire: Wire,
+    slot: Slot,
+    limits: HeadLimits,
+    serve: Callable[[bytes], Awaitable[bool]],
+    late: Callable[[bytes], Awaitable[None]] | None = None,
+    *,
+    begun: Callable[[], Awaitable[bool]] | None = None,
+    until_rest: bool = False,
+) -> bool:
     """Have `serve` answer each head that arrives, in order, as long as it returns that another may follow. Returns when
-    the client leaves or a limit is reached, too; closes the wire."""
-    wait_s = limits.head_timeout_s
+    the client leaves or a limit is reached, too; closes the wire. `late` answers a head that took too long, of which it
+    gets what came; `begun` finishes a request whose head somebody else took.
+
+    `until_rest`: return True, with the wire open, as soon as one is answered and another may follow; it may be ahead.
+    """
+    wait_s, kept = limits.head_timeout_s, False
     try:
         while True:
-            raw = await wire.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
-            if raw is None or not slot.serve() or not await serve(raw):
+            if begun is None:
+                raw = await wire.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
+                if raw is None and late is not None and wire.ahead and not wire.finished and slot.serve():
+                    await late(wire.take_ahead())
+                if raw is None or not slot.serve() or not await serve(raw):
+                    break
+            elif not await begun():
                 break
             slot.rest()
-            wait_s = limits.idle_timeout_s
+            if until_rest and not wire.finished:
+                kept = True
+                break
+            wait_s, begun = limits.idle_timeout_s, None
     except ClientGone:
         pass  # the caller of `serve` has accounted for what the client had asked
     finally:
-        wire.close()
+        if not kept:
+            wire.close()
+    return kept
+
+
+def _plain(sock: trio.socket.SocketType) -> socket.socket:
+    """The socket itself, without Trio's methods; it stays one that does not block."""
+    plain = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
+    plain.setblocking(False)
+    return plain
 
 
 def _places(error: BaseException) -> Iterator[str]:

@@ -9,6 +9,8 @@ Rules
 4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
 """
 
+from collections.abc import Callable
+
 import msgspec
 import trio
 
@@ -77,7 +79,8 @@ class Slots:
             self._evict(self._strangers)
         while self._open >= self._limits.connections_max:
             self._evict(self._resting or self._strangers)
-            await self._room.park()
+            if self._open >= self._limits.connections_max:  # it is still being closed
+                await self._room.park()
         self._open += 1
         return Slot(self, known=known)
 
@@ -97,15 +100,15 @@ class Slots:
             slot = next(iter(slots))
             del slots[slot]
             slot.evicted = True
-            slot.scope.cancel()
+            slot.evict()
 
 
 class Slot:
-    """The place of one connection, from `Slots.enter` to `leave`. What serves it runs in `scope`."""
+    """The place of one connection, from `Slots.enter` to `leave`. Who serves it says in `evict` how it is closed."""
 
     def __init__(self, slots: Slots, *, known: bool) -> None:
         self._slots = slots
-        self.scope = trio.CancelScope()
+        self.evict: Callable[[], object] = bool  # does nothing
         self.evicted = False
         self.known = known
         (slots._resting if known else slots._strangers)[self] = None

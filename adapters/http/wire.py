@@ -1,6 +1,7 @@
 """A connected socket, with the bytes that arrived on it ahead of their turn."""
 
 import contextlib
+import math
 import socket
 import struct
 
@@ -24,12 +25,18 @@ class ClientGone(Exception):
 
 
 class Wire:
-    """One side of a proxied exchange; `gone` is raised when the system reports that the peer is lost."""
+    """One side of a proxied exchange; `gone` is raised when the system reports that the peer is lost.
 
-    def __init__(self, sock: trio.socket.SocketType, gone: type[ClientGone | UpstreamError]) -> None:
-        self._sock = sock
+    `ahead` is what arrived before its turn; of what is sent next, the first `gone_ahead` bytes went before.
+    """
+
+    def __init__(self, sock: socket.socket, gone: type[ClientGone | UpstreamError], ahead: bytes = b"") -> None:
+        self.socket = sock
+        self._sock = trio.socket.from_stdlib_socket(sock)
         self._gone = gone
-        self.ahead = bytearray()
+        self.ahead = bytearray(ahead)
+        self.gone_ahead = 0
+        self.finished = False  # the peer has finished sending
 
     async def receive(self, bytes_max: int = BODY_READ_BYTES) -> bytes:
         """What came ahead, else what comes next; empty when the peer has finished sending."""
@@ -45,10 +52,12 @@ class Wire:
         """Wait for more bytes without taking them; False when the peer has finished sending."""
         data = await self._receive(HEAD_READ_BYTES)
         self.ahead += data
+        self.finished = not data
         return bool(data)
 
     async def next_head(self, wait_s: float, head_s: float, bytes_max: int) -> bytes | None:
-        """The next head as it came, begun within `wait_s` and whole within `head_s`; None when there is none."""
+        """The next head as it came, begun within `wait_s` and whole within `head_s`; None when there is none. Of one
+        that took too long `ahead` holds what came."""
         with trio.move_on_after(wait_s) as scope:
             # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
             while not self.ahead or self.ahead[0] == _CR:
@@ -79,21 +88,29 @@ class Wire:
         del self.ahead[:end]
         return head
 
-    async def send(self, data: bytes) -> None:
-        """Send all of it; waits as long as the peer does not read."""
+    async def send(self, data: bytes, stall_s: float = math.inf) -> None:
+        """Send all of it; waits while the peer does not read. Raises trio.TooSlowError when it reads nothing for
+        `stall_s`."""
+        view = memoryview(data)
+        sent = min(self.gone_ahead, len(data))
+        self.gone_ahead -= sent
         try:
-            sent = await self._sock.send(data)
-            if sent < len(data):
-                view = memoryview(data)
+            with trio.fail_after(stall_s) as scope:
+                sent += await self._sock.send(view[sent:])
                 while sent < len(data):
+                    scope.deadline = trio.current_time() + stall_s
                     sent += await self._sock.send(view[sent:])
         except OSError as error:
             raise self._gone("the connection was lost") from error
 
-    async def linger(self) -> None:
-        """Finish sending and drain what still comes, so that a reset does not overtake the answer on its way."""
+    def finish(self) -> None:
+        """Finish sending; what the peer sends still arrives."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
+
+    async def linger(self) -> None:
+        """Finish sending and drain what still comes, so that a reset does not overtake the answer on its way."""
+        self.finish()
         drained = 0
         with trio.move_on_after(LINGER_S), contextlib.suppress(ClientGone, UpstreamError):
             while drained < LINGER_BYTES_MAX and (data := await self._receive(HEAD_READ_BYTES)):

@@ -1,5 +1,6 @@
 """Where sidecars are started: a free port, a log, a clean environment, and a life that ends with omac's."""
 
+import logging
 import os
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.sidecars.sidecar import Birth, SidecarSpec, environment
 from omac.services.ports import SidecarHost, SpawnFailed
+
+_log = logging.getLogger("omac.sidecars")
 
 PORTS_REMEMBERED = 256
 ISOLATION_PROBE_S = 5.0
@@ -60,6 +63,11 @@ class LinuxSidecarHost(SidecarHost):
                 self._isolation_problem = await self._try_isolation()
                 self._isolation_known = True
         return self._isolation_problem is None
+
+    async def warn_without_isolation(self) -> None:
+        """Try the namespace, and log where there is none."""
+        if not await self.isolation_available():
+            _log.warning("sidecars get no pid namespace of their own: %s", self._isolation_problem)
 
     async def spawn(
         self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]

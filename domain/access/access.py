@@ -7,7 +7,8 @@ Rules
 3. A request that was not forwarded is `refused`, with the reason its caller got.
 4. Paths are recorded below the mount, without query and without token.
 5. Refusals of callers without a token are counted: the first for a reason is recorded at once, those that follow within
-   an interval together.
+   an interval together. Those of callers with one are counted for skill, session and reason, beyond a number that is
+   recorded one by one.
 """
 
 from omac.domain.kernel.aggregate import log

@@ -19,7 +19,8 @@ from omac.domain.kernel.event import Event
 Action = Literal["activate", "deactivate", "reload", "unlock", "denied"]  # changes something
 Locking = Literal["lock"]  # takes away: done first, and recorded by an event of its own
 Query = Literal["dirs", "global", "session", "status"]  # changes nothing
-CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Locking), *get_args(Query))
+WITNESS_CALLS = frozenset(("witness",))  # recorded by an event of its own (receipt.py)
+CALLS: tuple[str, ...] = (*get_args(Action), *get_args(Locking), *get_args(Query), *WITNESS_CALLS)
 BRIDGE_CALLS = frozenset(("activate", "deactivate", "denied"))
 COMPAT_CALLS = BRIDGE_CALLS | {"session"}
 PERSON = "cli"  # the session of `omac call`, `omac url` and `omac env`

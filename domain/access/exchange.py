@@ -10,6 +10,8 @@ Rules
 4. A client that has closed may have read its last bytes already: in `ending` only a failure to send is the client's
    end.
 5. What follows on the connection is a request only if the body was read to its end: not in `completed_early`.
+6. When the skill switches protocols the two are `joined`: bytes go both ways until both sides have finished, with an
+   idle limit of their own, `joined_idle_s`.
 """
 
 from typing import Literal, get_args
@@ -17,12 +19,12 @@ from typing import Literal, get_args
 from omac.domain.kernel.refusal import Refusal
 
 Status = Literal[
-    "connecting", "sending", "waiting", "answering", "ending",
+    "connecting", "sending", "waiting", "answering", "ending", "joined",
     "completed", "completed_early", "refused", "broken_off", "abandoned",
 ]  # fmt: skip
 Kind = Literal[
     "connected", "connect-failed", "body-bytes", "body-sent", "body-refused",
-    "answer-bytes", "answer-last", "answer-sent", "answer-sent-early",
+    "answer-bytes", "answer-last", "answer-sent", "answer-sent-early", "switched", "both-finished",
     "client-closed", "client-lost", "skill-failed", "timed-out", "cut", "stopped", "faulted",
 ]  # fmt: skip
 
@@ -58,6 +60,11 @@ ARROWS: tuple[tuple[Status, Status, tuple[Kind, ...]], ...] = (
     ("ending", "completed", ("answer-sent",)),
     ("ending", "completed_early", ("answer-sent-early",)),
     ("ending", "broken_off", ("body-refused", "timed-out", "cut", "client-lost", "stopped", "faulted")),
+    ("sending", "joined", ("switched",)),
+    ("waiting", "joined", ("switched",)),
+    ("joined", "joined", ("body-sent", "body-bytes", "answer-bytes")),
+    ("joined", "completed", ("both-finished",)),
+    ("joined", "broken_off", ("skill-failed", "timed-out", "cut", "client-lost", "stopped", "faulted")),
     *((end, end, get_args(Kind)) for end in ENDS),
 )
 TABLE: dict[tuple[Status, Kind], Status] = {(before, kind): after for before, after, kinds in ARROWS for kind in kinds}
@@ -66,10 +73,11 @@ TABLE: dict[tuple[Status, Kind], Status] = {(before, kind): after for before, af
 class ExchangeProgress:
     """The state of one exchange. `reason` says why it was aborted, `refusal` what the client is told about it."""
 
-    __slots__ = ("_answer_s", "_idle_s", "over", "reason", "refusal", "status")
+    __slots__ = ("_answer_s", "_idle_s", "_joined_idle_s", "over", "reason", "refusal", "status")
 
-    def __init__(self, *, idle_s: float, answer_s: float) -> None:
+    def __init__(self, *, idle_s: float, answer_s: float, joined_idle_s: float) -> None:
         self._idle_s = idle_s
+        self._joined_idle_s = joined_idle_s
         self._answer_s = answer_s
         self.status: Status = "connecting"
         self.over = False
@@ -83,6 +91,8 @@ class ExchangeProgress:
         if self.over:
             return None
         self.status = after
+        if after == "joined":
+            return self._joined_idle_s
         if kind in BYTES:
             return self._idle_s
         if after in ABORTED:

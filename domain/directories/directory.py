@@ -31,6 +31,7 @@ from omac.domain.directories.events import (
     ActivatedPartially,
     ActivationFailed,
     ActivationRequested,
+    CallLimits,
     Deactivated,
     DeactivationRequested,
     ReloadRequested,
@@ -123,6 +124,7 @@ class ActivationPlan(msgspec.Struct, frozen=True):
     specs: dict[str, SidecarSpec] = {}
     max_body_bytes: dict[str, int] = {}
     stubs: dict[str, RouteStubbed] = {}
+    limits: dict[str, CallLimits] = {}
 
 
 class RequestActivation(msgspec.Struct, frozen=True):
@@ -241,7 +243,8 @@ def _adopt(plan: ActivationPlan, state: Directory) -> list[Event]:
             events.append(SkillAppeared(skill.name, skill.base, skill.source, skill.bundle_hash, skill.mount))
         stub = plan.stubs.get(name)
         max_body_bytes = plan.max_body_bytes.get(name, MAX_BODY_BYTES)
-        events.append(SkillPlanned(name, plan.specs.get(name), max_body_bytes, stub.detail if stub else ""))
+        limits = plan.limits.get(name, CallLimits())
+        events.append(SkillPlanned(name, plan.specs.get(name), max_body_bytes, stub.detail if stub else "", limits))
         if stub and state.routes.get(name) != _stub_route(stub):
             events.append(stub)
     return events if plan.skills else [*events, Activated()]
@@ -253,7 +256,8 @@ def settle(sidecars: Mapping[str, Sidecar], state: Directory) -> list[Event]:
     routes = dict(state.routes)
     is_activating, waiting = state.status == "activating", False
     for name, spec in state.specs.items():
-        sidecar, route = sidecars[name], Route(state.skills[name].mount, state.plans[name].max_body_bytes)
+        sidecar, plan = sidecars[name], state.plans[name]
+        route = Route(state.skills[name].mount, plan.max_body_bytes, limits=plan.limits)
         if sidecar.status == "gave_up" and (not is_activating or sidecar.generation == state.generation):
             stub = _gave_up(name, state, sidecar)
             if routes.get(name) != _stub_route(stub):
@@ -264,7 +268,7 @@ def settle(sidecars: Mapping[str, Sidecar], state: Directory) -> list[Event]:
         elif not settled(spec, sidecar, state):
             waiting = True
         elif routes.get(name) != route:
-            events.append(RouteMounted(name, route.mount, route.max_body_bytes))
+            events.append(RouteMounted(name, route.mount, route.max_body_bytes, route.limits))
             routes[name] = route
     if waiting:
         return events  # the activation is not over
@@ -318,8 +322,8 @@ def evolve(state: Directory, event: Event) -> Directory:
             return replace(state, status=status, generation=state.generation + 1)
         case SkillAppeared(name, base, source, bundle_hash, mount):
             return replace(state, skills={**state.skills, name: Skill(name, base, source, bundle_hash, mount)})
-        case SkillPlanned(name, spec, max_body_bytes):
-            plans = {**state.plans, name: SkillPlan(spec, max_body_bytes)}
+        case SkillPlanned(name, spec, max_body_bytes, _, limits):
+            plans = {**state.plans, name: SkillPlan(spec, max_body_bytes, limits)}
             return replace(state, plans=plans, planned=state.generation)
         case SkillVanished(name):
             return replace(state, skills=_without(state.skills, name), plans=_without(state.plans, name))
@@ -337,8 +341,8 @@ def evolve(state: Directory, event: Event) -> Directory:
 
 def _routes(routes: dict[str, Route], event: RouteMounted | RouteStubbed | RouteUnmounted) -> dict[str, Route]:
     match event:
-        case RouteMounted(skill, mount, max_body_bytes):
-            return {**routes, skill: Route(mount, max_body_bytes)}
+        case RouteMounted(skill, mount, max_body_bytes, limits):
+            return {**routes, skill: Route(mount, max_body_bytes, limits=limits)}
         case RouteStubbed(skill):
             return {**routes, skill: _stub_route(event)}
         case RouteUnmounted(skill):

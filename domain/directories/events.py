@@ -11,6 +11,17 @@ from omac.domain.sidecars.sidecar import SidecarSpec
 MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
 
 
+class CallLimits(msgspec.Struct, frozen=True, array_like=True):
+    """What calls of a skill may take, as its author says; None: no limit of its own. `idle_s` is how long both sides of
+    a call may be silent, `total_s` how long all of it may take, `concurrent` how many may be under way at once, and
+    `per_second` how many may begin in a second."""
+
+    idle_s: int | None = None
+    total_s: int | None = None
+    concurrent: int | None = None
+    per_second: int | None = None
+
+
 class ActivationRequested(Event, frozen=True):
     """It shall come online for `harness`; `digest` is that of its first routing token ("" if it has none)."""
 
@@ -44,13 +55,14 @@ class SkillAppeared(Event, frozen=True):
 
 
 class SkillPlanned(Event, frozen=True):
-    """What shall run for a skill: a sidecar by `spec`, reached with bodies of at most `max_body_bytes`; without one,
-    `problem` says why not."""
+    """What shall run for a skill: a sidecar by `spec`, reached with bodies of at most `max_body_bytes` and within
+    `limits`; without one, `problem` says why not."""
 
     name: str
     spec: SidecarSpec | None = None
     max_body_bytes: int = MAX_BODY_BYTES
     problem: str = ""
+    limits: CallLimits = CallLimits()
 
 
 class SkillVanished(Event, frozen=True):
@@ -60,11 +72,12 @@ class SkillVanished(Event, frozen=True):
 
 
 class RouteMounted(Event, frozen=True):
-    """`/<token>/<mount>/` leads to the skill's sidecar, for bodies of at most `max_body_bytes`."""
+    """`/<token>/<mount>/` leads to the skill's sidecar, for bodies of at most `max_body_bytes`, within `limits`."""
 
     skill: str
     mount: str
     max_body_bytes: int = MAX_BODY_BYTES
+    limits: CallLimits = CallLimits()
 
 
 class RouteStubbed(Event, frozen=True):
@@ -127,10 +140,11 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
     spec: SidecarSpec | None = None
     max_body_bytes: int = MAX_BODY_BYTES
+    limits: CallLimits = CallLimits()
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What stands behind a skill: a sidecar (`why` is None) or a reason."""
+    """What stands behind a skill: a sidecar, called within `limits` (`why` is None), or a reason."""
 
     mount: str
     max_body_bytes: int = MAX_BODY_BYTES
@@ -138,3 +152,4 @@ class Route(msgspec.Struct, frozen=True):
     detail: str = ""
     missing: tuple[str, ...] = ()
     fix: tuple[str, ...] = ()
+    limits: CallLimits = CallLimits()

@@ -22,7 +22,7 @@ import msgspec
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.directory import ActivationPlan, reload_command
-from omac.domain.directories.events import MAX_BODY_BYTES, RouteStubbed, Skill
+from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, RouteStubbed, Skill
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.meta import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
@@ -182,8 +182,11 @@ def _add(result: ActivationPlan, judged: _Judged) -> None:
         result.stubs[skill.name] = stub
         return
     result.specs[skill.name] = _spec(judged)
-    limit = sidecar.limits.max_body_bytes
-    result.max_body_bytes[skill.name] = MAX_BODY_BYTES if limit is None else limit
+    limits = sidecar.limits
+    result.max_body_bytes[skill.name] = MAX_BODY_BYTES if limits.max_body_bytes is None else limits.max_body_bytes
+    result.limits[skill.name] = CallLimits(
+        limits.idle_timeout_secs or None, limits.total_timeout_secs, limits.concurrent_calls, limits.calls_per_second
+    )
 
 
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:

@@ -16,6 +16,7 @@ TokenDigest = NewType("TokenDigest", str)
 LaunchId = NewType("LaunchId", str)
 StreamId = NewType("StreamId", str)
 
+LOG_DIGITS = 12  # of a workdir id, which the logs of its sidecars begin with
 GLOBAL = WorkdirId("global")  # in the place of a workdir id: skills shared by all projects
 SHARED = "__global__"  # the same in the place of a routing token or a directory; no token can look like it
 
@@ -82,7 +83,7 @@ def key_of(stream: StreamId) -> StreamKey:
     aggregate, namespace, rest = (*stream.split("/", 2), "")[:3]
     own = RunNamespace(HostId(namespace))
     match aggregate:
-        case "directory" if rest and "/" not in rest:
+        case "directory" | "subject" if rest and "/" not in rest:
             return StreamKey(aggregate, own, rest)
         case "sidecar" | "credential" if rest.count("/") >= 1:
             scope, name = rest.split("/", 1)
@@ -90,7 +91,7 @@ def key_of(stream: StreamId) -> StreamKey:
         case "registration" if rest.count("/") >= 2:
             scope, base, name = rest.split("/", 2)
             return StreamKey(aggregate, own, scope, base, name)
-        case "run" | "sandbox" | "setting" | "bridge" if rest and "/" not in rest:
+        case "run" | "sandbox" | "setting" | "bridge" | "receipt" if rest and "/" not in rest:
             return StreamKey(aggregate, own, name=rest)
         case _ if namespace and not rest:
             return StreamKey(aggregate, own)
@@ -141,6 +142,26 @@ def bridge_stream(host: HostId, file: str) -> StreamId:
 def checkpoint_stream(host: HostId) -> StreamId:
     """The stream of the checkpoints that one host signs."""
     return StreamId(f"checkpoint/{host}")
+
+
+def witness_stream(host: HostId) -> StreamId:
+    """The stream of what became of the checkpoints that one host signs."""
+    return StreamId(f"witness/{host}")
+
+
+def receipt_stream(host: HostId, journal: str) -> StreamId:
+    """The stream of what one host received of another journal, by that one's id."""
+    return StreamId(f"receipt/{host}/{journal}")
+
+
+def segment_stream(host: HostId) -> StreamId:
+    """The stream of the segments that one host seals."""
+    return StreamId(f"segment/{host}")
+
+
+def subject_stream(host: HostId, workdir: WorkdirId) -> StreamId:
+    """The stream of what was erased of one directory in the journal, by one host."""
+    return StreamId(f"subject/{host}/{workdir}")
 
 
 def log_stream(aggregate: str, host: HostId) -> StreamId:

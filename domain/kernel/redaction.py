@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HIDDEN = "<hidden>"
+ERASED = "(erased)"  # what a text is read as whose key is destroyed
 WORD_MAX = 256  # characters shown of a word
 LOOKED_AT_MAX = 1_024  # characters of a word that are looked at: what is shown is judged by what comes after it, too
 TOTAL_MAX = 4_096  # characters shown in all

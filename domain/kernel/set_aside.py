@@ -1,4 +1,4 @@
-"""Positions set aside: what a repair of the journal records.
+"""Positions without their event: what a repair of the journal records, and what stands for events that were pruned.
 
 Rules
 
@@ -27,5 +27,17 @@ class PositionEmptied(Event, frozen=True):
     """A position that holds no event any more."""
 
 
-EVENTS = (PositionSetAside, PositionEmptied)
+class PositionPruned(Event, frozen=True):
+    """A position whose event was dropped from a sealed segment (`domain/access/sealing.py`). The first of a segment has
+    what the dropped events added to counts: accesses by outcome, denials, control calls."""
+
+    completed: int = 0
+    aborted: int = 0
+    refused: int = 0
+    denied: int = 0
+    controls_called: int = 0
+    controls_refused: int = 0
+
+
+EVENTS = (PositionSetAside, PositionEmptied, PositionPruned)
 AGGREGATE = log("journal", EVENTS)

@@ -48,13 +48,14 @@ class LaunchExited(Event, frozen=True):
     """It ended. `status` is 0 to 255 (128 and the number of a signal); None for one that was lost, which says why.
 
     `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each. `vanished` are paths
-    that the program made in the sandbox's own home, which is gone with it.
+    that the program made in the sandbox's own home, which is gone with it. `workdir` is that of its launch.
     """
 
     status: int | None
     findings: tuple[str, ...] = ()
     lost: str = ""
     vanished: tuple[str, ...] = ()
+    workdir: str = ""
 
 
 class Denied(Event, frozen=True):
@@ -135,11 +136,18 @@ def decide(command: Command, state: Sandbox) -> list[Event]:
             if (state.status, type(event)) not in TABLE:
                 message = f"{type(event).__name__} cannot follow in a launch that is {state.status}"
                 raise Refusal("out-of-order", message)
-            return [event]
+            return [_of(state, event)]
         case Lose(why):
-            return [LaunchExited(None, (), why)] if state.live else []
+            return [_of(state, LaunchExited(None, (), why))] if state.live else []
         case _:
             assert_never(command)
+
+
+def _of(state: Sandbox, event: Event) -> Event:
+    """The end of a launch with the directory that it was in."""
+    if isinstance(event, LaunchExited) and state.launch is not None:
+        return msgspec.structs.replace(event, workdir=state.launch.workdir)
+    return event
 
 
 AGGREGATE = Aggregate("sandbox", Sandbox(), decide, evolve, EVENTS, has_ended=lambda state: state.ended)

@@ -51,6 +51,23 @@ def diagnose(state: str, flaws: tuple[Flaw, ...]) -> tuple[Diagnosis, ...]:
     return tuple(_diagnosis(flaw) for flaw in flaws)
 
 
+def signing_delayed(position: int, why: str) -> Diagnosis:
+    """The finding that no checkpoint of the journal was signed since a position."""
+    says = f"no checkpoint is signed since position {position}: {why}"
+    return Diagnosis("checkpoints", WARN, says, ("omac checkpoint  # signs one now",))
+
+
+def segment_lost(problem: str, fix: tuple[str, ...]) -> Diagnosis:
+    """The finding that events of the journal cannot be read, for the file that has them is missing or another."""
+    return Diagnosis("segments", FAIL, problem, fix)
+
+
+def erasure_unfinished(workdir: str) -> Diagnosis:
+    """The finding that an erasure of the directory with this workdir id is recorded, and has no outcome."""
+    says = f"an erasure is not finished, of the directory with workdir id {workdir}: what it had may still be readable"
+    return Diagnosis("erasure", WARN, says, (f"omac erase {workdir}  # goes on with it",))
+
+
 def mended(flaw: Flaw) -> str:
     """What was done about a flaw, for a person."""
     match flaw.kind:

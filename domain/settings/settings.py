@@ -7,6 +7,7 @@ Rules
 3. A word or a name that does not exist is refused where a person wrote it, and ignored in a project's file.
 """
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
 
@@ -16,13 +17,16 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.values import shown
 
 NAME_CHARS_MAX = 40
+# A server over TLS, or one of this machine: what is sent there would go over a network in the clear.
+_SERVER = re.compile(r"(https://[A-Za-z0-9.-]{1,253}|http://(127\.0\.0\.1|localhost|\[::1\]))(:[1-9][0-9]{0,4})?")
 WARNINGS_MAX = 8  # of one file: whoever wrote it shall not fill the terminal
 
 
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `words` are its values, `project` those that a project may choose.
 
-    Without words it takes absolute paths, separated by colons, and none may be chosen by a project.
+    Without words it takes absolute paths, separated by colons, and none may be chosen by a project; with `or_path` it
+    takes one instead of a word; with `or_server` the address of a server, too.
     """
 
     name: str
@@ -30,6 +34,8 @@ class Setting(msgspec.Struct, frozen=True):
     default: str
     project: tuple[str, ...]
     meaning: str
+    or_path: bool = False
+    or_server: bool = False
 
     @property
     def variable(self) -> str:
@@ -44,8 +50,10 @@ class Setting(msgspec.Struct, frozen=True):
 
     def takes(self, word: str) -> bool:
         """Whether it can have this value."""
-        if self.words:
-            return word in self.words
+        if word in self.words or (self.or_server and _SERVER.fullmatch(word)):
+            return True
+        if self.words and not self.or_path:
+            return False
         return word != "" and "\0" not in word and all(path.startswith("/") for path in word.split(":"))
 
 
@@ -72,11 +80,17 @@ _SETTINGS = (
         "cache.redirect_xdg", ("false", "true"), "false", (),
         "whether XDG_CACHE_HOME leads into the tool cache too",
     ),
+    Setting(
+        "journal.witness", ("auto", "none", "journald", "syslog"), "auto", (),
+        "who else keeps signed checkpoints: the system's log, a file on another mount, or another omac",
+        or_path=True, or_server=True,
+    ),
+    Setting("journal.witness_token", (), "", (), "the file with the token of the omac that keeps checkpoints"),
     Setting("guard.scratch", (), "", (), "folders beside /tmp where the write guard lets an agent write"),
 )  # fmt: skip
 SETTINGS = {setting.name: setting for setting in _SETTINGS}
 # A variable that begins like this is meant to be a setting.
-VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_")
+VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_", "OMAC_JOURNAL_")
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
@@ -242,6 +256,9 @@ def _setting_of_variable(variable: str) -> None:
 def _words(setting: Setting) -> str:
     if not setting.words:
         return "absolute paths, separated by colons"
+    if setting.or_path:
+        server = ", the https address of a server" if setting.or_server else ""
+        return f"{', '.join(setting.words)}{server} or an absolute path"
     return " or ".join((", ".join(setting.words[:-1]), setting.words[-1]))
 
 

@@ -20,6 +20,7 @@ SKILL_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 TEXT = r"\A[^\0\ud800-\udfff]*\Z"
 BODY_BYTES_MAX = 2**40
 IDLE_SECS_MAX = 2**31 - 1
+CALLS_MAX = 1_000_000
 
 Text = Annotated[str, msgspec.Meta(pattern=TEXT)]
 Pattern = Annotated[str, msgspec.Meta(pattern=TEXT, max_length=PATTERN_CHARS_MAX)]
@@ -55,6 +56,9 @@ class Limits(msgspec.Struct, frozen=True):
 
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)] | None = None
     idle_timeout_secs: Annotated[int, msgspec.Meta(ge=0, le=IDLE_SECS_MAX)] | None = None
+    total_timeout_secs: Annotated[int, msgspec.Meta(ge=1, le=IDLE_SECS_MAX)] | None = None
+    concurrent_calls: Annotated[int, msgspec.Meta(ge=1, le=CALLS_MAX)] | None = None
+    calls_per_second: Annotated[int, msgspec.Meta(ge=1, le=CALLS_MAX)] | None = None
 
 
 class Secret(msgspec.Struct, frozen=True):

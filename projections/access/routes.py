@@ -6,9 +6,9 @@ A composition of read models, not one of its own: the token index, directories a
 import msgspec
 
 from omac.domain.directories.directory import Directory, reload_command
-from omac.domain.directories.events import Route
+from omac.domain.directories.events import CallLimits, Route
 from omac.domain.kernel import ids
-from omac.domain.kernel.ids import TokenDigest
+from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.projections.system import System
@@ -17,7 +17,8 @@ SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories sh
 
 
 class ResolvedRoute(msgspec.Struct, frozen=True):
-    """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`."""
+    """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`; `streams`
+    are the directories that can end it."""
 
     dir: str
     skill: str
@@ -26,6 +27,8 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     port: int
     max_body_bytes: int
     digest: TokenDigest  # of the token that leads there
+    streams: tuple[StreamId, ...] = ()
+    limits: CallLimits = CallLimits()
 
 
 def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:
@@ -40,9 +43,13 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
     if sidecar.status != "healthy" or sidecar.birth is None:
         fix = (reload_command(owner.path),)
         raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
+    own, shared = (ids.directory_stream(namespace, scope) for scope in (ids.scope_of(directory.path), ids.GLOBAL))
+    streams = (own, shared) if mount.startswith(SHARED) else (own,)
+    session = directory.tokens[digest]
     return ResolvedRoute(
-        directory.path, name, mount, directory.tokens[digest], sidecar.birth.port, route.max_body_bytes, digest
-    )
+        directory.path, name, mount, session, sidecar.birth.port, route.max_body_bytes, digest, streams,
+        route.limits,
+    )  # fmt: skip
 
 
 def find_skill(

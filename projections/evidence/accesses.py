@@ -105,6 +105,15 @@ class _Clients:
         return msgspec.structs.replace(row, client=agent) if agent else row
 
 
+class PlacedRow(msgspec.Struct, frozen=True):
+    """A row of the audit: its `number` in the order of `audit_rows`, and the position `ended` of the record that ended
+    it (0 while it is open)."""
+
+    number: int
+    ended: int
+    row: AuditRow
+
+
 class AuditLogState(msgspec.Struct, frozen=True):
     """All that an AuditLog remembers: folded on from here, the rows are those of the whole journal."""
 
@@ -112,7 +121,7 @@ class AuditLogState(msgspec.Struct, frozen=True):
     paths: dict[str, str | None]
     launches: dict[StreamId, LaunchRow]
     accesses: dict[int, AuditRow]
-    waiting: list[tuple[int, AuditRow]]
+    waiting: list[PlacedRow]
     lasting: list[int]
 
 
@@ -156,7 +165,7 @@ class AuditFold:
                     return self._clients.named(_changed(recorded, change), recorded)
                 return None
 
-    def state(self, waiting: list[tuple[int, AuditRow]], lasting: list[int]) -> AuditLogState:
+    def state(self, waiting: list[PlacedRow], lasting: list[int]) -> AuditLogState:
         """Return all that is remembered, here and by an AuditLog."""
         launches = self._launches.state()
         return AuditLogState(
@@ -168,12 +177,13 @@ class AuditFold:
         return map(_launched, self._launches.open())
 
 
-def ended_rows(records: Iterable[Recorded]) -> Iterator[tuple[int, AuditRow]]:
+def ended_rows(records: Iterable[Recorded], fold: AuditFold | None = None) -> Iterator[tuple[int, AuditRow]]:
     """Yield each row that ended, with the position of the record that ended it, in the order of these positions.
+    `fold` has folded what comes before the records; None: nothing does.
 
     That order is final: records that are appended add rows at its end.
     """
-    fold = AuditFold()
+    fold = fold or AuditFold()
     for recorded in records:
         if (row := fold.apply(recorded)) is not None:
             yield recorded.position, row
@@ -188,8 +198,8 @@ def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> I
     """
     log = AuditLog(waiting_max=waiting_max)
     for recorded in records:
-        for _, row in log.apply(recorded):
-            yield row
+        for placed in log.apply(recorded):
+            yield placed.row
     yield from log.rest()
 
 
@@ -198,37 +208,43 @@ class AuditLog:
     rest."""
 
     def __init__(self, state: AuditLogState = NOTHING_FOLDED, waiting_max: int = WAITING_MAX) -> None:
-        self._fold = AuditFold(state)
-        self._waiting = OrderedDict(state.waiting)
-        self._lasting = {position: self._fold.accesses[position] for position in state.lasting}
+        self.fold = AuditFold(state)
+        self._waiting = OrderedDict((placed.number, placed) for placed in state.waiting)
+        self._lasting = {position: self.fold.accesses[position] for position in state.lasting}
         self._waiting_max = waiting_max
 
-    def apply(self, recorded: Recorded) -> Iterator[tuple[int, AuditRow]]:
+    def apply(self, recorded: Recorded) -> Iterator[PlacedRow]:
         """Fold one record, and yield the rows that can come now. They are to be taken before the next record."""
-        waiting, lasting = self._waiting, self._lasting
-        ended, begun = self._fold.apply(recorded), self._fold.accesses.get(recorded.position)
-        if ended is not None and lasting.pop(ended.position, None) is None and ended.position in waiting:
-            waiting[ended.position] = ended
-        elif row := ended or begun:
-            waiting[recorded.position] = row
+        waiting, lasting, position = self._waiting, self._lasting, recorded.position
+        ended, begun = self.fold.apply(recorded), self.fold.accesses.get(position)
+        if ended is not None:
+            is_waiting = lasting.pop(ended.position, None) is None and ended.position in waiting
+            number = ended.position if is_waiting else position
+            waiting[number] = PlacedRow(number, position, ended)
+        elif begun is not None:
+            waiting[position] = PlacedRow(position, 0, begun)
         else:
             return
-        while waiting and (len(waiting) > self._waiting_max or next(iter(waiting.values())).outcome != "open"):
-            position, row = waiting.popitem(last=False)
-            if row.outcome == "open":
-                lasting[position] = row
+        while waiting and (len(waiting) > self._waiting_max or next(iter(waiting.values())).ended):
+            number, placed = waiting.popitem(last=False)
+            if placed.ended:
+                yield placed
             else:
-                yield position, row
+                lasting[number] = placed.row
+
+    def waiting(self) -> Iterator[PlacedRow]:
+        """Yield the rows that ended, and wait for what is open."""
+        return (placed for placed in self._waiting.values() if placed.ended)
 
     def rest(self) -> Iterator[AuditRow]:
         """Yield what is open, and what waits for it."""
         yield from self._lasting.values()
-        yield from self._waiting.values()
-        yield from self._fold.launches()
+        yield from (placed.row for placed in self._waiting.values())
+        yield from self.fold.launches()
 
     def state(self) -> AuditLogState:
         """Return all that is remembered."""
-        return self._fold.state(list(self._waiting.items()), list(self._lasting))
+        return self.fold.state(list(self._waiting.values()), list(self._lasting))
 
 
 def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:

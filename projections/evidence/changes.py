@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.domain.access.control import ControlCalled, ControlRefused, VaultLocked
+from omac.domain.access.erasure import SubjectErased
 from omac.domain.access.export import ExportCreated
+from omac.domain.access.receipt import CheckpointContested
+from omac.domain.access.sealing import PruneFailed, SealFailed, SegmentPruned, SegmentSealed
+from omac.domain.access.signing import CheckpointDelayed, KeyLost, KeyMoved, KeyRotated
+from omac.domain.access.witness import WitnessFailed
 from omac.domain.credentials import credential
 from omac.domain.directories.events import ActivationRequested, RouteStubbed
 from omac.domain.guard.denial import GuardDenied
@@ -85,12 +90,22 @@ class TrustChanges:
                 | BridgeChanged()
                 | BridgeChangeFailed()
                 | ExportCreated()
+                | KeyRotated()
+                | KeyLost()
+                | KeyMoved()
+                | CheckpointDelayed()
+                | WitnessFailed()
+                | CheckpointContested()
+                | SegmentSealed()
+                | SealFailed()
+                | SegmentPruned()
+                | PruneFailed()
             ):
                 return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
                 return TrustChange(kind, self._paths.get(scope), skill, refused, reason, detail)
-            case _:
-                return TrustChange(kind, self._paths.get(scope), key.name, refused, reason, detail)
+            case _:  # an erasure is of no skill
+                return TrustChange(kind, self._paths.get(scope), key.name or None, refused, reason, detail)
 
 
 def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
@@ -185,8 +200,53 @@ def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:
             return "default.purged", False, None, name
         case ExportCreated():
             return _described_export(event)
+        case KeyRotated() | KeyLost() | KeyMoved() | CheckpointDelayed() | WitnessFailed() | CheckpointContested():
+            return _described_signing(event)
+        case SegmentSealed() | SealFailed() | SegmentPruned() | PruneFailed() | SubjectErased():
+            return _described_retention(event)
         case _:
             return None
+
+
+def _described_signing(
+    event: KeyRotated | KeyLost | KeyMoved | CheckpointDelayed | WitnessFailed | CheckpointContested,
+) -> tuple[str, bool, str | None, str]:
+    match event:
+        case KeyRotated(old, new):
+            return "key.rotated", False, None, f"{old} gave way to {new}"
+        case KeyLost(old, new):
+            return "key.lost", False, None, f"{old} is lost; {new} begins a new chain"
+        case KeyMoved(key, store):
+            return "key.moved", False, None, f"{key} is kept in the {store}"
+        case CheckpointDelayed(why):
+            return "checkpoint.delayed", True, None, why
+        case WitnessFailed(size, name, why):
+            return "witness.failed", True, None, f"{name} did not get the checkpoint of {size} events: {why}"
+        case CheckpointContested(journal, size, _, _, received):
+            what = f"{size} events" if size < received else "another root"
+            return (
+                "checkpoint.contested",
+                True,
+                None,
+                f"journal {journal} shows {what}; it had {received} when it was last seen here",
+            )
+
+
+def _described_retention(
+    event: SegmentSealed | SealFailed | SegmentPruned | PruneFailed | SubjectErased,
+) -> tuple[str, bool, str | None, str]:
+    match event:
+        case SubjectErased(workdir):
+            return "subject.erased", False, None, f"the key of directory {workdir} is destroyed"
+        case SegmentSealed(first, last, file):
+            return "segment.sealed", False, None, f"positions {first} to {last} in {file}, SHA-256 {event.sha256}"
+        case SegmentPruned(first, last, file):
+            detail = f"the contents of {event.dropped} events of positions {first} to {last}; the rest is in {file}"
+            return "segment.pruned", False, None, detail
+        case PruneFailed(why):
+            return "segment.prune-failed", True, "prune-failed", why
+        case SealFailed(why):
+            return "segment.seal-failed", True, "seal-failed", why
 
 
 def _described_export(event: ExportCreated) -> tuple[str, bool, str | None, str]:

@@ -1,6 +1,6 @@
 """The explanation of one record: what caused it, what it caused, and what else belongs to its conversation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from omac.domain.kernel.event import Recorded
@@ -15,8 +15,9 @@ class RecordLinks(Protocol):
         """Return the record at a position, None where there is none. Raises Refusal."""
         ...
 
-    def caused_after(self, position: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions above `position` that have a cause, and it, in order. Raises Refusal."""
+    def caused_by(self, positions: Collection[int]) -> Iterator[int]:
+        """Yield the positions of all that follows from these records, in order: a cause comes before its consequence.
+        Raises Refusal."""
         ...
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
@@ -51,20 +52,12 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
             break
         chain.append(record)
     members = {record.position: record for record in chain}
-    is_cut = _add(members, _caused_by({position}, links, position), links, records_max)
+    is_cut = _add(members, links.caused_by({position}), links, records_max)
     if len(chain) > 1:
-        is_cut |= _add(members, _caused_by(set(members), links, chain[-1].position), links, records_max)
+        is_cut |= _add(members, links.caused_by(set(members)), links, records_max)
     if asked.correlation is not None:
         is_cut |= _add(members, links.of_correlation(asked.correlation, records_max + 1), links, records_max)
     return Explanation(tuple(_tree(members)), is_cut)
-
-
-def _caused_by(roots: set[int], links: RecordLinks, after: int) -> Iterator[int]:
-    """Yield what follows from these records, in order: a cause comes before its consequence."""
-    for position, cause in links.caused_after(after):
-        if cause in roots:
-            roots.add(position)
-            yield position
 
 
 def _add(members: dict[int, Recorded], positions: Iterable[int], links: RecordLinks, records_max: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.redaction import ERASED
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.launch import Denied, LaunchExited, LaunchRequested
 
@@ -47,7 +48,7 @@ class Launches:
         event, stream = recorded.event, recorded.stream
         match event:
             case LaunchRequested():
-                detail = f"{shlex.join(event.argv)}; {_how(event)}"
+                detail = f"{_command(event.argv)}; {_how(event)}"
                 self._open[stream] = LaunchRow(
                     recorded.position, recorded.moment, recorded.actor, event.workdir, detail
                 )
@@ -67,7 +68,7 @@ class Launches:
                 )
             case Denied():
                 begun = self._open.pop(stream, None) or LaunchRow(
-                    recorded.position, recorded.moment, recorded.actor, event.workdir, shlex.join(event.argv)
+                    recorded.position, recorded.moment, recorded.actor, event.workdir, _command(event.argv)
                 )
                 return begun._replace(outcome="refused", reason=event.reason, detail=f"{begun.detail}; {event.message}")
             case _:
@@ -81,6 +82,10 @@ class Launches:
 def _shown(vanished: str) -> str:
     """A path, or how many more there are."""
     return named(vanished) if vanished.startswith("/") else vanished
+
+
+def _command(argv: tuple[str, ...]) -> str:
+    return ERASED if argv == (ERASED,) else shlex.join(argv)
 
 
 def _how(event: LaunchRequested) -> str:

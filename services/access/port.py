@@ -1,10 +1,10 @@
 """The port between the facade and the journal: may this request go to that skill, and what became of it."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
+from outcome import Outcome
 
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
@@ -42,8 +42,13 @@ class AccessRecorder(Protocol):
         Cancelled, it is aborted should the record become durable after all.
         """
 
-    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> AbstractContextManager[None]:
-        """While inside, `cut` is called as soon as the route ends: its token dies or its route is not mounted any more.
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+        """The same without waiting: `answered` is called once, with the position or the Refusal, and must not fail.
+        Raises Refusal for what can be said at once. Who does not wait any more has to abort it."""
+
+    def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
+        """Have `cut` called as soon as the route ends, because its token dies or it is not mounted any more, until the
+        function that this returns is called.
 
         It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
         """
@@ -52,8 +57,8 @@ class AccessRecorder(Protocol):
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """It ended early: client-gone, bad-request, body-too-large, sidecar-down, timeout, upstream-error, revoked,
-        stopping."""
+        """It ended early: client-gone, client-timeout, bad-request, body-too-large, sidecar-down, timeout,
+        upstream-error, revoked, stopping."""
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         """Record a request that was not forwarded; `token` as in `resolve`, "" where there was none. Raises Refusal

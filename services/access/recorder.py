@@ -1,11 +1,12 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import outcome
 import trio
 from msgspec.structs import astuple
+from outcome import Outcome
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -15,6 +16,7 @@ from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
+from omac.services.access.call_gauges import CallGauges
 from omac.services.access.port import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
@@ -40,12 +42,16 @@ class JournalAccessRecorder:
         self._refusals = refusals
         self._only = only
         self._stream = ids.access_stream(engine.host)
+        self._open: dict[tuple[TokenDigest | None, str], ResolvedRoute] = {}  # as far as somebody asked
         self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a route
+        self._gauges = CallGauges(trio.current_time)
         self._stopping = False
 
     def notice(self, recorded: Recorded) -> None:
-        """Cut the routes that an event has ended."""
-        self._cut_ended(recorded.stream)
+        """Cut the routes that an event has ended. Accesses end none, and change none."""
+        if recorded.stream != self._stream:
+            self._open.clear()
+            self._cut_ended(recorded.stream)
 
     def notice_revocation(self, stream: StreamId, _cause: Cause | None) -> None:
         """Cut the routes that a revocation has ended which is not recorded yet."""
@@ -61,15 +67,50 @@ class JournalAccessRecorder:
     def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
         if self._stopping:
             raise stopping()
-        digest = self._digest(token)
-        return self._resolve(digest, mount if token is not None else self._flat_mount(digest, mount))
+        if token is not None:
+            route = self._resolve(ids.token_digest(token), mount)
+        else:
+            known = self._open.get((None, mount))
+            digest = self._digest(None) if known is None else known.digest
+            route = self._resolve(digest, self._flat_mount(digest, mount) if known is None else known.mount)
+            self._open[None, mount] = route
+        self._gauges.check(route)
+        return route
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """See AccessRecorder. What changed while the record was made durable counts: the route is looked up again."""
-        event = AccessRequested(
-            route.dir, route.skill, route.mount, route.session, request.method, self._recorded(request.path)
-        )
-        recorded = await self._admitted(event)
+        """See AccessRecorder."""
+        self._gauges.reserve(route)
+        try:
+            recorded = await self._admitted(self._requested(route, request))
+        except BaseException:
+            self._gauges.release(route)
+            raise
+        return self._still_open(route, recorded)
+
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+        fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
+
+        def recorded(what: Outcome[Sequence[Recorded]]) -> None:
+            answered(outcome.capture(self._answered, route, what))
+
+        self._engine.record_then([fact], Cause("agent"), recorded)
+        self._gauges.reserve(route)
+
+    def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
+        path = self._recorded(request.path)
+        return AccessRequested(route.dir, route.skill, route.mount, route.session, request.method, path)
+
+    def _answered(self, route: ResolvedRoute, recorded: Outcome[Sequence[Recorded]]) -> int:
+        try:
+            (record,) = recorded.unwrap()
+        except BaseException:
+            self._gauges.release(route)
+            raise
+        return self._still_open(route, record)
+
+    def _still_open(self, route: ResolvedRoute, recorded: Recorded) -> int:
+        """The position of a record. What changed while it was made durable counts: the route is looked up again."""
+        self._gauges.begin(route, recorded.position)
         try:
             now = self._resolve(route.digest, route.mount)
             if now.port != route.port:
@@ -79,29 +120,36 @@ class JournalAccessRecorder:
             raise
         return recorded.position
 
-    @contextmanager
-    def while_valid(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Iterator[None]:
+    def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
         watched = _Watched(route, cut)
-        streams = self._streams(route)
-        for stream in streams:
+        for stream in route.streams:
             self._in_use.setdefault(stream, {})[watched] = None
-        try:
-            self._cut_unless_open(watched)
-            yield
-        finally:
-            for stream in streams:
+
+        def end() -> None:
+            for stream in route.streams:
                 del self._in_use[stream][watched]
                 if not self._in_use[stream]:
                     del self._in_use[stream]
 
+        if self._open.get((route.digest, route.mount)) is not route or self._is_revoked(route):
+            self._cut_unless_open(watched)
+        return end
+
     def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
-        opened = self._engine.system.tokens.streams.get(digest)
-        if self._engine.is_revoked(digest) or (opened is not None and self._engine.is_revoked(opened)):
-            raise _unknown()
-        route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
-        if any(map(self._engine.is_revoked, self._streams(route))):  # rule 1: at once, recorded or not
+        route = self._open.get((digest, mount))
+        if route is None:
+            opened = self._engine.system.tokens.streams.get(digest)
+            if self._engine.is_revoked(digest) or (opened is not None and self._engine.is_revoked(opened)):
+                raise _unknown()
+            route = self._open[digest, mount] = resolve_route(
+                self._engine.system, self._engine.namespace, digest, mount
+            )
+        if self._is_revoked(route):  # rule 1: at once, recorded or not
             raise _unknown()
         return route
+
+    def _is_revoked(self, route: ResolvedRoute) -> bool:
+        return self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, route.streams))
 
     def _digest(self, token: str | None) -> TokenDigest:
         """The digest of a token; None: that of the launch token of the one directory, or of no token."""
@@ -121,13 +169,6 @@ class JournalAccessRecorder:
         stream = self._engine.system.tokens.streams.get(digest)
         return stream is not None and stream.startswith(f"directory/{self._engine.namespace}/")
 
-    def _streams(self, route: ResolvedRoute) -> list[StreamId]:
-        """The directories that can end a route."""
-        streams = [ids.directory_stream(self._engine.namespace, ids.scope_of(route.dir))]
-        if route.mount.startswith(SHARED):
-            streams.append(ids.directory_stream(self._engine.namespace, ids.GLOBAL))
-        return streams
-
     def _cut_ended(self, stream: StreamId) -> None:
         for watched in tuple(self._in_use.get(stream, ())):
             self._cut_unless_open(watched)
@@ -135,8 +176,7 @@ class JournalAccessRecorder:
     def _cut_unless_open(self, watched: _Watched) -> None:
         route = watched.route
         _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
-        revoked = self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, self._streams(route)))
-        if revoked or skill != route.skill or mounted is None or mounted.why is not None:
+        if self._is_revoked(route) or skill != route.skill or mounted is None or mounted.why is not None:
             watched.cut(stopping() if self._stopping else _revoked(route))
 
     def completed(self, access: int, answer: Answer) -> None:
@@ -174,19 +214,16 @@ class JournalAccessRecorder:
             reason,
         )
         fact = Addressed(access.AGGREGATE, self._stream, event)
-        if directory.path:
-            with trio.move_on_after(RECORD_S):
-                await self._engine.record([fact], Cause("agent"), late=lambda _: None)
-                return
-            raise _slow()
-        # a stranger: any number of them may come
-        await self._refusals.note(fact, Cause("agent"), (reason,))
+        # any number of them may come: of strangers one event an interval, of known callers a bounded number
+        kind = (event.dir, event.skill, event.session, reason)
+        await self._refusals.note(fact, Cause("agent"), kind, stranger=not directory.path)
 
     def _recorded(self, path: str) -> str:
         """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""
         return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
 
     def _soon(self, request: int, event: Event) -> None:
+        self._gauges.end(request)
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
 
 

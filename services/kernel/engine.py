@@ -21,7 +21,7 @@ from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
-from omac.journal.group_commit import Late, Writer
+from omac.journal.group_commit import Answered, Late, Writer
 from omac.journal.snapshot_store import SnapshotStore
 from omac.services.kernel.execution import Execution
 from omac.services.kernel.restoring import KeptSnapshots, restored
@@ -173,6 +173,10 @@ class Engine(Execution):
 
     async def catch_up(self) -> None:
         await self._writer.catch_up()
+
+    def record_then(self, facts: Sequence[Addressed[Any, Any]], cause: Cause, answered: Answered) -> None:
+        """Append facts to logs without waiting; see `Writer.submit_then`. Raises Refusal."""
+        self._writer.submit_then(self._facts(facts), cause, answered)
 
     def record_soon(self, facts: Sequence[Addressed[Any, Any]], cause: Cause) -> None:
         """Append facts to logs without waiting; kept until they are written, or until omac ends."""

@@ -1,9 +1,13 @@
 """An opened journal: the carrier of a command, which appends to the journal itself.
 
 Commands that are executed side by side are committed together: whichever is first commits for all that wait by then.
+
+Where the file of a sealed segment is lost, what it recorded cannot be read, and what omac folded of it before still
+counts: states come from a snapshot then. Without one, what needs them is refused.
 """
 
-from collections.abc import Container, Sequence
+import contextlib
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -13,27 +17,61 @@ import trio
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest
+from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import CommitGroup, Journal
+from omac.journal.file import is_of_segment
 from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
+from omac.journal.snapshot_store import SnapshotStore
 from omac.projections.access.tokens import TokenIndex
+from omac.projections.snapshot import encoded
+from omac.projections.system import System
 from omac.services.kernel.execution import Execution
+from omac.services.kernel.restoring import restored
 
 State = TypeVar("State")
 
 
 class OpenedJournal(Execution):
-    """For a process that appends to the journal itself; its methods block."""
+    """For a process that appends to the journal itself; its methods block. `snapshots` are of the whole system."""
 
-    def __init__(self, journal: Journal, host: HostId) -> None:
+    def __init__(self, journal: Journal, host: HostId, snapshots: SnapshotStore | None = None) -> None:
         super().__init__(journal, host)
+        self._snapshots = snapshots
+        self._folded: System | None = None
         self._waiting: list[_Slot] = []
 
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:
         """The state of one aggregate as the journal has it now."""
         if not aggregate.versioned:
             return Latest(aggregate.initial)
-        return self._journal.load(stream, aggregate.initial, aggregate.evolve)
+        try:
+            return self._journal.load(stream, aggregate.initial, aggregate.evolve)
+        except Refusal as refusal:
+            entry: Latest[State] = self._system(refusal).of(aggregate)[stream]
+            return entry
+
+    def _system(self, refusal: Refusal) -> System:
+        """The system by a snapshot, where a segment cannot be read; raises the refusal where that is not why."""
+        if self._snapshots is None or not is_of_segment(refusal):
+            raise refusal
+        return self._up_to_now()
+
+    def leave_snapshot(self) -> None:
+        """Keep one of the present where segments are sealed: the next command needs none of them for a state, and their
+        files may be lost by then. What was done is done, whatever keeps it from that."""
+        with contextlib.suppress(Refusal):
+            if self._snapshots is not None and self._snapshots.sealed_to():
+                system = self._up_to_now()
+                self._snapshots.write(system.position, encoded(system))
+
+    def _up_to_now(self) -> System:
+        head = self._journal.store.head()
+        if self._folded is None:
+            self._folded = restored(self._journal, self._snapshots, head)
+        for recorded in self._journal.folded(self._folded.position, head):
+            self._folded.apply(recorded)
+        return self._folded
 
     async def _append(
         self, drafts: Sequence[Draft], cause: Cause, spooled: Spooled | None, late: Late | None
@@ -65,7 +103,7 @@ class OpenedJournal(Execution):
         return nullcontext()
 
     def _living(self) -> Container[TokenDigest]:
-        return _Living(self._journal)
+        return _Living(self._journal, self._system)
 
 
 class _Slot:
@@ -80,14 +118,22 @@ class _Slot:
 class _Living:
     """The living tokens by digest, read from the journal when something first looks like a token."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, system: Callable[[Refusal], System]) -> None:
         self._journal = journal
+        self._system = system
         self._index: TokenIndex | None = None
 
     def __contains__(self, digest: object) -> bool:
         if self._index is None:
-            self._index = TokenIndex()
-            for recorded in self._journal.records():
-                if isinstance(recorded.event, TokenIndex.EVENTS):
-                    self._index.apply(recorded)
+            try:
+                self._index = self._read()
+            except Refusal as refusal:
+                self._index = self._system(refusal).tokens
         return digest in self._index.streams
+
+    def _read(self) -> TokenIndex:
+        index = TokenIndex()
+        for recorded in self._journal.records():
+            if isinstance(recorded.event, TokenIndex.EVENTS):
+                index.apply(recorded)
+        return index

@@ -31,15 +31,17 @@ def restored(
 ) -> System:
     """Return the system at position `head`; `observe` is given each event that was folded for it. Raises Refusal."""
     system = _nearest(snapshots, head)
+    began = system.position
     kept, shown = KeptSnapshots(snapshots, system.position), time.monotonic()
-    for recorded in journal.records(system.position, head):
+    for recorded in journal.folded(system.position, head):
         system.apply(recorded)
         observe(recorded)
         kept.notice(system)
         if not system.position % LOOKED_AT and time.monotonic() - shown >= SHOW_S:
             shown = time.monotonic()
             _log.warning("reading the journal: %d of %d events", system.position, head)
-    kept.notice(system, WORTH)
+    is_sealed = snapshots is not None and began < snapshots.sealed_to() < head
+    kept.notice(system, 1 if is_sealed else WORTH)  # who comes next needs no segment for it, which may be lost
     return system
 
 

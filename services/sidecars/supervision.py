@@ -11,7 +11,7 @@ import trio
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion
-from omac.domain.kernel.ids import StreamId, key_of
+from omac.domain.kernel.ids import LOG_DIGITS, StreamId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
@@ -269,7 +269,7 @@ async def _deaf(process: SidecarProcess) -> str:
 
 def _label(stream: StreamId) -> str:
     key = key_of(stream)
-    return f"{key.scope[:12]}-{key.name}"
+    return f"{key.scope[:LOG_DIGITS]}-{key.name}"
 
 
 def _describe(ended: Exit, uptime_ms: int) -> str:

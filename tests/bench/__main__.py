@@ -12,6 +12,7 @@ BENCHES = (
     "hammer",
     "sandbox",
     "hook",
+    "facade",
     "look",
     "clients",
     "soak",

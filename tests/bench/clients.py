@@ -1,47 +1,71 @@
 """What omac adds to the start of a real client, and to that of a command that does nothing.
 
 Claude Code answers one prompt of a scripted model, alone and under `omac start`, in turn: what disturbs one disturbs
-the other. A client that cannot be installed fails the benchmark, which says why.
+the other. Its start is from the command line to the first request that it makes of the model; the whole run, with what
+omac does once it has ended, stands beside. A client that cannot be installed fails the benchmark, which says why.
 """
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from bench.report import Figure, median, publish
 from clients.agents import claude, claude_words
 from clients.installation import NotInstalled
 from clients.loopback import NoNamespace
 from clients.world import World, world
-from real_omac import COMMAND
 
 ROUNDS = int(os.environ.get("BENCH_CLIENT_ROUNDS", "9"))
+OMAC = str(Path(sys.executable).with_name("omac"))  # what a person types, not a module of it
 ADDED_MS_MAX = 500.0
 COMMAND_MS_MAX, COMMAND_MS_AIM = 800.0, 500.0
+
+Measured = TypeVar("Measured")
+
+
+class Taken(NamedTuple):
+    """Milliseconds from the command line to the first request of the model, and to the end."""
+
+    asked: float
+    ended: float
 
 
 def main() -> bool:
     """Measure all; True when the bounds hold."""
     try:
         with world(claude) as machine:
-            return publish("clients", [client(machine), command(machine)])
+            return publish("clients", [*client(machine), command(machine)])
     except (NotInstalled, NoNamespace) as problem:
         print(f"clients: {problem}")
         return False
 
 
-def client(machine: World) -> Figure:
-    """One prompt, from the command line to its end."""
+def client(machine: World) -> list[Figure]:
+    """One prompt: the client's start, and its whole run."""
     words = claude_words("answer")
     bare = [*machine.within, machine.agent.client.name, *words]
     under = started(machine, machine.agent.client.name, *machine.agent.handed_on, "--", *words)
-    alone, ours = in_turn(lambda: run(machine, bare), lambda: run(machine, under))
-    added = median([mine - peer for mine, peer in zip(ours, alone, strict=True)])
-    return Figure(
-        "omac start claude -- -p", f"{median(ours):.0f} ms", f"{median(alone):.0f} ms (claude -p)", f"+{added:.0f} ms",
-        f"<= +{ADDED_MS_MAX:g} ms", added <= ADDED_MS_MAX,
-    )  # fmt: skip
+    alone, ours = in_turn(lambda: asked(machine, bare), lambda: asked(machine, under))
+    start = added([one.asked for one in ours], [one.asked for one in alone])
+    whole = added([one.ended for one in ours], [one.ended for one in alone])
+    return [
+        Figure(
+            "omac start claude -- -p: its start", *start[:2], f"+{start[2]:.0f} ms", f"<= +{ADDED_MS_MAX:g} ms",
+            start[2] <= ADDED_MS_MAX,
+        ),
+        Figure("the same, to its end", *whole[:2], f"+{whole[2]:.0f} ms", "-", True),
+    ]  # fmt: skip
+
+
+def added(ours: list[float], alone: list[float]) -> tuple[str, str, float]:
+    """Both medians as texts, and the median of what each run of ours took longer than that beside it."""
+    more = median([mine - peer for mine, peer in zip(ours, alone, strict=True)])
+    return f"{median(ours):.0f} ms", f"{median(alone):.0f} ms (claude -p)", more
 
 
 def command(machine: World) -> Figure:
@@ -55,13 +79,25 @@ def command(machine: World) -> Figure:
 
 def started(machine: World, *words: str) -> list[str]:
     """The command line of an `omac start` in a project."""
-    return [*machine.within, *COMMAND, "start", *words]
+    return [*machine.within, OMAC, "start", *words]
 
 
-def in_turn(one: Callable[[], float], other: Callable[[], float]) -> tuple[list[float], list[float]]:
-    """Milliseconds of both; the first round warms up and is not counted."""
+def in_turn(one: Callable[[], Measured], other: Callable[[], Measured]) -> tuple[list[Measured], list[Measured]]:
+    """What both took, each round; the first one warms up and is not counted."""
     taken = [(one(), other()) for _ in range(ROUNDS + 1)][1:]
     return [first for first, _ in taken], [second for _, second in taken]
+
+
+def asked(machine: World, line: list[str]) -> Taken:
+    """What a command line takes that asks the model."""
+    known = machine.record.stat().st_size if machine.record.exists() else 0
+    began = time.time_ns()
+    ended = run(machine, line)
+    with machine.record.open("rb") as record:
+        record.seek(known)
+        requests = [json.loads(text) for text in record]
+    first = min(request["at_ns"] for request in requests if request["method"] == "POST")
+    return Taken((first - began) / 1e6, ended)
 
 
 def run(machine: World, line: list[str]) -> float:

@@ -2,21 +2,26 @@
 against sqlite3 that is given the same rows in the same batches."""
 
 import contextlib
+import gc
+import shutil
 import sqlite3
 import tempfile
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import trio
 from bench.report import Figure, median, percentile, publish
 
+from omac.adapters.files.state import StateDir
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause, Draft, Recorded
 from omac.journal import group_commit
 from omac.journal.opening import open_journal
 from omac.projections.system import System
+from omac.tools.entry import GC_OBJECTS
 
 TASKS = 256
 SECONDS = 5.0
@@ -28,6 +33,7 @@ EVENT = AccessRequested("/home/user/projects/acme-web", "slack", "slack", None, 
 
 def main() -> bool:
     """Run both sides in turn; True when the bounds hold."""
+    gc.set_threshold(GC_OBJECTS)  # as every omac has it
     folder = tempfile.mkdtemp(prefix="omac-bench-", dir=".")
     ours, latencies, peers, raws = [], [], [], []
     try:
@@ -41,9 +47,7 @@ def main() -> bool:
                 f"  round {number + 1}: {rate:,.0f} events/s against {peers[-1]:,.0f}, {raws[-1]:,.0f} raw", flush=True
             )
     finally:
-        for path in Path(folder).iterdir():
-            path.unlink()
-        Path(folder).rmdir()
+        shutil.rmtree(folder)
     p50 = median([percentile(one, 50) for one in latencies]) * 1000
     p99 = median([percentile(one, 99) for one in latencies]) * 1000
     rate, peer, raw = median(ours), median(peers), median(raws)
@@ -69,7 +73,8 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
     `batch_max` 1 is a commit, and a flush of the disk, for each event.
     """
     group_commit.BATCH_MAX = batch_max
-    journal = open_journal(str(path.absolute()), "bench", time.time_ns)
+    keys = partial(StateDir(str(path.absolute()) + ".state").subject_keys, str(path))
+    journal = open_journal(str(path.absolute()), "bench", time.time_ns, keys=keys)
     system = System()
 
     def fold(records: Iterable[Recorded]) -> None:

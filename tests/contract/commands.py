@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from omac.domain.access import access, control, export, signing
+from omac.domain.access import access, control, erasure, export, receipt, sealing, signing, witness
 from omac.domain.credentials import credential
 from omac.domain.directories import directory
 from omac.domain.directories.events import RouteStubbed, Skill
@@ -132,11 +132,44 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         control.ControlRefused("activate", WORKDIR, "tcp", "outside-roots", 3),
         control.VaultLocked("socket"),
     ),
-    "checkpoint": (signing.RecordCheckpoint(1, "a note"), signing.RecordCheckpoint(5, "a later note")),
+    "checkpoint": (
+        signing.RecordCheckpoint(1, "a note"),
+        signing.RecordCheckpoint(5, "a later note"),
+        signing.RecordRotation("h+1+a", "h+2+b", "a note by both"),
+        signing.RecordLoss("h+2", "h+3+c", "a note by one"),
+        signing.RecordDelay("the vault is locked"),
+        signing.RequestKeyMove("h+3", "file", "vault"),
+        signing.ReportKeyMoved("h+3", "vault"),
+    ),
+    "witness": (
+        witness.ReportLapse(1, "syslog", "Connection refused"),
+        witness.ReportDelivery(5, "journald"),
+    ),
+    "receipt": (
+        receipt.Receive("j", 5, "ab", "h+1+a", "a note", ""),
+        receipt.Receive("j", 5, "cd", "h+1+a", "a note of another root", "h+1+a"),
+        receipt.Receive("j", 3, "ef", "h+1+a", "an older note", "h+1+a"),
+        receipt.Receive("j", 9, "12", "h+2+b", "a later note", "h+1+a"),
+    ),
+    "segment": (
+        sealing.RequestSeal(1, 7, "1-7.db"),
+        sealing.ReportSealed(4096, "ab" * 32, "cd" * 32, "a note"),
+        sealing.ReportSealFailure("the disk is full"),
+        sealing.RequestSeal(8, 9, "8-9.db"),
+        sealing.RequestPrune(1, 7, "1-7.pruned.db"),
+        sealing.ReportPruned(4096, "ab" * 32, 5, "cd" * 32),
+        sealing.ReportPruneFailure("the disk is full"),
+    ),
+    "subject": (
+        erasure.RequestErasure(ids.workdir_id(WORKDIR), ("ab" * 8,)),
+        erasure.RequestErasure(ids.workdir_id(WORKDIR), ("cd" * 8,)),
+        erasure.ReportErased(),
+    ),
     "export": (export.ExportCreated("csv", "/home/user/evidence", {"skill": "echo"}, ("secret",), 7),),
     "journal": (
         set_aside.PositionSetAside(7, "run.started", "run/host0001/r", "it cannot be decoded", "sha256:" + "ab" * 32),
         set_aside.PositionEmptied(),
+        set_aside.PositionPruned(1, 2, 3, 4, 5, 6),
     ),
     "inspection": (inspection.Inspected(("00aa",), (WORKDIR,), ("/w/.git/hooks/x: new",)),),
     "guard": (denial.GuardDenied("claude", "Write", "/w/x", WORKDIR, "/w/shop/x", "s1"),),
@@ -202,7 +235,11 @@ def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
         "control": lambda: ids.control_stream(HOST),
         "inspection": lambda: ids.inspection_stream(HOST),
         "guard": lambda: ids.guard_stream(HOST),
-        "checkpoint": lambda: ids.checkpoint_stream(HOST),
+        "checkpoint": lambda: ids.checkpoint_stream(HostId(name)),
+        "witness": lambda: ids.witness_stream(HostId(name)),
+        "receipt": lambda: ids.receipt_stream(HOST, name),
+        "segment": lambda: ids.segment_stream(HOST),
+        "subject": lambda: ids.subject_stream(HOST, ids.workdir_id(name)),
         "export": lambda: ids.export_stream(HOST),
         "journal": lambda: ids.journal_stream(HOST),
     }

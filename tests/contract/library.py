@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from eventsourcing.persistence import StoredEvent
 
-from omac.journal.judgement import Envelope
+from omac.journal.judgement import Envelope, StoredEvents
 from omac.journal.sql_recorder import SqlRecorder
 
 
@@ -27,9 +27,9 @@ class LibraryRecorder(SqlRecorder):
     _turn = threading.Lock()
     has_positions = True
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Any:
+    def insert_events(self, stored_events: StoredEvents, **kwargs: Any) -> Any:
         """Append for one caller."""
-        ours = [shifted(event, 1) for event in stored_events]
+        ours = [shifted(event, 1) for event in stored_events if isinstance(event, StoredEvent)]
         with self._turn:
             positions = list(super().insert_events(ours, groups=[(len(ours), Envelope(1, "run", "omac"))]))
         return positions if self.has_positions else None

@@ -136,11 +136,11 @@ class RecorderContract:
 
     def test_what_stands_beside_an_event_comes_back(self, recorder: SqlRecorder) -> None:
         """Time, run, actor, correlation and causation are those of the group, also at the edge of 64 bits."""
-        envelope = Envelope(2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, 5)
+        envelope = Envelope(2**63 - 1, "run-9", "bridge", "talk", 2**53 + 1, 5)
         insert(recorder, [group(versions("a", 1)), (log("b", b"x"), envelope)])
         assert everything(recorder) == [
-            StoredRow(1, "a", 1, "thing.done", AT, "run-1", "person", None, None, b"a:1", None),
-            StoredRow(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "conversation", 2**53 + 1, b"x", 5),
+            StoredRow(1, "a", 1, "thing.done", AT, "run-1", "person", None, None, b"a:1", None, None),
+            StoredRow(2, "b", None, "thing.seen", 2**63 - 1, "run-9", "bridge", "talk", 2**53 + 1, b"x", None, 5),
         ]
 
     def test_recorded_time_never_runs_back(self, recorder: SqlRecorder) -> None:

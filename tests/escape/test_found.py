@@ -213,6 +213,7 @@ def test_a_fifo_for_a_virtual_environments_settings(world: Box) -> None:
     assert world.run(".venv/bin/python", seconds=10).status == 0
 
 
+@pytest.mark.full
 def test_more_findings_than_a_record_holds(world: Box) -> None:
     """The end of a launch is recorded, and the program's status passed on, however much it left to be told."""
     name = "a" * 150

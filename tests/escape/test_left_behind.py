@@ -21,7 +21,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield made
 
 
-@pytest.mark.parametrize("name", some(ALL, of=7))
+@pytest.mark.parametrize("name", some(ALL, of=12))
 def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
     """The host runs nothing, nothing outside changes, and git goes on with what is no part of the attack."""
     outcome = judged(ground, ALL[name], guarded=True)

@@ -19,7 +19,7 @@ def grounds() -> Iterator[dict[int, Ground]]:
         yield {uid: ends.enter_context(ground_of(uid)) for uid in USERS}
 
 
-@pytest.mark.parametrize(("name", "uid"), some([(name, USERS[at % len(USERS)]) for at, name in enumerate(WORK)], of=7))
+@pytest.mark.parametrize(("name", "uid"), some([(name, USERS[at % len(USERS)]) for at, name in enumerate(WORK)], of=12))
 def test_as_without(grounds: dict[int, Ground], name: str, uid: int) -> None:
     """Objects, refs, index, status, settings and files are the same; there is no false alarm."""
     work, ground = WORK[name], grounds[uid]

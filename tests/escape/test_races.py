@@ -138,6 +138,7 @@ def _running(number: str) -> list[Path]:
     return found
 
 
+@pytest.mark.full
 def test_two_launches_in_one_repository(world: Box) -> None:
     """What one launch has made to be pinned stays until the other ends too, and is gone when both have."""
     assert world.host("git", "init", "-q", ".").status == 0

@@ -87,7 +87,7 @@ class Scene:
         return "\n".join([*seeds, *said, *violations]) if violations or self.canary.exists() else ""
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", some(LAYOUTS, of=3))
 def test_what_a_launch_left(world: Box, name: str) -> None:
     """A program in a sandbox plants; git's own files that are pinned are not even touched."""
     stories = [Scene(world, name).example([str(seed)]) for seed in range(EXAMPLES)]
@@ -95,6 +95,7 @@ def test_what_a_launch_left(world: Box, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", some(["plain", "linked"], of=2))
+@pytest.mark.full
 def test_what_two_launches_left(world: Box, name: str) -> None:
     """Two programs plant at once in one project: the last launch to end inspects for both."""
     stories = [Scene(world, name).example([str(seed), f"{seed}+"]) for seed in TOGETHER]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import omac.domain
-from omac.domain.access import access, control, export, signing
+from omac.domain.access import access, control, erasure, export, receipt, sealing, signing, witness
 from omac.domain.credentials import credential
 from omac.domain.directories import events
 from omac.domain.guard import denial
@@ -295,7 +295,7 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "0193a22f77a86f70656e636f6465a86162616261626162",
     ),
     ("directory.activated", events.Activated(), "0190"),
-    ("route.mounted", events.RouteMounted("echo", "echo"), "0193a46563686fa46563686fce00a00000"),
+    ("route.mounted", events.RouteMounted("echo", "echo"), "0194a46563686fa46563686fce00a0000094c0c0c0c0"),
     (
         "route.stubbed",
         events.RouteStubbed("echo", "echo", "skill-broken", "no file", ("TOKEN",), ("omac approve echo",)),
@@ -407,12 +407,12 @@ GOLDEN: list[tuple[str, Event, str]] = [
     (
         "sandbox.exited",
         launch.LaunchExited(137, ("/w/.git/hooks/x: new",)),
-        "0194cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a090",
+        "0195cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a090a0",
     ),
     (
         "sandbox.exited",
-        launch.LaunchExited(None, (), "omac was killed", ("/h/x",)),
-        "0194c090af6f6d616320776173206b696c6c656491a42f682f78",
+        launch.LaunchExited(None, (), "omac was killed", ("/h/x",), "/w"),
+        "0195c090af6f6d616320776173206b696c6c656491a42f682f78a22f77",
     ),
     (
         "sandbox.denied",
@@ -430,7 +430,33 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "0195a86163746976617465a22f77a3746370a96261642d746f6b656e01",
     ),
     ("control.vault-locked", control.VaultLocked("socket"), "0191a6736f636b6574"),
+    ("key.rotated", signing.KeyRotated("a", "b", "n", "cd"), "0194a161a162a16ea26364"),
+    ("key.lost", signing.KeyLost("a", "b", "n", "cd"), "0194a161a162a16ea26364"),
+    ("key.move-requested", signing.KeyMoveRequested("a+1", "file", "vault"), "0193a3612b31a466696c65a57661756c74"),
+    ("key.moved", signing.KeyMoved("a+1", "vault"), "0192a3612b31a57661756c74"),
+    ("checkpoint.delayed", signing.CheckpointDelayed("w"), "0191a177"),
     ("checkpoint.signed", signing.CheckpointSigned(7, "n", "ab"), "019307a16ea26162"),
+    ("checkpoint.witnessed", witness.CheckpointWitnessed(7, "syslog"), "019207a67379736c6f67"),
+    ("witness.failed", witness.WitnessFailed(7, "syslog", "away"), "019307a67379736c6f67a461776179"),
+    (
+        "checkpoint.received",
+        receipt.CheckpointReceived("j", 7, "ab", "k", "n"),
+        "0195a16a07a26162a16ba16e",
+    ),
+    (
+        "checkpoint.contested",
+        receipt.CheckpointContested("j", 7, "ab", "n", 9),
+        "0195a16a07a26162a16e09",
+    ),
+    ("segment.seal-requested", sealing.SealRequested(1, 7, "f"), "01930107a166"),
+    ("segment.sealed", sealing.SegmentSealed(1, 7, "f", 9, "ab", "cd", "n"), "01970107a16609a26162a26364a16e"),
+    ("segment.prune-requested", sealing.PruneRequested(1, 7, "f"), "01930107a166"),
+    ("segment.pruned", sealing.SegmentPruned(1, 7, "f", 9, "ab", 5, "cd"), "01970107a16609a2616205a26364"),
+    ("segment.prune-failed", sealing.PruneFailed("x"), "0191a178"),
+    ("subject.erasure-requested", erasure.ErasureRequested("ab", ("cd",)), "0192a2616291a26364"),
+    ("subject.erased", erasure.SubjectErased("ab", ("cd",)), "0192a2616291a26364"),
+    ("position.pruned", set_aside.PositionPruned(1, 2, 3, 4, 5, 6), "0196010203040506"),
+    ("segment.seal-failed", sealing.SealFailed("x"), "0191a178"),
     (
         "export.created",
         export.ExportCreated("csv", "/e", {"skill": "echo"}, ("secret",), 7),
@@ -480,9 +506,9 @@ GOLDEN: list[tuple[str, Event, str]] = [
         "skill.planned",
         events.SkillPlanned("echo", SPEC, 1024),
         (
-            "0194a46563686f9fa46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
+            "0195a46563686f9fa46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
             "68613235363a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196"
-            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0a0a0cd0400a0"
+            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0a0a0cd0400a094c0c0c0c0"
         ),
     ),
     ("skill.vanished", events.SkillVanished("echo"), "0191a46563686f"),
@@ -527,6 +553,15 @@ GOLDEN: list[tuple[str, Event, str]] = [
 
 # Bytes that earlier versions stored: fields were appended since.
 EARLIER: list[tuple[str, str]] = [
+    ("route.mounted", "0193a46563686fa46563686fce00a00000"),
+    (
+        "skill.planned",
+        (
+            "0194a46563686f9fa46563686fa46563686fa22f77af2f772f2e736b696c6c732f6563686faa2f772f2e736b696c6c73a973"
+            "68613235363a3030c393a7707974686f6e33a22d6da46563686f94a72f73746174757300cd1388cd01f491a4504154489196"
+            "a5544f4b454ec0aa484f53545f544f4b454ec3a0a0a0c0a0a0cd0400a0"
+        ),
+    ),
     (
         "sidecar.spawn-requested",
         (
@@ -549,6 +584,7 @@ EARLIER: list[tuple[str, str]] = [
     ),
     ("run.started", "0196a86f70656e636f6465a5302e312e30cd1267ce0001e240a4626f6f7492a92f686f6d652f616461a42f737276"),
     ("sandbox.exited", "0193cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a0"),
+    ("sandbox.exited", "0194cc8991b42f772f2e6769742f686f6f6b732f783a206e6577a090"),
     ("access.refused", "0198c0c0a46e6f7065a27331a3474554a12fcd0194ad756e6b6e6f776e2d6d6f756e74"),
     ("control.called", "0193a86163746976617465a22f77a6736f636b6574"),
     ("control.refused", "0194a86163746976617465a22f77a3746370a96261642d746f6b656e"),

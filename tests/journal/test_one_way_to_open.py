@@ -13,6 +13,7 @@ ALLOWED = {
     ("schema.py", "_create_file"): "O_EXCL: a file that nobody has open",
     ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
+    ("backup.py", "_move_log"): "sqlite3 alone, while nobody has it",
     ("backup.py", "_sync"): "a folder",
     ("mark.py", "read"): "a mark",
     ("mark.py", "write"): "a mark",
@@ -24,7 +25,15 @@ ALLOWED = {
     ("snapshot_store.py", "write"): "a snapshot",
     ("snapshot_store.py", "_read"): "a snapshot",
     ("bundle_verification.py", "_opened"): "a file of a bundle",
-    ("audit_index.py", "_open"): "the audit's index, a file of its own",
+    ("log_connection.py", "require_listed"): "sqlite3 alone, to read",
+    ("segment.py", "open_segment"): "a segment",
+    ("segment.py", "_drafted"): "a segment that is being written",
+    ("segment.py", "same_events"): "a segment that is being written",
+    ("segment.py", "copy_segments"): "a segment of a backup",
+    ("segment.py", "sync_folder"): "a folder",
+    ("segment.py", "_content"): "a segment",
+    ("segment.py", "_flush"): "a segment that is being written",
+    ("audit_index.py", "_opened"): "the audit's index, a file of its own",
 }
 
 

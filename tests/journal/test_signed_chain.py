@@ -9,14 +9,17 @@ from typing import NamedTuple
 import pytest
 from contract.journals import called, commit_now, journal_at
 
-from omac.domain.access.signing import CheckpointSigned, digest_of
-from omac.domain.kernel.event import Draft
+from omac.domain.access.signing import AGGREGATE, CheckpointSigned, KeyRotated, SignedChain, digest_of
+from omac.domain.kernel.event import Draft, Event, Latest
 from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.application import Journal
 from omac.journal.checkpoint import VerifierKey, sign, standing, verifier_of
 from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
-from omac.journal.reader import Reader
+from omac.journal.reader import Reader, ReadJournal
 from omac.journal.repair import Repair
+from omac.journal.rotation import is_rotation, sign_rotation
 from omac.journal.signed_chain import chain_of
 from omac.journal.verification import verify
 from omac.projections.system import System
@@ -39,7 +42,7 @@ class Signed(NamedTuple):
 
     def findings(self, key: VerifierKey | None = None) -> list[tuple[int, str]]:
         with closing(Reader(str(self.path), lenient=True)) as reader:
-            chain = chain_of(reader, key or self.key)
+            chain = chain_of(reader, [key or self.key])
         found = verify(str(self.path), chain.roots, known=chain.findings)
         return [(one.position, one.kind) for one in found.findings]
 
@@ -63,7 +66,7 @@ def signed(tmp_path: Path) -> Iterator[Signed]:
 
 def new_leaves(signed: Signed) -> None:
     """Make all leaves and the tree anew, as somebody would who hides a change."""
-    with closing(sqlite3.connect(signed.path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(signed.path, isolation_level=None, factory=JournalConnection)) as connection:
         leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
         tree = MerkleTree()
         tree.extend(leaves)
@@ -75,7 +78,7 @@ def new_leaves(signed: Signed) -> None:
 def test_a_journal_that_is_whole(signed: Signed) -> None:
     """Each checkpoint is a root that was kept."""
     with closing(Reader(str(signed.path))) as reader:
-        chain = chain_of(reader, signed.key)
+        chain = chain_of(reader, [signed.key])
     assert ([root.size for root in chain.roots], chain.unknown, chain.findings) == ([10, 21, 32], 0, ())
     assert signed.findings() == []
 
@@ -128,7 +131,7 @@ def test_by_a_key_that_is_not_known(signed: Signed) -> None:
     """Of another host: nothing is said against it, and nothing is believed. Who signs by a known name is convicted."""
     other = verifier_of("omac/host2", SEED)
     with closing(Reader(str(signed.path))) as reader:
-        chain = chain_of(reader, other)
+        chain = chain_of(reader, [other])
     assert (chain.roots, chain.unknown, chain.findings) == ((), 3, ())
     assert {kind for _, kind in signed.findings(verifier_of(NAME, b"o" * 32))} == {"checkpoint-invalid"}
 
@@ -142,4 +145,58 @@ def test_a_checkpoint_that_a_repair_set_aside(signed: Signed) -> None:
     assert [damage.position for damage in repair.perform()] == [position]
     assert signed.findings() == []
     with closing(Reader(str(signed.path))) as reader:
-        assert [root.size for root in chain_of(reader, signed.key).roots] == [10, 32]
+        assert [root.size for root in chain_of(reader, [signed.key]).roots] == [10, 32]
+
+
+def test_keys_that_are_rotated(signed: Signed) -> None:
+    """Each counts for its own time; a rotation that one of both has not signed, or of other keys, does not hold."""
+    later, stolen = b"l" * 32, b"s" * 32
+    new = verifier_of(NAME, later)
+
+    def commit(event: Event) -> int:
+        journal = journal_at(signed.path)
+        state = replayed(journal)
+        commit_now(journal, [Draft(STREAM, state.version + 1, event)])
+        position = journal.store.head()
+        journal.close()
+        return position
+
+    def replayed(journal: Journal) -> Latest[SignedChain]:
+        return journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
+
+    def checkpoint(seed: bytes) -> CheckpointSigned:
+        journal = journal_at(signed.path)
+        size, digest = journal.store.head(), replayed(journal).state.digest
+        journal.close()
+        return CheckpointSigned(size, sign(standing(str(signed.path), 9), NAME, seed), digest)
+
+    with closing(Reader(str(signed.path))) as reader:
+        journal_id = reader.journal_id()
+    last = digest_of(checkpoints(signed)[-1].note)
+    note = sign_rotation(journal_id, 7, NAME, SEED, later)
+    forged = sign_rotation(journal_id, 7, NAME, stolen, later)
+    assert is_rotation(note, journal_id, signed.key, new)
+    for text in (forged, note.replace("time 7", "time 8"), "\n".join(note.split("\n")[:-2]) + "\n", ""):
+        assert not is_rotation(text, journal_id, signed.key, new)
+    assert not is_rotation(note, "0" * 32, signed.key, new)
+    commit(KeyRotated(signed.key.text(), new.text(), note, last))
+    commit(checkpoint(later))
+    for key in (signed.key, new):
+        assert signed.findings(key) == []
+        with closing(Reader(str(signed.path))) as reader:
+            chain = chain_of(reader, [key])
+        assert (len(chain.roots), set(chain.keys)) == (4, {signed.key.text(), new.text()})
+    position = commit(checkpoint(SEED))  # by the key that was replaced
+    assert signed.findings() == [(position, "checkpoint-invalid")]
+    again = verifier_of(NAME, stolen)
+    position = commit(KeyRotated(new.text(), again.text(), forged, digest_of(checkpoints(signed)[-1].note)))
+    assert (position, "checkpoint-invalid") in signed.findings()
+    commit(checkpoint(stolen))
+    with closing(Reader(str(signed.path))) as reader:
+        assert again.text() not in chain_of(reader, [signed.key]).keys
+
+
+def checkpoints(signed: Signed) -> list[CheckpointSigned]:
+    """The checkpoints in the journal."""
+    with closing(ReadJournal(str(signed.path))) as journal:
+        return [record.event for record in journal.records() if isinstance(record.event, CheckpointSigned)]

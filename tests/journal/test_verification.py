@@ -15,6 +15,7 @@ from journal.damage import append_calls, journal_of, sql
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash, root_of
 from omac.journal.repair import Repair
 from omac.journal.verification import PART, KeptRoot, Verified, verify
@@ -33,7 +34,7 @@ def rehash(path: Path) -> None:
     """Make leaves and tree anew, of whatever stands in the journal now, as an attacker does who has read our source."""
     sql(path, "DELETE FROM leaf")
     tree = MerkleTree()
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
         for position, text in list(Contents(connection).between(0, 1_000)):
             assert text is not None
             tree.append(leaf_hash(text))

@@ -31,7 +31,7 @@ def test_an_empty_journal(history: Any) -> None:
         "defaults": {}, "settings": {},
         "accesses": {"open": 0, "completed": 0, "aborted": 0, "refused": 0},
         "control": {"called": 0, "refused": 0},
-        "guard": {"denied": 0},
+        "guard": {"denied": 0}, "unsigned": [], "unwitnessed": [], "unerased": [],
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from tiers import some
 
 from omac.domain.directories.directory import AGGREGATE, RequestDeactivation
 from omac.domain.kernel.refusal import Refusal
@@ -73,8 +74,9 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
         way = omac.gate.resolve(token, "echo")
         cuts: list[str] = []
         back = await away(omac, "directory.deactivation-requested", "sidecar.stop-requested")
-        with omac.gate.while_valid(way, lambda refusal: cuts.append(refusal.reason)):
-            done = await omac.directories.deactivate("/w/shop", omac.caller)
+        unwatch = omac.gate.watch(way, lambda refusal: cuts.append(refusal.reason))
+        done = await omac.directories.deactivate("/w/shop", omac.caller)
+        unwatch()
         assert (done.dir, done.recorded) == ("/w/shop", False)
         assert cuts
         with pytest.raises(Refusal, match="unknown skill mount"):
@@ -167,7 +169,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
         assert not omac.engine.system.accesses.open
 
 
-@pytest.mark.parametrize("reason", ["journal-newer", "journal-damaged", "journal-in-use"])
+@pytest.mark.parametrize("reason", some(["journal-newer", "journal-damaged", "journal-in-use"], of=3))
 async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
     serving: Serving, skill: MakeSkill, reason: Any
 ) -> None:
@@ -212,6 +214,7 @@ async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSk
         await omac.until(lambda: [one["name"] for one in omac.directories.global_skills()] == ["echo"])
 
 
+@pytest.mark.full
 async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill: MakeSkill) -> None:
     """Its token leads nowhere at once, and what is under way is cut; the directory and other sessions stay."""
     async with serving() as omac:
@@ -219,10 +222,11 @@ async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill:
         ended, other = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]
         cut: list[Refusal] = []
         back = await away(omac, "directory.session-ended")
-        with omac.gate.while_valid(omac.gate.resolve(ended, "echo"), cut.append):
-            done = await omac.directories.end_session("/w/shop", "s1", omac.calls_by("bridge", "c9"))
-            assert not done.recorded
-            assert [one.reason for one in cut] == ["revoked"]
+        unwatch = omac.gate.watch(omac.gate.resolve(ended, "echo"), cut.append)
+        done = await omac.directories.end_session("/w/shop", "s1", omac.calls_by("bridge", "c9"))
+        assert not done.recorded
+        assert [one.reason for one in cut] == ["revoked"]
+        unwatch()
         with pytest.raises(Refusal, match="unknown"):
             omac.gate.resolve(ended, "echo")
         with pytest.raises(Refusal) as caught:

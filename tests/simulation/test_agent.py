@@ -575,6 +575,7 @@ REFUSED = ("changed while omac read it", "does not match --hash")
 
 
 @pytest.mark.parametrize("command", ["approve", "register"])
+@pytest.mark.full
 def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
     """The program flips between two versions while a person approves, thirty times, and a server runs. With --hash
     only that version is ever approved; without, either; and what runs is always what the copy was recorded as."""
@@ -632,6 +633,7 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
     assert "flipped" not in {one["mark"] for one in ran} or command == "register"
 
 
+@pytest.mark.full
 def test_a_project_becomes_a_link_to_another(house: House) -> None:
     """Two approved projects; one is replaced by a link to the other, back and forth, while both are looked at again:
     each program only ever has its own project's token."""

@@ -174,6 +174,7 @@ def cargo() -> Path | None:
     return found if asked.returncode == 0 and found.exists() else None
 
 
+@pytest.mark.full
 def test_cargo(builder: Builder) -> None:
     """A project without dependencies builds with and without network; what cargo keeps is in the workdir's cache."""
     program = cargo()

@@ -68,6 +68,7 @@ def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
     assert scene.server.said() == ""
 
 
+@pytest.mark.full
 def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
     """A connection that its caller closes costs no descriptor from then on, whether it was served or refused."""
     before = scene.server.descriptors()

@@ -105,6 +105,7 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
     assert repository.sprung()
 
 
+@pytest.mark.full
 def test_landlock_alone(omac: Omac) -> None:
     """It cannot show what is elsewhere, so there is no socket and no token file; the skill answers by its port."""
     project = omac.project("plain")

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+from contract.media import needs_bubblewrap, read_only
 from polling import eventually
 from real_omac import Omac
 
@@ -28,7 +29,9 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
     assert position(omac) > made["position"]
     (omac.state / "journal.db").unlink()
     approve = ("approve", "echo", "--workdir", str(project))
-    for command in (("status",), ("audit",), ("approvals",), ("serve", "--no-inner"), approve):
+    read = (("status",), ("audit",), ("approvals",), ("audit", "verify"), ("journal", "check"), ("key", "show"))
+    proven = (("checkpoint",), ("audit", "prove", "1"), ("journal", "backup", str(tmp_path / "other.db")))
+    for command in (*read, *proven, ("journal", "seal"), ("serve", "--no-inner"), approve):
         done = omac.run(*command)
         assert done.status == 10, (command, done)
         assert "missing or empty" in done.err
@@ -38,6 +41,49 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
     assert position(omac) == made["position"]
     assert "echo" in omac.ok("approvals")
     assert [skill["name"] for skill in omac.serve().activate(project)["skills"]] == ["echo"]
+
+
+@needs_bubblewrap
+def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -> None:
+    """Another disk is mounted there, say: the restore is refused, and the journal is where it was."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    copy = tmp_path / "copy.db"
+    omac.ok("journal", "backup", str(copy))
+    omac.ok("revoke", "echo", cwd=project)
+    before = position(omac)
+    segments = str(omac.state / "journal.db.segments")
+    mounted = ("bwrap", "--dev-bind", "/", "/", "--bind", segments, segments)
+    done = omac.run("journal", "restore", str(copy), "--yes", within=mounted)
+    assert (done.status, segments in done.err, "busy" in done.err) == (5, True, True), done
+    assert position(omac) == before
+    omac.ok("audit", "verify")
+    names = sorted(path.name for path in omac.state.iterdir())
+    assert not [name for name in names if "restor" in name], names
+    omac.ok("journal", "restore", str(copy), "--yes")
+    assert position(omac) < before
+
+
+@needs_bubblewrap
+def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
+    """A copy on read-only media is verified and proven like any other: the key is there, and is not changed."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    key = omac.ok("key", "show")
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    within = read_only(omac.state)
+    assert omac.process("key", "show", within=tuple(within)).out == key
+    proof = omac.process("audit", "prove", "1", within=tuple(within))
+    assert proof.status == 0, proof
+    (tmp_path / "proof").write_text(proof.out)
+    omac.ok("proof", "verify", str(tmp_path / "proof"), "--key", key.strip())
+    assert omac.process("checkpoint", within=tuple(within)).status == 0
+    for words in (("rotate",), ("rotate", "--lost"), ("move", "--to", "vault")):
+        done = omac.process("key", *words, within=tuple(within))
+        assert (done.status != 0, "Traceback" in done.err, "defect" in done.err) == (True, False, False), done
+    assert omac.ok("key", "show") == key
 
 
 def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:

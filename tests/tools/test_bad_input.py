@@ -34,7 +34,7 @@ class Fine(BaseHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 
-HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"]) + {shift}), Fine).serve_forever()
+HTTPServer(("127.0.0.1", {port}), Fine).serve_forever()
 """
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 BOMB += "name: bomb\nsidecar: {command: [python3, sidecar.py], mount: bomb}\n"
@@ -129,7 +129,7 @@ def test_two_skills_with_one_mount(house: Omac, server: Serving, good: str) -> N
 def test_two_skills_with_one_name(house: Omac, server: Serving, good: str) -> None:
     """Two folders that declare one name are one skill: the first by folder name; it is approved and runs."""
     project = house.project("names", "echo")
-    house.skill(project, "zecho", GOOD.format(name="echo"), SERVER.format(shift=0))
+    house.skill(project, "zecho", GOOD.format(name="echo"), SERVER.format(port='int(os.environ["SIDECAR_PORT"])'))
     house.approve(project)
     (skill,) = server.activate(project)["skills"]
     assert (skill["name"], skill["state"]) == ("echo", "ready")
@@ -144,7 +144,9 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
     impatient = "  health: {timeout_ms: 150}\n"
     house.skill(project, "mute", GOOD.format(name="mute").replace("python3, sidecar.py", "sleep, '600'") + impatient)
     house.skill(project, "short", GOOD.format(name="short"), "raise SystemExit('no licence')")
-    house.skill(project, "astray", GOOD.format(name="astray") + "  health: {timeout_ms: 900}\n", SERVER.format(shift=1))
+    house.skill(
+        project, "astray", GOOD.format(name="astray") + "  health: {timeout_ms: 900}\n", SERVER.format(port="0")
+    )
     house.skill(project, "absent", GOOD.format(name="absent").replace("python3", "no-such-program"))
     house.approve(project, "echo", "mute", "short", "astray", "absent")
     manifest = server.activate(project)
@@ -485,6 +487,7 @@ def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
     assert not digests & {token_digest(word) for word in words}
 
 
+@pytest.mark.full
 def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
     """Killed by a signal it is 128+n; SIGTERM to omac reaches it, and its own status is omac's; one that will not
     end is killed when omac is asked a second time."""

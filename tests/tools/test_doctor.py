@@ -75,6 +75,7 @@ def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
     assert used.run("status").status == 0, "the server goes on"
 
 
+@pytest.mark.full
 def test_old_run_folders_are_removed(used: Omac) -> None:
     """Beyond the latest five, and never one of a run that lives; a link that leads nowhere goes, too."""
     runs = used.state / "run"

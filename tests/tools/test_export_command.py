@@ -17,13 +17,15 @@ from typing import Any
 import pytest
 from polling import eventually
 from real_omac import Omac, curl, omac_in
-from tiers import some
 from tools.test_snapshots import called_often
 
 from omac.journal.bundle import digest_of
 from omac.journal.checkpoint import sign_note
 
-FORMATS = {"jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl"}
+FORMATS = {
+    "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
+    "ocsf": "events.ocsf.jsonl", "parquet": "events.parquet",
+}  # fmt: skip
 INSTALLED = Path(sys.executable).with_name("omac")
 
 
@@ -143,7 +145,10 @@ def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path:
     assert (refused.status, "--redact takes kinds" in refused.err) == (2, True)
 
 
-@pytest.mark.parametrize(("form", "part"), some([("jsonl", 0.5), ("csv", 0.0), ("cloudevents", 1.0)], of=3))
+@pytest.mark.parametrize(
+    ("form", "part"), [("jsonl", 0.5), ("csv", 0.0), ("cloudevents", 1.0), ("ocsf", 0.3), ("parquet", 0.7)]
+)
+@pytest.mark.full
 def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: float) -> None:
     """In each file in turn: the exit code is 10, and what is said names the file, or the one that signs it."""
     folder = exported(used, tmp_path / "bundle", "--format", form, "--kind", "access")
@@ -218,7 +223,7 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
             case "another tree":
                 manifest["size"] += 1
             case _:
-                manifest["format"] = "omac-export-2"
+                manifest["format"] = "omac-export-3"
 
     resigned(used, folder, change)
     done = verified(folder, key)
@@ -227,6 +232,22 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("name", ["evidence.jsonl", "events.jsonl", "gaps.jsonl", "checkpoint.txt", "manifest.json"])
+def test_a_file_that_is_huge(used: Omac, key: str, tmp_path: Path, name: str) -> None:
+    """It is not read to its end, which would take hours."""
+    folder = exported(used, tmp_path / "bundle")
+    os.truncate(folder / name, 1 << 40)
+    done = verified(folder, key)
+    assert (done.returncode, name in done.stdout) == (10, True), done
+
+
+def test_a_name_that_cannot_be_recorded(used: Omac, tmp_path: Path) -> None:
+    """Nothing is exported to it, and that is said as misuse."""
+    done = used.run("export", "--out", str(tmp_path / os.fsdecode(b"\xff")))
+    assert (done.status, "UTF-8" in done.err, "--out NEW" in done.err) == (2, True, True), done
+    assert not list(tmp_path.iterdir())
+
+
 def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
     """Of another host: nothing of the bundle is believed."""
     folder = exported(used, tmp_path / "bundle")
@@ -253,22 +274,85 @@ def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.full
-def test_killed_in_the_middle(house: Path, tmp_path: Path) -> None:
-    """kill -9 leaves no bundle; the same command, typed again, makes it and takes away what was left."""
-    with omac_in(house) as omac:
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host whose export takes a while."""
+    with omac_in(tmp_path_factory.mktemp("busy")) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
-        called_often(omac, 40_000)
-        folder, draft = tmp_path / "bundle", tmp_path / ".omac-export-bundle"
-        started = omac.start("export", "--out", str(folder))
-        eventually(lambda: (draft / "evidence.jsonl").exists(), 20.0, "the first lines")
-        os.kill(started.process.pid, signal.SIGKILL)
-        started.process.wait()
-        assert not folder.exists()
-        assert draft.exists()
-        exported(omac, folder)
-        assert not draft.exists()
-        assert verified(folder, omac.ok("key", "show").strip()).returncode == 0
+        called_often(omac, 8_000)
+        yield omac
+
+
+def killed(omac: Omac, folder: Path, size: int, *options: str) -> Path:
+    """An export that was killed when its evidence had so many bytes; its draft."""
+    draft = folder.with_name(f".omac-export-{folder.name}")
+    evidence = draft / "evidence.jsonl"
+    started = omac.start("export", "--out", str(folder), *options)
+    eventually(lambda: evidence.exists() and evidence.stat().st_size >= size, 30.0, "the first lines")
+    os.kill(started.process.pid, signal.SIGKILL)
+    started.process.wait()
+    assert (folder.exists(), draft.exists()) == (False, True)
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("form", "sizes"),
+    [("jsonl", (0, 1 << 18, 1 << 20)), *(pytest.param(form, (1 << 18,), marks=pytest.mark.full) for form in FORMATS)],
+)
+def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tuple[int, ...]) -> None:
+    """kill -9 leaves no bundle; the same command goes on with the range of the first start, though more was recorded
+    since, and says what an export says that nobody killed."""
+    folder, records = tmp_path / "bundle", len(busy.audit("--kind", "export"))
+    for size in sizes:
+        draft = killed(busy, folder, size, "--format", form)
+    progress = json.loads((draft / ".progress.json").read_bytes())
+    done = busy.run("export", "--out", str(folder), "--format", form)
+    assert (done.status, "was interrupted; it goes on" in done.err) == (0, True), done
+    assert not draft.exists()
+    assert len(busy.audit("--kind", "export")) == records + 1, "one export is recorded once"
+    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["events"], manifest["size"]) == (progress["head"], progress["size"])
+    whole = exported(busy, tmp_path / "whole", "--format", form)
+    assert (whole / "evidence.jsonl").read_bytes().startswith((folder / "evidence.jsonl").read_bytes())
+    if form != "parquet":
+        assert (whole / FORMATS[form]).read_bytes().startswith((folder / FORMATS[form]).read_bytes())
+
+
+def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
+    """Changed bytes are derived again; no link is followed; a range that nobody recorded is refused."""
+    folder, other = tmp_path / "bundle", tmp_path / "other"
+    other.write_bytes(b"mine" * 100_000)
+    draft = killed(busy, folder, 1 << 18)
+    with (draft / "evidence.jsonl").open("r+b") as file:
+        file.write(b"forged")
+    (draft / "gaps.jsonl").unlink()
+    (draft / "gaps.jsonl").symlink_to(other)
+    (draft / "events.jsonl").unlink()
+    os.link(other, draft / "events.jsonl")
+    (draft / "more").mkdir()
+    text = (draft / ".progress.json").read_bytes()
+    forged = json.loads(text) | {"events": 3}
+    (draft / ".progress.json").write_text(json.dumps(forged))
+    done = busy.run("export", "--out", str(folder))
+    assert (done.status, "no record of it" in done.err, "rm -r" in done.err) == (2, True, True), done
+    (draft / ".progress.json").write_bytes(text)
+    exported(busy, folder)
+    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+    assert other.read_bytes() == b"mine" * 100_000
+
+
+def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
+    """It is refused, the draft stays, and relative times count from the first start."""
+    folder = tmp_path / "bundle"
+    options = ("--since", "7d", "--kind", "access")
+    draft = killed(busy, folder, 1 << 16, *options)
+    done = busy.run("export", "--out", str(folder), "--kind", "access")
+    assert (done.status, "with other options" in done.err, "rm -r" in done.err) == (2, True, True), done
+    assert draft.exists()
+    assert busy.run("export", "--out", str(folder), "--format", "csv", *options).status == 2
+    exported(busy, folder, *options)
+    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
 
 
 @pytest.mark.full
@@ -287,7 +371,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:
-    """It is said whose fault it is, and nothing half is left."""
+    """It is said whose fault it is, and what to type; with more room the same command goes on."""
     with omac_in(house) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         called_often(omac, 10_000)
@@ -297,7 +381,12 @@ def test_a_full_disk(house: Path, tmp_path: Path) -> None:
         try:
             done = omac.run("export", "--out", str(small / "bundle"))
             assert (done.status, "No space left" in done.err, "df -h" in done.err) == (5, True, True), done
-            assert os.listdir(small) == []
+            assert os.listdir(small) == [".omac-export-bundle"]
+            assert "make room, then type the same command again" in done.err.replace("\n", " ")
+            subprocess.run(("mount", "-o", "remount,size=64m", str(small)), check=True)
+            exported(omac, small / "bundle")
+            assert os.listdir(small) == ["bundle"]
+            assert verified(small / "bundle", omac.ok("key", "show").strip()).returncode == 0
         finally:
             subprocess.run(("umount", str(small)), check=True)
 

@@ -96,7 +96,7 @@ def seen(world: Box, workdir: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", some(SCRIPTS, of=6))
+@pytest.mark.parametrize("name", some(SCRIPTS, of=12))
 def test_as_outside(world: Box, layout: str, name: str) -> None:
     """Status, output, settings, branches, worktrees and submodules are those of a run without a sandbox."""
     workdir = repository(world, layout)

@@ -247,6 +247,7 @@ def old(omac: Omac, tmp_path: Path) -> Iterator[OldOmac]:
         yield OldOmac(omac, keyring)
 
 
+@pytest.mark.full
 def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
     """After an import in each nothing has to be registered by hand: each sidecar gets what was its project's."""
     first, second = old.project("first"), old.project("second")
@@ -288,6 +289,7 @@ def test_into_the_keychain(old: OldOmac) -> None:
     assert curl(f"{server.skill(project, 'slack')['base']}/").body.startswith(SECRET + "all")
 
 
+@pytest.mark.full
 def test_a_project_reached_by_a_link(old: OldOmac) -> None:
     """The id of the path as it was typed counts too, after that of the real path; so does a folder named by it."""
     project = old.omac.root / "real"
@@ -381,6 +383,7 @@ def test_what_is_recorded(old: OldOmac) -> None:
     assert {one.code for one in remembered.values()} == {approved.event.digest}
 
 
+@pytest.mark.full
 def test_skills_that_all_projects_share(old: OldOmac) -> None:
     """They come from the user's registry and file; a project's file has no say."""
     project = old.omac.root / "shop"
@@ -528,6 +531,7 @@ def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
     assert len(old.omac.events(Approved)) == 2
 
 
+@pytest.mark.full
 def test_asking(old: OldOmac) -> None:
     """Without --yes a person is asked, after everything was shown; a no changes nothing, nobody there is misuse."""
     project = old.project("shop")

@@ -66,6 +66,7 @@ def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
     assert run.process.poll() is None
 
 
+@pytest.mark.full
 def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
     """Two terminals that stop a run leave its command the time that one leaves it; a stop given up, and another, kill
     it."""

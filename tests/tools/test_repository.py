@@ -89,6 +89,7 @@ def test_links_and_copies_inherit_nothing(omac: Omac, main: Path) -> None:
     assert state(omac, omac.root / "by-hand") == "not registered"
 
 
+@pytest.mark.full
 def test_a_changed_file_in_one_worktree(omac: Omac, main: Path) -> None:
     """Also one that the bundle hash leaves out: there it is not approved, in the others it is."""
     one, two = worktree(main, "one"), worktree(main, "two")
@@ -150,6 +151,7 @@ def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
     assert "already approved" in again
 
 
+@pytest.mark.full
 def test_an_approval_reaches_worktrees_that_are_online(omac: Omac) -> None:
     """And its revocation too: each of them stops, and starts again when it is approved again."""
     main = repository(omac.project("main"))
@@ -166,6 +168,7 @@ def test_an_approval_reaches_worktrees_that_are_online(omac: Omac) -> None:
     assert "echo" not in omac.ok("approvals")
 
 
+@pytest.mark.full
 def test_what_was_approved_in_one_worktree_alone_stays(omac: Omac, main: Path) -> None:
     """Revoking the approval by repository only; without --repository the worktree's own ends too."""
     one = worktree(main, "one")
@@ -194,6 +197,7 @@ def test_a_worktree_that_is_gone_can_still_be_revoked(omac: Omac) -> None:
         assert state(omac, main) != "approved"
 
 
+@pytest.mark.full
 def test_a_secret_by_repository(omac: Omac) -> None:
     """It reaches the sidecar in each worktree, a value of the worktree's own comes first, and unset ends it in all."""
     with_vault(omac)
@@ -239,6 +243,7 @@ def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
     assert omac.run("deregister", "--prune", "--workdir", str(main), "--repository").status == 2
 
 
+@pytest.mark.full
 def test_a_secret_by_repository_is_not_for_other_code(omac: Omac) -> None:
     """A worktree whose own code was approved alone does not get it."""
     with_vault(omac)

@@ -29,6 +29,7 @@ def shop(omac: Omac) -> Path:
 
 
 @pytest.mark.parametrize("name", some(CALLS, of=4))
+@pytest.mark.full
 def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> None:
     """The last session, a session by its id, or a list to choose from; further words follow."""
     last, named, chosen = CALLS[name]
@@ -52,6 +53,7 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
         assert "  try: omac continue\n" in done.err
 
 
+@pytest.mark.full
 def test_the_project_decides_which_agent(omac: Omac, shop: Path) -> None:
     """The last one there, from a folder below too; what ran elsewhere is no matter."""
     other = omac.project("other")
@@ -61,6 +63,7 @@ def test_the_project_decides_which_agent(omac: Omac, shop: Path) -> None:
     assert omac.process("continue", "--no-sandbox", "--workdir", str(other)).out.startswith("codex ")
 
 
+@pytest.mark.full
 def test_without_an_agent_it_says_so(omac: Omac, shop: Path) -> None:
     """Before anything was recorded, and where only commands ran; nor for an agent that omac cannot continue."""
     for command in ("continue", "resume"):

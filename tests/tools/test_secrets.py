@@ -247,6 +247,7 @@ def test_bad_values_at_a_terminal(shared: tuple[Omac, Path], name: str, typing: 
     assert omac.events(SecretWriteRequested) == []
 
 
+@pytest.mark.full
 def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
     """^D and ^C are no values."""
     omac, project = shared
@@ -306,6 +307,7 @@ def test_a_closed_stdin(shared: tuple[Omac, Path]) -> None:
 # ---- a file of them ----
 
 
+@pytest.mark.full
 def test_import(omac: Omac, shop: Path) -> None:
     """All lines of a file, or of a pipe; each as `set` would take it."""
     file = omac.folder / "slack.env"
@@ -393,6 +395,7 @@ def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
     ready(serving, shop, TOKEN=SECRET)
 
 
+@pytest.mark.full
 def test_giving_the_same_changes_nothing(omac: Omac, shop: Path) -> None:
     """A sidecar is not started anew for what it has."""
     set_token(omac, shop)
@@ -424,6 +427,7 @@ def in_claude(shop: Path) -> tuple[str, ...]:
     return ("--workdir", str(shop), "--harness", "claude")
 
 
+@pytest.mark.full
 def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
     """What the skill in one base folder was given is not handed to another, approved or not."""
     claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")

@@ -481,6 +481,7 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
     assert (status["runs"], status["directories"], status["sidecars"]) == ([], [], [])
 
 
+@pytest.mark.full
 def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
     """SIGTERM while `--workdir` still comes online ends omac at once, not after the slow sidecar's own time-out."""
     project = omac.root / "p"

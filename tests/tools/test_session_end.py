@@ -69,6 +69,7 @@ def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -
         assert TITLE not in done.err, done
 
 
+@pytest.mark.full
 def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     """Control characters are shown and not obeyed, and a line keeps to the width of a terminal."""
     branch = "b" * 150
@@ -143,6 +144,7 @@ def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
     assert not [line for line in lines if len(line) > 80 and " omac - all" in line], lines
 
 
+@pytest.mark.full
 def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
     """Also what the record has no room for."""
     script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'
@@ -153,6 +155,7 @@ def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
     assert "more'" not in listed
 
 
+@pytest.mark.full
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
     trap = omac.folder / "trap"

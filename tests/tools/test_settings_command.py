@@ -74,13 +74,15 @@ def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.Captur
     assert show(False, False, str(tmp_path), environment) == 0
     text, warnings = capsys.readouterr()
     assert text.splitlines() == [
-        "serve.bundle_drift   refuse",
-        "serve.unapproved     refuse",
-        "serve.auto_register  true",
-        "secrets.store        auto",
-        "git.hooks            deny",
-        "git.refs             all",
-        "cache.redirect_xdg   false",
+        "serve.bundle_drift     refuse",
+        "serve.unapproved       refuse",
+        "serve.auto_register    true",
+        "secrets.store          auto",
+        "git.hooks              deny",
+        "git.refs               all",
+        "cache.redirect_xdg     false",
+        "journal.witness        auto",
+        "journal.witness_token",
         "guard.scratch",
     ]
     assert warnings == ""
@@ -93,16 +95,18 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
     show(False, True, str(project.parent.parent), {**environment, "OMAC_SECRETS_STORE": "vault"})
     text, warnings = capsys.readouterr()
     assert text.splitlines() == [
-        f"serve.bundle_drift   refuse  project {project}",
+        f"serve.bundle_drift     refuse  project {project}",
         f"  user {user_path(environment)} says accept: the project comes first",
-        "serve.unapproved     refuse  default",
-        "serve.auto_register  true    default",
+        "serve.unapproved       refuse  default",
+        "serve.auto_register    true    default",
         f"  project {project} says true: a project may only say false",
-        "secrets.store        vault   environment OMAC_SECRETS_STORE",
-        "git.hooks            deny    default",
-        "git.refs             all     default",
-        "cache.redirect_xdg   false   default",
-        "guard.scratch                default",
+        "secrets.store          vault   environment OMAC_SECRETS_STORE",
+        "git.hooks              deny    default",
+        "git.refs               all     default",
+        "cache.redirect_xdg     false   default",
+        "journal.witness        auto    default",
+        "journal.witness_token          default",
+        "guard.scratch                  default",
     ]
     slip = f"omac: {project}: unknown setting serve.unaproved; did you mean serve.unapproved?; ignored"
     assert warnings.splitlines() == [slip]

@@ -35,6 +35,7 @@ def at_shell(omac: Omac) -> Iterator[tuple["pexpect.spawn[str]", Path]]:
 
 
 @pytest.mark.parametrize("words", [("sandbox", "run"), ("start",)])
+@pytest.mark.full
 def test_a_suspended_sandbox_hears_no_secret(omac: Omac, words: tuple[str, ...]) -> None:
     """Until it has ended; what left its session would read along, whatever job control does."""
     with at_shell(omac) as (shell, project):
@@ -115,6 +116,7 @@ def test_a_terminal_is_left_as_it_was(omac: Omac, words: tuple[str, ...]) -> Non
         shell.close(force=True)
 
 
+@pytest.mark.full
 def test_a_pager_behind_a_pipe_keeps_its_modes(omac: Omac) -> None:
     """It set them while the program before it ran."""
     project = omac.project("shop")

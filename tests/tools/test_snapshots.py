@@ -106,6 +106,7 @@ def test_two_at_once(busy: Omac) -> None:
     assert told(busy) == first
 
 
+@pytest.mark.full
 def test_a_copy_that_was_put_back(omac: Omac) -> None:
     """What was approved after the copy was made is not approved in it, whatever a snapshot said."""
     project = omac.project("shop", "echo")

@@ -100,6 +100,7 @@ def test_the_exit_status_is_the_commands(house: Omac, script: str, status: int) 
     assert house.run(*BARE, "--", "sh", "-c", script).status == status
 
 
+@pytest.mark.full
 def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
     """With a harness, the words after -- are its arguments, behind omac's own; without one they are the command,
     whatever it is called; the harness that was named is the one that skills are looked for."""
@@ -166,6 +167,7 @@ def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
     eventually(lambda: curl(f"{base}/echo").status == 200, 10.0, "the skill to come online")
 
 
+@pytest.mark.full
 def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
     """`omac reload DIR` means that directory wherever it is online; where it is not, the server activates it."""
     run = started(omac, shop, f"echo ready; {WAIT}")
@@ -237,6 +239,7 @@ def test_one_directory_in_several_runs(omac: Omac) -> None:
     eventually(lambda: not omac.left(), 1.0, "nothing to be left")
 
 
+@pytest.mark.full
 def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
     """A start needs no server, keeps none from beginning, and does not miss one that is killed; what the next server
     settles is the dead server's, though the start has the same directory online."""

@@ -31,6 +31,7 @@ def names(text: str) -> set[str]:
     return {line.partition("=")[0] for line in text.splitlines() if "=" in line} - OF_THE_SHELL
 
 
+@pytest.mark.full
 def test_a_command_gets_what_was_said(omac: Omac, shop: Path) -> None:
     """Each variable by its name, none that was said to be dropped, and a value nowhere."""
     omac.environment |= {"FOO_KEY": "not-for-anybody", "BAR": "for-the-command"}
@@ -78,6 +79,7 @@ def test_an_agent_is_called_as_was_said(omac: Omac, shop: Path, agent: str) -> N
     assert f"runs {shlex.quote(said['command'][0])} " in unfolded
 
 
+@pytest.mark.full
 def test_nothing_comes_of_it(omac: Omac) -> None:
     """No record, no folder of a run, no cache; what would be refused is refused."""
     project = omac.project("shop")

@@ -15,6 +15,7 @@ from tools.test_snapshots import called_often
 from omac.domain.access.signing import CheckpointSigned
 from omac.journal.checkpoint import Checkpoint, sign
 from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.reader import ReadJournal
 from omac.services.kernel.checkpointing import WORTH
@@ -62,6 +63,14 @@ def test_verify_takes_positions(omac: Omac) -> None:
     refused = omac.run("audit", "verify", "--from", "x")
     assert refused.status == 2
     assert "--from takes a position" in refused.err
+
+
+@pytest.mark.parametrize("positions", [("--from", "3", "--to", "2"), ("--from", "9999999999999999999999")])
+def test_positions_between_which_there_is_nothing(omac: Omac, positions: tuple[str, ...]) -> None:
+    """Nobody is told that nothing was found where nothing was looked at."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    done = omac.run("audit", "verify", *positions)
+    assert (done.status, "position" in done.err) == (2, True), done
 
 
 def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
@@ -180,12 +189,14 @@ def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
     assert "checkpoints" not in omac.ok("audit", "verify")
     called_often(omac, WORTH)
     omac.ok("start", "--", "true", cwd=project)
-    assert "1 checkpoints in the journal hold" in omac.ok("audit", "verify")
+    assert "1 checkpoint in the journal holds" in omac.ok("audit", "verify")
     assert json.loads(omac.ok("audit", "verify", "--json"))["checkpoints"] == 1
     omac.ok("start", "--", "true", cwd=project)
     assert json.loads(omac.ok("audit", "verify", "--json"))["checkpoints"] == 1
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
-    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+    with closing(
+        sqlite3.connect(omac.state / "journal.db", isolation_level=None, factory=JournalConnection)
+    ) as connection:
         leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000_000)]
         tree = MerkleTree()
         tree.extend(leaves)
@@ -197,6 +208,7 @@ def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
     assert (done.status, "history was rewritten" in done.out) == (10, True), done
 
 
+@pytest.mark.full
 def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
     """A copy elsewhere: they are neither believed nor held against it, until the key is named."""
     project = omac.project("shop", "echo")
@@ -207,9 +219,9 @@ def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
     omac.ok("journal", "backup", str(tmp_path / "copy.db"))
     elsewhere = {"OMAC_STATE_DIR": str(tmp_path / "state")}
     done = omac.run("audit", "verify", "--journal", str(tmp_path / "copy.db"), extra=elsewhere)
-    assert (done.status, "1 checkpoints are signed by a key that is not known here" in done.out) == (0, True), done
+    assert (done.status, "1 checkpoint is signed by a key that is not known here" in done.out) == (0, True), done
     done = omac.run("audit", "verify", "--journal", str(tmp_path / "copy.db"), "--key", key, extra=elsewhere)
-    assert (done.status, "1 checkpoints in the journal hold" in done.out) == (0, True), done
+    assert (done.status, "1 checkpoint in the journal holds" in done.out) == (0, True), done
 
 
 def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:

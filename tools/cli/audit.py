@@ -108,10 +108,10 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
         if request.follow:
             _follow(request, environment, cursor.position, cursor.journal_id)
             return 0
-        ended = ended_rows(journal.records(0, head))
-        wanted = (one for one in ended if one[0] > cursor.position and request.query.matches(one[1]))
-        page = AuditPage(islice(wanted, request.page))
-        _show(page.rows(), request.form)
+        progress = Progress("events indexed")
+        audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
+        page = AuditPage(islice(audit.ended(request.query, cursor.position), request.page))
+        _show(progress.before(page.rows()), request.form)
     following = cursor._replace(position=page.last if page.count == request.page else head)
     if request.form == "json":
         print_json({"cursor": str(following)})
@@ -138,8 +138,17 @@ class AuditPage:
 def _follow(request: AuditRequest, environment: Mapping[str, str], known: int, journal_id: str = "") -> None:
     """Show each row as it ends, until the person ends it. Those up to position `known` were shown; in JSON, each row
     has its cursor where `journal_id` is given."""
-    for position, row in ended_rows(_records_for_ever(request, environment)):
-        if position > known and request.query.matches(row):
+    with closing(to_read(environment, request.journal)) as journal:
+        head = journal.store.head()
+        audit = SearchedAudit(journal, StateDir.of(environment), head)
+        fold = audit.fold()
+        _show_each(audit.ended(request.query, known), request, journal_id)
+    _show_each(ended_rows(_records_for_ever(request, environment, head), fold), request, journal_id)
+
+
+def _show_each(ended: Iterable[tuple[int, AuditRow]], request: AuditRequest, journal_id: str) -> None:
+    for position, row in ended:
+        if request.query.matches(row):
             if journal_id and request.form == "json":
                 print_json(json_row(row) | {"cursor": str(Cursor(journal_id, position))})
             else:
@@ -147,9 +156,8 @@ def _follow(request: AuditRequest, environment: Mapping[str, str], known: int, j
             current().stdout.flush()
 
 
-def _records_for_ever(request: AuditRequest, environment: Mapping[str, str]) -> Iterator[Recorded]:
-    """Yield the records of a journal, those to come included. Raises Refusal."""
-    position = 0
+def _records_for_ever(request: AuditRequest, environment: Mapping[str, str], position: int) -> Iterator[Recorded]:
+    """Yield the records of a journal behind a position, those to come included. Raises Refusal."""
     while True:
         with closing(to_read(environment, request.journal)) as journal:
             for recorded in journal.records(position):

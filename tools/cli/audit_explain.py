@@ -7,10 +7,15 @@ from typing import Any
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.event_kinds import KIND_OF
+from omac.journal.pruned import day_of, pruned_refusal
 from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, explain
 from omac.tools.compose.journals import to_read
+from omac.tools.compose.searched_links import SearchedLinks
+from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import say, say_folded, shown_fields
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
@@ -20,11 +25,16 @@ INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
 def run(position: int, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the tree. Raises Refusal."""
     with closing(to_read(environment, journal_path)) as journal:
-        explanation = explain(position, journal)
+        with Progress("events indexed") as progress:
+            links = SearchedLinks(journal, StateDir.of(environment), progress=progress.show)
+            explanation = explain(position, links)
         if explanation is None:
             head = journal.store.head()
             message = f"no record is at position {position}: the journal ends at {head}"
             raise Refusal("not-found", message, fix=["omac audit"])
+        if any(one.recorded.position == position and _is_pruned(one) for one in explanation.records):
+            last, at = journal.store.pruned_to()
+            raise pruned_refusal(position, last, day_of(at), journal.store.path)
     if as_json:
         records = [_json(one) for one in explanation.records]
         print_json({"position": position, "is_cut": explanation.is_cut, "records": records})
@@ -34,6 +44,10 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
     if explanation.is_cut:
         say(f"only the first {RECORDS_MAX} related records are shown")
     return 0
+
+
+def _is_pruned(one: ExplainedRecord) -> bool:
+    return isinstance(one.recorded.event, PositionPruned)
 
 
 def _show(one: ExplainedRecord, asked: int) -> None:

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, back_up, inspect
-from omac.journal.backup import restore as put_back
+from omac.journal.backup import Copy, inspect
 from omac.journal.format import require_unused
-from omac.tools.compose.journals import mark_of
+from omac.tools.compose.backups import back_up_with_keys, restore_with_keys
+from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
@@ -16,12 +16,17 @@ from omac.tools.terminal.render import report, say
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Copy the journal to a new file. Raises Refusal."""
-    path = StateDir.of(environment).journal_in_use(environment, journal_path)
-    copy = back_up(path, os.path.abspath(expanded(target)))
+    state = StateDir.of(environment)
+    path = path_in_use(state, environment, journal_path)
+    made = back_up_with_keys(state, path, os.path.abspath(expanded(target)))
+    copy = made.copy
     if as_json:
-        print_json(copy._asdict())
-    else:
-        say(f"{copy.path}: {copy.position} positions of {path}, {copy.bytes} bytes")
+        print_json(copy._asdict() | {"keys": made.keys_path})
+        return 0
+    say(f"{copy.path}: {copy.position} positions of {path}, {copy.bytes} bytes")
+    if made.keys_path:
+        say(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
+        say("  what is erased later can be read by this file: delete it, or keep it elsewhere")
     return 0
 
 
@@ -43,10 +48,14 @@ def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) 
     if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
         report("nothing was changed")
         return 1
-    restored, kept = put_back(copy.path, path, mark_of(state, path))
-    say(f"{path} is restored to position {restored.position}")
-    if kept:
-        say(f"the journal that was there is {kept}")
+    done = restore_with_keys(state, copy, path)
+    say(f"{path} is restored to position {done.copy.position}")
+    if done.kept:
+        say(f"the journal that was there is {done.kept}")
+    if done.subjects:
+        say(f"keys of personal fields of {done.subjects} directories are restored")
+    if done.erased:
+        say(f"{done.erased} keys are not: what they encrypted was erased since")
     return 0
 
 

@@ -1,77 +1,143 @@
-"""omac checkpoint and omac key show: what an outsider holds the journal to."""
+"""omac checkpoint and omac key: what an outsider holds the journal to."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import cache
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, sign, standing, verified, verifier_of
-from omac.journal.reader import ReadJournal
+from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, notes_of, sign, standing, verified
+from omac.journal.reader import Reader, ReadJournal
 from omac.journal.verification import KeptRoot
-from omac.tools.compose.journals import mark_of
-from omac.tools.compose.signing import signing_key
+from omac.tools.compose.command_context import SecretStores, secret_stores
+from omac.tools.compose.journals import mark_of, path_in_use
+from omac.tools.compose.signing import FILE, Signer
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import report
 
+NOTES_CHARACTERS_MAX = 256 << 20  # of a file with all the notes that a witness has
 UNRECORDED = ("journal-unavailable", "journal-read-only", "journal-in-use", "contention")  # it is worth printing anyway
+
+
+def signer_for(journal_path: str | None, environment: Mapping[str, str]) -> Signer:
+    """Return the key of the journal that a command means. Whatever store has it, a person is asked to open it."""
+    state = StateDir.of(environment)
+
+    @cache
+    def stores(store: str) -> SecretStores:
+        from omac.tools.cli.vault import make_usable
+
+        opened = secret_stores(environment)
+        make_usable(opened, {store})
+        return opened
+
+    return Signer(state, path_in_use(state, environment, journal_path), stores)
 
 
 def show(journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Print the journal's checkpoint, which is recorded in it where it can be written. Raises Refusal."""
     from omac.tools.compose.recording import recorded_checkpoint  # loads what appends
 
-    state = StateDir.of(environment)
-    path = state.journal_in_use(environment, journal_path)
-    ReadJournal(path, mark_of(state, path)).close()  # an older copy of the journal is signed for nobody
-    checkpoint = standing(path, clock())
+    signer = signer_for(journal_path, environment)
+    ReadJournal(signer.path, mark_of(StateDir.of(environment), signer.path)).close()  # an older copy is not signed
+    checkpoint = standing(signer.path, clock())
     try:
-        text = recorded_checkpoint(state, environment, journal_path, clock)
+        text = recorded_checkpoint(environment, journal_path, signer, clock)
     except Refusal as refusal:
         if refusal.reason not in UNRECORDED:
             raise
         report(f"the checkpoint is not recorded in the journal: {refusal.message}")
-        text = sign(checkpoint, *signing_key(state))
+        text = sign(checkpoint, *signer.key())
     print_data(text.removesuffix("\n"))
     return 0
 
 
-def show_key(as_json: bool, environment: Mapping[str, str]) -> int:
-    """Print the public key that verifies checkpoints of this host. Raises Refusal."""
-    state = StateDir.of(environment)
-    key = verifier_of(*signing_key(state))
-    if as_json:
-        print_json({"name": key.name, "key": key.text(), "kept_in": state.signing_key_path})
-    else:
-        print_data(key.text())
+def show_key(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Print the public key that verifies checkpoints of the journal, and where the private one is. Raises Refusal."""
+    _show_kept(signer_for(journal_path, environment), as_json)
     return 0
 
 
-def known_key(key: str | None, environment: Mapping[str, str]) -> VerifierKey:
-    """Return the public key that is meant: that of this host where none is named. Raises Refusal."""
-    return VerifierKey.parse(key) if key else verifier_of(*signing_key(StateDir.of(environment)))
+def move_key(
+    to: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
+    """Keep the key in another store. Raises Refusal."""
+    from omac.tools.compose.recording import moved_key  # loads what appends
+
+    signer = signer_for(journal_path, environment)
+    moved_key(environment, journal_path, signer, to, clock)
+    _show_kept(signer, as_json)
+    return 0
 
 
-def kept_roots(
-    files: Sequence[str], key: str | None, journal: str, journal_id: str, environment: Mapping[str, str]
-) -> list[KeptRoot]:
-    """Return the roots of checkpoints in files, signed by `key`, or by this host. Raises Refusal."""
-    known = known_key(key, environment)
+def rotate_key(
+    is_lost: bool,
+    journal_path: str | None,
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Have another key sign from now on, and print the public one. Raises Refusal."""
+    from omac.tools.compose.recording import key_begun_again, rotated_key  # loads what appends
+
+    change = key_begun_again if is_lost else rotated_key
+    done = change(environment, journal_path, signer_for(journal_path, environment), clock)
+    if as_json:
+        print_json({"old": done.old, "key": done.new, "lost": is_lost})
+        return 0
+    print_data(done.new)
+    if is_lost:
+        report(f"it begins a new chain of checkpoints: nothing that {done.old} signed leads to it")
+        report(
+            "  hand it to the people who verify this journal, with a checkpoint: omac checkpoint > /mnt/elsewhere/FILE"
+        )
+    else:
+        report(f"it replaces {done.old}, which still verifies what it signed before")
+    return 0
+
+
+def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
+    """Return the public keys that are meant: where none is named those by which this host signs the journal at `path`,
+    or signed it before its own journal rotated them. Raises Refusal."""
+    if keys:
+        return [VerifierKey.parse(key) for key in keys]
+    state = StateDir.of(environment)
+    known = [VerifierKey.parse(key) for key in signer_for(path, environment).known()]
+    own = os.path.join(state.path, "journal.db")
+    if path == own or not os.path.lexists(own):
+        return known
+    return _known_to(own, known)
+
+
+def keys_in(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
+    """Return the public keys that are meant, and those that the journal at `path` rotated them from and to."""
+    return _known_to(path, keys_meant(path, keys, environment))
+
+
+def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, journal_id: str) -> list[KeptRoot]:
+    """Return the roots of checkpoints in files, each signed by one of `keys`; a witness's file has several. Raises
+    Refusal."""
     roots = []
     for file in files:
-        checkpoint = signed_by(file, read_note(file), known)
-        if checkpoint.journal != journal_id:
-            message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
-            raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
-        roots.append(KeptRoot(checkpoint.size, checkpoint.root))
+        notes, cut = notes_of(read_note(file, NOTES_CHARACTERS_MAX))
+        if cut:
+            report(f"{file}: {cut} of its checkpoints break off, and count for nothing")
+        for note in notes:
+            checkpoint = signed_by(file, note, *keys)
+            if checkpoint.journal != journal_id:
+                message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
+                raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
+            roots.append(KeptRoot(checkpoint.size, checkpoint.root))
     return roots
 
 
-def read_note(file: str) -> str:
+def read_note(file: str, characters_max: int = TEXT_MAX) -> str:
     """Return the text of a checkpoint in a file, not verified yet. Raises Refusal."""
     path = os.path.abspath(expanded(file))
     try:
-        with open(path, encoding="utf-8", errors="strict") as content:
-            return content.read(TEXT_MAX + 1)
+        with open(path, encoding="utf-8", errors="replace" if characters_max > TEXT_MAX else "strict") as content:
+            return content.read(characters_max + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"]) from None
@@ -83,3 +149,20 @@ def signed_by(file: str, text: str, *keys: VerifierKey) -> Checkpoint:
         return verified(text, *keys)
     except Refusal as refusal:
         raise Refusal(refusal.reason, f"{file}: {refusal.message}", fix=refusal.fix) from None
+
+
+def _known_to(path: str, keys: Sequence[VerifierKey]) -> list[VerifierKey]:
+    from omac.journal.signed_chain import chain_of
+
+    with closing(Reader(path, lenient=True)) as reader:
+        return [VerifierKey.parse(text) for text in chain_of(reader, keys).keys]
+
+
+def _show_kept(signer: Signer, as_json: bool) -> None:
+    kept, key = signer.kept(), signer.public()
+    place = signer.keys.path if kept.store == FILE else kept.store
+    if as_json:
+        print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": place, "journal": signer.path})
+        return
+    print_data(key)
+    report(f"the private key is in {place if kept.store == FILE else 'the ' + place}")

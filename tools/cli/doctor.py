@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from omac.domain.kernel.refusal import REASONS
-from omac.domain.sandbox.doctor import FAIL, findings, healthy, report
-from omac.domain.sandbox.own_files import NAME, diagnose, mended
+from omac.domain.kernel.refusal import REASONS, quoted
+from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis, findings, healthy, report
+from omac.domain.sandbox.own_files import NAME, diagnose, erasure_unfinished, mended, segment_lost, signing_delayed
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
+from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report as report_line
 from omac.tools.terminal.render import say_folded
@@ -14,10 +15,15 @@ from omac.tools.terminal.render import say_folded
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings, with `fix` after mending what omac can mend safely. 0 when all is well, 5 when files of omac's
-    cannot be used, else the status of a sandbox that is not available."""
+    cannot be used, 10 when those of the journal are not whole, else the status of a sandbox that is not available."""
     own = OwnFiles(environment)
     done = _mend(own) if fix else []
-    diagnoses = (*diagnose(own.state.path, own.flaws()), *findings(probe_machine()))
+    unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
+    lost = (segment_lost(one.message, tuple(one.fix)) for one in own.lost)
+    unerased = (erasure_unfinished(one.workdir) for one in own.erasures)
+    witness = _witness(found_witness(environment, own.state))
+    ours = (*diagnose(own.state.path, own.flaws()), *lost, *unsigned, *unerased, witness)
+    diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
     else:
@@ -27,7 +33,24 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             say_folded(line, 4)
     if any(one.name == NAME and one.level == FAIL for one in diagnoses):
         return REASONS["state-unusable"].exit_code
+    if own.lost:
+        return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
+
+
+def _witness(found: FoundWitness) -> Diagnosis:
+    name, state = "witness", found.state
+    if found.is_refused:
+        return Diagnosis(name, OK, "checkpoints are kept in the journal alone, as journal.witness says")
+    if not found.name:
+        says = "checkpoints are kept in the journal alone: who rewrites it and its checkpoints leaves no trace"
+        return Diagnosis(name, WARN, says, ("omac settings set journal.witness /mnt/elsewhere/omac.notes",))
+    if state.problem:
+        says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {state.size} events"
+        fix = () if not found.name.startswith("/") else (f"ls -ld {quoted(found.name)}",)
+        return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
+    last = f"the last one counts {state.size} events" if state.size else "none was signed yet"
+    return Diagnosis(name, OK, f"{found.name} keeps checkpoints; {last}")
 
 
 def _mend(own: OwnFiles) -> list[str]:

@@ -1,7 +1,7 @@
 """omac export and omac export verify: evidence for whoever has no journal."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
@@ -9,9 +9,11 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
 from omac.journal.checkpoint import VerifierKey
-from omac.journal.event_kinds import KINDS
+from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.cli.audit_filters import Typed, query_of
+from omac.tools.cli.checkpoint import signer_for
+from omac.tools.compose.export_draft import begun_at
 from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
 from omac.tools.terminal.invocation import expanded, print_json
@@ -37,17 +39,26 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     """Export. Raises Refusal."""
     if options.format not in get_args(Format):
         raise Refusal("misuse", f"--format takes {', '.join(get_args(Format))}, not {options.format!r}")
-    query = query_of(options.filters, clock)
+    folder = os.path.abspath(expanded(options.folder))
+    if folder != folder.encode(errors="replace").decode():
+        raise Refusal("misuse", f"{folder} is no name in UTF-8: it cannot be recorded", fix=["--out NEW"])
+    began = begun_at(folder)
+    if began is not None:
+        report(f"the export to {folder} was interrupted; it goes on with the events of its first start")
+    at = clock() if began is None else began
+    query = query_of(options.filters, lambda: at)
     request = ExportRequest(
         cast("Format", options.format),
-        os.path.abspath(expanded(options.folder)),
+        folder,
         query,
         _filters(query),
-        _kinds(options.redacted),
+        _policy(options.redacted),
         options.journal,
+        at,
     )
+    signer = signer_for(options.journal, environment)
     with Progress("events read") as reading, Progress("events exported") as writing:
-        exported = export_evidence(request, environment, clock, reading.show, writing.show)
+        exported = export_evidence(request, environment, clock, reading.show, writing.show, signer)
     manifest = exported.manifest
     if options.json:
         data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}
@@ -60,10 +71,11 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     return 0
 
 
-def verify(folder: str, key: str, as_json: bool) -> int:
+def verify(folder: str, keys: Sequence[str], as_json: bool) -> int:
     """Verify a bundle; 10 where it is not what was exported. Raises Refusal."""
     with Progress("events verified") as progress:
-        found = verify_bundle(os.path.abspath(expanded(folder)), VerifierKey.parse(key), derived, progress.show)
+        known = [VerifierKey.parse(key) for key in keys]
+        found = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
     if as_json:
         print_json(_data(folder, found))
     else:
@@ -78,12 +90,11 @@ def _filters(query: AuditQuery) -> dict[str, str]:
     return {name: str(value) for name, value in (wanted | times).items()}
 
 
-def _kinds(typed: str | None) -> tuple[str, ...]:
-    kinds = tuple(kind.strip() for kind in typed.split(",")) if typed is not None else ()
-    known = {*KINDS, *(name.partition(".")[0] for name in KINDS)}
-    if unknown := [kind for kind in kinds if kind not in known]:
-        raise Refusal("misuse", f"--redact takes kinds of events, such as access or secret.written, not {unknown[0]!r}")
-    return kinds
+def _policy(typed: str | None) -> tuple[str, ...]:
+    """What is left out, as it is kept."""
+    words = tuple(word.strip() for word in typed.split(",")) if typed is not None else ()
+    Redaction.of(words)
+    return words
 
 
 def _show(folder: str, found: VerifiedBundle) -> None:
@@ -99,7 +110,9 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     if manifest.filters:
         say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
     if manifest.without_content:
-        say(f"  {manifest.without_content} without their content: {', '.join(manifest.redacted)}")
+        say(f"  {manifest.without_content} without their content: {', '.join(manifest.redacted) or 'pruned'}")
+    elif manifest.redacted:
+        say(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
         say(f"  positions 1 to {manifest.late} got their proofs later than they were recorded")
 

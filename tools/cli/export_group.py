@@ -27,9 +27,9 @@ export_app = Commands(ExportGroup, no_args_is_help=False, invoke_without_command
 def export(
     context: typer.Context,
     out: Annotated[str | None, typer.Option(metavar="FOLDER", help="The folder to make.")] = None,
-    form: Annotated[str, typer.Option("--format", help="jsonl, csv or cloudevents.")] = "jsonl",
+    form: Annotated[str, typer.Option("--format", help="jsonl, csv, cloudevents, ocsf or parquet.")] = "jsonl",
     redact: Annotated[
-        str | None, typer.Option(metavar="KINDS", help="Leave out the content of these kinds: access,secret")
+        str | None, typer.Option(metavar="POLICY", help="Leave out these kinds or fields: secret,*.path")
     ] = None,
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
@@ -72,14 +72,16 @@ def export(
 @export_app.command("verify")
 def export_verify(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="What omac export made.")],
-    key: Annotated[str, typer.Option(help="The public key, from omac key show.")],
+    key: Annotated[list[str], typer.Option(help="A public key, from omac key show.")],
     json: Json = False,
 ) -> int:
     """Verify an export by a public key, without a journal; the exit code is 10 when it is not what was exported.
+
+    The first key of a journal verifies what later ones signed: the export has the rotations that lead to them.
 
     \b
     omac export verify ~/march --key "$(cat omac.key)"
     """
     from omac.tools.cli.export import verify
 
-    return verify(folder, key, json)
+    return verify(folder, tuple(key), json)

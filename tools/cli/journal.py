@@ -17,13 +17,17 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     with closing(to_read(environment, journal_path)) as journal:
         head = journal.store.head()
         inbox = inbox_of(StateDir.of(environment), HostId(""), journal.store.path)  # to look into
+        segments = journal.store.segments()
         figures = {
             "path": journal.store.path,
             "id": journal.store.journal_id(),
-            "bytes": sum(_size(journal.store.path + suffix) for suffix in ("", "-wal")),
+            "bytes": sum(_size(journal.store.path + suffix) for suffix in ("", "-wal"))
+            + sum(segment.bytes for segment in segments),
             "events": head,
             "first_at": next((rfc3339(recorded.at) for recorded in journal.records(0, 1)), None),
             "last_at": next((rfc3339(recorded.at) for recorded in journal.records(head - 1, head)), None),
+            "segments": len(segments),
+            "sealed_to": segments[-1].last if segments else 0,
             "spool": {"waiting": len(inbox.names()), "rejected": inbox.rejected()},
             "kinds": dict(journal.store.kinds()),
         }

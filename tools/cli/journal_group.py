@@ -1,4 +1,5 @@
-"""The commands about the journal's file: `omac journal path`, `stats`, `check`, `repair`, `backup`, `restore`."""
+"""The commands about the journal's file: `omac journal path`, `stats`, `check`, `repair`, `seal`, `prune`, `backup`,
+`restore`."""
 
 import time
 from typing import Annotated
@@ -8,8 +9,9 @@ import typer
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current, print_data
 
-journal_app = Commands(help="Show, check, repair, copy and restore the journal.")
+journal_app = Commands(help="Show, check, repair, seal, prune, copy and restore the journal.")
 
+Before = Annotated[str | None, typer.Option("--before", metavar="WHEN", help="Events of that time or before.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -60,6 +62,41 @@ def journal_repair(
     return repair(
         RepairRequest(positions_of(position or ()), journal, dry_run, yes), current().environment, time.time_ns
     )
+
+
+@journal_app.command("seal")
+def journal_seal(
+    before: Before = None,
+    keep: Annotated[str | None, typer.Option("--keep", metavar="AGE", help="All but events of that age.")] = None,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Move the oldest events, up to a signed checkpoint, into a read-only file. All commands still read them.
+
+    \b
+    omac journal seal --keep 400d
+    """
+    from omac.tools.cli.seal import run
+
+    return run(before, keep, journal, json, current().environment, time.time_ns)
+
+
+@journal_app.command("prune")
+def journal_prune(
+    keep: Annotated[str | None, typer.Option("--keep", metavar="AGE", help="All but events of that age.")] = None,
+    before: Before = None,
+    yes: Yes = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Drop the contents of old sealed events, and keep their proofs and what omac's state follows from.
+
+    \b
+    omac journal prune --keep 400d
+    """
+    from omac.tools.cli.prune import run
+
+    return run(keep, before, yes, journal, json, current().environment, time.time_ns)
 
 
 @journal_app.command("backup")

@@ -50,6 +50,7 @@ class SkillRow(msgspec.Struct, frozen=True):
 
 class ApprovalRow(msgspec.Struct, frozen=True):
     """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at.
+    `since` is None where the segment that has it cannot be read.
 
     `repository` is the git common directory, for one that holds in each worktree of it.
     """
@@ -60,7 +61,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     bundle_hash: str
     digest: str
     source: str
-    since: str
+    since: str | None
     code: str | None
     repository: str = ""
 
@@ -107,7 +108,16 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
         cells = [APPROVAL_HEADS]
         for row in rows:
             code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
-            cells.append((row.skill, row.scope, row.harness, wall_clock_of(row.since), row.code or "-", *code))
+            cells.append(
+                (
+                    row.skill,
+                    row.scope,
+                    row.harness,
+                    wall_clock_of(row.since) if row.since else "-",
+                    row.code or "-",
+                    *code,
+                )
+            )
         show_columns(cells)
     else:
         report("nothing is approved")
@@ -191,7 +201,7 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
     scope = f"every worktree of {repository}" if repository else registry.place(one).shown
     return ApprovalRow(
         scope, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
-        approved.source, rfc3339(one.approved_at), code, repository,
+        approved.source, rfc3339(one.approved_at) if one.approved_at else None, code, repository,
     )  # fmt: skip
 
 

@@ -3,16 +3,18 @@
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal import consistency
-from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing, verifier_of
+from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
 from omac.journal.proof import BYTES_MAX, proven
 from omac.journal.proof import prove as proof_of
-from omac.tools.cli.checkpoint import read_note, signed_by
-from omac.tools.compose.signing import signing_key
+from omac.journal.reader import Reader
+from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for
+from omac.tools.compose.journals import codec_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import say
@@ -23,11 +25,13 @@ def prove(position: str, journal_path: str | None, environment: Mapping[str, str
     """Print the proof of an event. Raises Refusal."""
     if not position.isascii() or not position.isdigit():
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
-    state = StateDir.of(environment)
-    path = state.journal_in_use(environment, journal_path)
-    checkpoint = standing(path, clock())
-    note = sign(checkpoint, *signing_key(state))
-    print_data(proof_of(path, int(position), note, checkpoint).decode())
+    signer = signer_for(journal_path, environment)
+    checkpoint = standing(signer.path, clock())
+    signer.prepare()
+    note = sign(checkpoint, *signer.key())
+    with closing(Reader(signer.path)) as reader:
+        codec = codec_of(StateDir.of(environment), reader)
+    print_data(proof_of(signer.path, int(position), note, checkpoint, signer.rotations(), codec).decode())
     return 0
 
 
@@ -36,12 +40,13 @@ def prove_consistency(
 ) -> int:
     """Print the proof that the checkpoint in file `new` continues that in `old`. Raises Refusal."""
     state = StateDir.of(environment)
-    path = state.journal_in_use(environment, journal_path)
-    known = [VerifierKey.parse(key) for key in keys] or [verifier_of(*signing_key(state))]
+    path = path_in_use(state, environment, journal_path)
+    known = keys_in(path, keys, environment)
     notes = read_note(old), read_note(new)
     for file, note in zip((old, new), notes, strict=True):
         signed_by(file, note, *known)
-    print_data(consistency.prove_consistency(path, *notes, known).decode())
+    rotations = signer_for(path, environment).rotations()
+    print_data(consistency.prove_consistency(path, *notes, known, rotations).decode())
     return 0
 
 

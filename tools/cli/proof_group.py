@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
 from omac.tools.terminal.invocation import current
 
@@ -18,7 +19,7 @@ def audit_verify(
     checkpoint: Annotated[
         list[str] | None, typer.Option("--checkpoint", metavar="FILE", help="A checkpoint that you kept.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Who signed it; this host, where you name none.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Who signed it; this host, where you name none.")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -31,7 +32,7 @@ def audit_verify(
     """
     from omac.tools.cli.verify import VerifyRequest, run
 
-    request = VerifyRequest(first, last, tuple(checkpoint or ()), key, journal, json)
+    request = VerifyRequest(first, last, tuple(checkpoint or ()), tuple(key or ()), journal, json)
     return run(request, current().environment)
 
 
@@ -82,20 +83,72 @@ def proof_verify(
     return verify_proof(file, tuple(key), json)
 
 
-def checkpoint(journal: JournalPath = None) -> int:
+def checkpoint(
+    received: Annotated[
+        bool, typer.Option("--received", help="Print those of other journals that were delivered here.")
+    ] = False,
+    of: Annotated[str | None, typer.Option(metavar="ID", help="With --received: of this journal alone.")] = None,
+    journal: JournalPath = None,
+) -> int:
     """Print how far the journal goes and the root of its proofs, signed: keep it where omac cannot write.
 
     \b
     omac checkpoint > /mnt/elsewhere/monday.txt
+    omac checkpoint --received > others.txt      where other omacs deliver theirs
     """
+    if received:
+        from omac.tools.cli.received import run
+
+        return run(of, journal, current().environment)
+    if of is not None:
+        raise Refusal("misuse", "--of works only with --received")
     from omac.tools.cli.checkpoint import show
 
     return show(journal, current().environment, time.time_ns)
 
 
 @key_app.command("show")
-def key_show(json: Json = False) -> int:
-    """Print the public key that verifies checkpoints of this host."""
+def key_show(journal: JournalPath = None, json: Json = False) -> int:
+    """Print the public key that verifies checkpoints of the journal, and where the private key is.
+
+    \b
+    omac key show > omac.key
+    """
     from omac.tools.cli.checkpoint import show_key
 
-    return show_key(json, current().environment)
+    return show_key(journal, json, current().environment)
+
+
+@key_app.command("rotate")
+def key_rotate(
+    lost: Annotated[bool, typer.Option("--lost", help="The key is gone: begin a new chain, without it.")] = False,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Sign with a new key from now on; the journal records it, signed by both, so the old public key leads to it.
+
+    Where the old key is gone, nothing leads to the new one: hand it to those who verify the journal.
+
+    \b
+    omac key rotate
+    omac key rotate --lost
+    """
+    from omac.tools.cli.checkpoint import rotate_key
+
+    return rotate_key(lost, journal, json, current().environment, time.time_ns)
+
+
+@key_app.command("move")
+def key_move(
+    to: Annotated[str, typer.Option("--to", metavar="STORE", help="vault, keychain or file.")],
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Keep the private key in the vault, the keychain or a file. While that is locked, no checkpoint is signed.
+
+    \b
+    omac key move --to vault
+    """
+    from omac.tools.cli.checkpoint import move_key
+
+    return move_key(to, journal, json, current().environment, time.time_ns)

@@ -1,18 +1,16 @@
 """omac journal check and omac journal repair: what is damaged in the journal, and setting that aside."""
 
-import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.repair import Repair
 from omac.projections.system import System
-from omac.tools.compose.journals import mark_of
+from omac.tools.compose.journals import codec_of_damaged, path_in_use
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
@@ -26,6 +24,7 @@ ACTIONS = {
     "remove": "set it aside",
     "head": "set the head to the last event",
     "reindex": "make the index again",
+    "segment": "no repair changes a segment: put its file back",
     "none": "no repair is possible",
 }
 
@@ -52,35 +51,40 @@ def positions_of(words: Sequence[str]) -> tuple[int, ...]:
 def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """Print each finding; 10 when there is one. Raises Refusal."""
     state = StateDir.of(environment)
-    path = state.journal_in_use(environment, journal_path)
-    if not os.path.lexists(path):
-        mark_of(state, path).require_unmarked()
+    path = path_in_use(state, environment, journal_path)
     system = System()
-    findings = findings_of(path, system.apply)
+    findings = findings_of(path, system.apply, codec_of_damaged(state, path))
     if as_json:
         print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
         _show(findings)
         report(f"{_counted(findings)} in {path}")
-        beyond = any(finding.remedy == "none" for finding in findings)
-        way = f"restore BACKUP --journal {shlex.quote(path)}" if beyond else "repair --dry-run"
-        report(f"  try: omac journal {way}")
+        for way in _ways(path, findings):
+            report(f"  try: {way}")
     else:
         say(f"{path}: {system.position} positions, nothing is damaged")
     return DAMAGED if findings else 0
 
 
+def _ways(path: str, findings: Sequence[Damage]) -> list[str]:
+    """The commands that mend what was found."""
+    if segments := [finding.fix for finding in findings if finding.fix]:
+        return segments
+    beyond = any(finding.remedy == "none" for finding in findings)
+    return [f"omac journal restore BACKUP --journal {shlex.quote(path)}" if beyond else "omac journal repair --dry-run"]
+
+
 def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
-    path = state.journal_in_use(environment, request.journal)
+    path = path_in_use(state, environment, request.journal)
     with without_server(state, path):
-        return _repair(request, path, host_id(state), clock)
+        return _repair(request, path, state, clock)
 
 
-def _repair(request: RepairRequest, path: str, host: HostId, clock: Callable[[], int]) -> int:
-    run = secrets.token_hex(6)
-    work = Repair(path, host, run, clock, lambda: System().apply, is_living)
+def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[[], int]) -> int:
+    run, codec = secrets.token_hex(6), codec_of_damaged(state, path)
+    work = Repair(path, host_id(state), run, clock, lambda: System().apply, is_living, codec)
     planned = work.plan(request.positions)
     if not planned:
         say(f"nothing in {path} is damaged")

@@ -7,7 +7,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import ReadJournal
 from omac.projections.status import status_of
 from omac.services.kernel.restoring import restored
-from omac.tools.compose.journals import snapshots_of, to_read
+from omac.tools.compose.journals import require_left, snapshots_of, to_read
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import show_registry, show_status, show_timeline
@@ -24,6 +24,7 @@ def run(
     state = StateDir.of(environment)
     with closing(to_read(environment, journal_path)) as journal:
         position = _position(journal, at, clock)
+        require_left(journal.store, position if at.isdigit() else max(position, 1))
         system = restored(journal, snapshots_of(state, journal.store), position)
         last = list(journal.records(max(0, position - LED_THERE), position)) if not as_json else []
     if as_json:

@@ -12,7 +12,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command, JournalPath, Json
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, parse_count
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
@@ -75,7 +75,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 def add_to(app: typer.Typer) -> None:
     for command in (start, continue_, resume, serve):
         app.command(command.__name__.rstrip("_"), cls=WithWords)(sandboxed(command))
-    for listing in (ps, stop):
+    for listing in (ps, top, stop):
         app.command()(listing)
 
 
@@ -181,6 +181,24 @@ def ps(journal: JournalPath = None, json: Json = False) -> int:
     return run(journal, json, current().environment)
 
 
+def top(
+    lines: Annotated[str | None, typer.Option("-n", metavar="N", help="Show it N times, one second apart.")] = None,
+    journal: JournalPath = None,
+    json: Json = False,
+) -> int:
+    """Show how often agents call skills right now, by skill and session, until Ctrl-C ends it.
+
+    Where the output is no terminal, it is shown once. FAILED are calls that were refused, cut off or answered with 5xx.
+
+    \b
+    omac top
+    omac top -n 60 --json    one object each second, for a minute
+    """
+    from omac.tools.cli.top import run
+
+    return run(journal, parse_count(lines, "-n") if lines is not None else None, json, current().environment)
+
+
 def stop(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run or a pid, as omac ps lists them.")],
     journal: JournalPath = None,
@@ -215,6 +233,9 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="Where the control plane listens.")
     ] = "127.0.0.1:0",
     facade_addr: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the facade listens.")] = "127.0.0.1:0",
+    witness_addr: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Keep the checkpoints of other omacs, delivered here.")
+    ] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -233,6 +254,6 @@ def serve(
 
     request = ServeRequest(
         harness, context.meta[WORDS], root or [], workdir or [], no_inner, no_sandbox, sandbox, unapproved,
-        accept_skill_changes, bridge_compat, control_addr, facade_addr, journal, json,
+        accept_skill_changes, bridge_compat, control_addr, facade_addr, witness_addr, journal, json,
     )  # fmt: skip
     return run(request, current().environment)

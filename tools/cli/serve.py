@@ -36,6 +36,7 @@ class ServeRequest(NamedTuple):
     bridge_compat: bool
     control_addr: str
     facade_addr: str
+    witness_addr: str | None
     journal: str | None
     json: bool
 
@@ -64,6 +65,9 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
             # For whoever starts an agent with a bridge by other means.
             print_data(f"OMAC_CONTROL_BASE={server.bridge_base if wanted.bridge_compat else ready.control_base}")
         current().stdout.flush()
+        if server.witness_base:
+            token = server.state.witness_token_path
+            report(f"omac serve: checkpoints of other omacs are kept on {server.witness_base}; their token: {token}")
 
     return trio.run(server.run, announce)
 
@@ -83,6 +87,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
         bridge_compat=request.bridge_compat,
         control=_address(request.control_addr, "--control-addr"),
         facade=_address(request.facade_addr, "--facade-addr"),
+        witness=_address(request.witness_addr, "--witness-addr") if request.witness_addr is not None else None,
         settings={
             "serve.unapproved": request.unapproved,
             "serve.bundle_drift": "accept" if request.accept_changes else None,

@@ -19,7 +19,8 @@ class ServeOptions(msgspec.Struct, frozen=True):
     """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and there is one of `workdirs`.
 
     Roots and workdirs, which are activated at once, are canonical; `launch` None: nothing is launched.
-    `bridge_compat`: bridges that were written for the Go omac are served, without a token.
+    Other omacs deliver checkpoints to `witness`, if there is one. `bridge_compat`: bridges that were written for the Go
+    omac are served, without a token.
     """
 
     harness: Harness
@@ -30,6 +31,7 @@ class ServeOptions(msgspec.Struct, frozen=True):
     journal: str | None = None
     control: Address = Address()
     facade: Address = Address()
+    witness: Address | None = None
     settings: dict[str, str | None] = {}  # by name: what was asked by flags
     restarts: RestartPolicy = RestartPolicy()
     bridge_compat: bool = False

@@ -1,5 +1,6 @@
 """omac audit verify: whether the journal is what was recorded."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
@@ -7,7 +8,9 @@ from typing import NamedTuple
 from omac.domain.access import signing
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Reader
+from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
+from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
@@ -22,40 +25,55 @@ class VerifyRequest(NamedTuple):
     first: str | None
     last: str | None
     checkpoints: tuple[str, ...]
-    key: str | None
+    keys: tuple[str, ...]
     journal: str | None
     json: bool
 
 
 def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     """Print what is found; 10 where something is. Raises Refusal."""
-    path = StateDir.of(environment).journal_in_use(environment, request.journal)
+    path = path_in_use(StateDir.of(environment), environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
+    if last is not None and last < (first or 1):
+        raise Refusal("misuse", f"--from {first} is behind --to {last}: no position lies between them")
     kept: Sequence[KeptRoot] = ()
     with closing(Reader(path, lenient=True)) as reader:
-        chain = _chain(reader, request.key, environment)
+        chain = _chain(reader, path, request.keys, environment)
         if request.checkpoints:
-            from omac.tools.cli.checkpoint import kept_roots
+            from omac.tools.cli.checkpoint import kept_roots, keys_in
 
-            kept = kept_roots(request.checkpoints, request.key, path, reader.journal_id(), environment)
+            keys = keys_in(path, request.keys, environment)
+            kept = kept_roots(request.checkpoints, keys, path, reader.journal_id())
     with Progress("events verified") as progress:
-        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings)
+        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings, _processors())
+    if first is not None and first > max(verified.size, verified.head) and not verified.findings:
+        raise Refusal("misuse", f"no event is at position {first}: the journal ends at {verified.head}")
     if request.json:
-        counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown}
+        counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
         print_json(_data(path, verified) | counts)
     else:
-        _show(path, verified, chain)
+        _show(path, verified, chain, max((root.size for root in kept), default=0))
     return DAMAGED if verified.findings else 0
 
 
-def _chain(reader: Reader, key: str | None, environment: Mapping[str, str]) -> Chain:
-    """The checkpoints that the journal has of itself, by `key`, or by that of this host."""
+def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[str, str]) -> Chain:
+    """The checkpoints that the journal has of itself, by `keys`, or by those of this host."""
     if not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
-    from omac.tools.cli.checkpoint import known_key
+    from omac.tools.cli.checkpoint import keys_meant
 
-    return chain_of(reader, known_key(key, environment))
+    try:
+        return chain_of(reader, keys_meant(path, keys, environment))
+    except Refusal as refusal:
+        if isinstance(refusal.__cause__, SegmentError):  # the verification names it
+            return Chain((), 0, ())
+        raise
+
+
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _position(word: str | None, option: str) -> int | None:
@@ -66,23 +84,37 @@ def _position(word: str | None, option: str) -> int | None:
     return int(word)
 
 
-def _show(path: str, verified: Verified, chain: Chain) -> None:
+def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
     for finding in verified.findings:
         say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
     say(f"{path}: {verified.checked} of {verified.size} events verified, root {verified.root.hex()}")
     if chain.roots:
-        say(f"  {len(chain.roots)} checkpoints in the journal hold, up to position {chain.roots[-1].size}")
+        holds = _counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
+        say(f"  {holds}, up to position {chain.roots[-1].size}")
     if chain.unknown:
-        say(f"  {chain.unknown} checkpoints are signed by a key that is not known here: name it with --key")
+        are_signed = _counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
+        say(f"  {are_signed} by a key that is not known here: name it with --key")
+    for position in chain.breaks:
+        if position > kept:
+            say(f"  at position {position} a new key replaced a lost one, and nothing that one signed leads to it;")
+            say("    only a checkpoint kept elsewhere gets across: omac audit verify --checkpoint FILE")
+        else:
+            say(f"  at position {position} a new key replaced a lost one; a checkpoint that you kept counts it")
     if verified.late:
         say(f"  positions 1 to {verified.late} got their proofs later than they were recorded")
     if verified.head > verified.size:
         say(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
+    if verified.pruned:
+        say(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified")
     if verified.set_aside:
         say(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}")
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         report("  try: omac journal check")
+
+
+def _counted(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
 
 
 def _where(finding: Mismatch) -> str:

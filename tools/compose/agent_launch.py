@@ -9,7 +9,6 @@ Rules
 4. An agent is given omac's hooks by its command line or a variable; nothing is written into the project.
 """
 
-import json
 import os
 import shlex
 import shutil
@@ -42,10 +41,11 @@ from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
-from omac.tools.compose.agent_process import Inner
+from omac.tools.compose.agent_process import Inner, begun
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.project import project_of
 from omac.tools.compose.sandbox_ports import SandboxAdapters
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
 from omac.tools.terminal.invocation import expanded
@@ -95,24 +95,27 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         """Where the command finds what omac offers; `ready` is for a bridge."""
         return ready.inside(shown=self.shown) if self.request is not None else ready
 
-    def start(self, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]) -> Inner:
-        """Start it in a Trio task, with the places of `ready`, which is for a bridge. `handed_on` are the names of
-        variables that its `environment` gives it. Raises Refusal (prerequisite-missing)."""
+    def prepare(self, environment: Mapping[str, str]) -> WaitingSandbox | None:
+        """Begin the process that builds the sandbox, from Trio's own thread; None without a sandbox. Raises Refusal
+        (prerequisite-missing)."""
+        return None if self.request is None else WaitingSandbox(SANDBOX, environment)
+
+    async def start(
+        self, waiting: WaitingSandbox | None, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]
+    ) -> Inner:
+        """Start it in a Trio task, with the places of `ready`, which is for a bridge, and the sandbox that is `waiting`
+        for it. `handed_on` are the names of variables that its `environment` gives it. Raises Refusal
+        (prerequisite-missing, state-unusable)."""
         settings = with_variables(self.settings, self._hook_variables(environment)) if self.settings else ""
         file = self._settings_file(ready, settings) if self.is_file else ""
-        if self.request is None:
-            return Inner(_with_settings(self.argv, file or settings), environment, self.workdir)
+        if self.request is None or waiting is None:
+            return Inner(begun(_with_settings(self.argv, file or settings), environment, self.workdir))
         argv = _with_settings(self.argv, f"{INSIDE}/{SETTINGS_FILE}" if file else settings)
         own: dict[str, object] = {"run": ready.run, "env": list(handed_on), "command": argv, "agent_settings": file}
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
             own["facade_socket"] = ready.facade_socket
-        request = self.request.over(request_of(own))
-        with os.fdopen(os.memfd_create("omac-request"), "wb") as stream:
-            stream.write(json.dumps(request.fields()).encode())
-            stream.flush()
-            os.lseek(stream.fileno(), 0, os.SEEK_SET)
-            return Inner([*SANDBOX, str(stream.fileno())], environment, handed_on=[stream.fileno()])
+        return Inner(await waiting.begin(self.request.over(request_of(own)), environment))
 
     def remove_settings(self, ready: Ready) -> None:
         """Remove the file of settings, once the command has ended."""

@@ -23,27 +23,27 @@ from omac.domain.kernel.refusal import Refusal
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
-class Inner:
-    """A command that runs from its making to the end of `ended`. Make it in a Trio task.
+def begun(
+    argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None, handed_on: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program from Trio's own thread: one that ends would take along what asked to die with its parent.
 
-    `folder` None: it begins where omac is; `handed_on` are descriptors that it gets.
-    Raises Refusal (prerequisite-missing) when it cannot be run.
+    `folder` None: it begins where omac is; `handed_on` are descriptors that it gets. Raises Refusal
+    (prerequisite-missing) when it cannot be run.
     """
+    try:
+        return subprocess.Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
+    except OSError as problem:
+        message = f"{argv[0]} cannot be run: {problem.strerror}"
+        raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        environment: Mapping[str, str],
-        folder: str | None = None,
-        handed_on: Sequence[int] = (),
-    ) -> None:
+
+class Inner:
+    """A command that has begun, to the end of `ended`. Make it in a Trio task."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
         self._terminal = _terminal()
-        try:
-            # From Trio's own thread: a thread that ends would take along what asked to die with its parent.
-            self._child = subprocess.Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
-        except OSError as problem:
-            message = f"{argv[0]} cannot be run: {problem.strerror}"
-            raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem
         self._asked_to_end = False
 
     async def ended(self) -> int:

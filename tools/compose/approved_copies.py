@@ -1,5 +1,6 @@
-"""The approved copies of a state directory, to be read and never changed."""
+"""The approved copies of a state directory: they are read, never changed, and removed when nobody approves them."""
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import closing
@@ -8,11 +9,15 @@ from omac.adapters.skills.contents import FileEntry as FileEntry
 from omac.adapters.skills.contents import FrozenFiles as FrozenFiles
 from omac.adapters.skills.contents import LiveFiles as LiveFiles
 from omac.adapters.skills.contents import sha256_of as sha256_of
+from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
+from omac.services.kernel.engine import Engine
 from omac.services.ports import CopyDamaged
 from omac.tools.compose.journals import read_if_any
 from omac.tools.compose.state import StateDir
+
+_log = logging.getLogger("omac.serve")
 
 
 def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Code) -> FrozenFiles:
@@ -29,3 +34,14 @@ def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Co
     except (CopyDamaged, OSError) as error:
         message = f"the approved copy of {approved.source} cannot be read: {error}"
         raise Refusal("skill-changed", message) from None
+
+
+async def prune_copies(engine: Engine, frozen: DiskFrozenSkills) -> None:
+    """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for it to
+    go on: its files are open, or its next start is refused."""
+    registrations = engine.system.registrations.entries.values()
+    kept = {code.digest for entry in registrations for code in (entry.state.approved, entry.state.accepted) if code}
+    try:
+        await frozen.prune(kept)
+    except OSError as problem:
+        _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)

@@ -60,14 +60,14 @@ def change(one: BridgeFile, choice: Choice, environment: Mapping[str, str], cloc
 
     from omac.services.harness.installation import change_installation
     from omac.services.kernel.opened import OpenedJournal
-    from omac.tools.compose.journals import to_write
+    from omac.tools.compose.journals import snapshots_of, to_write
     from omac.tools.compose.state import StateDir, host_id
 
     find(one)  # nothing is made for a file that cannot be used
     state = StateDir.of(environment)
     host = host_id(state)
     with closing(to_write(state, host, environment, None, clock)) as journal:
-        execution = OpenedJournal(journal, host)
+        execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
         return trio.run(change_installation, execution, one.file.path, partial(planned, one, choice))
 
 

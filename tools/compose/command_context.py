@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import NamedTuple, cast
 
-from omac.adapters.credentials.stores import Choice, SecretStores
+from omac.adapters.credentials.stores import Choice
+from omac.adapters.credentials.stores import SecretStores as SecretStores
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.turns import OneAtATime
 from omac.adapters.linux.home import home_of
@@ -21,7 +22,7 @@ from omac.journal.application import Journal
 from omac.services.credentials.values import Credentials
 from omac.services.kernel.opened import OpenedJournal
 from omac.services.skills.registration import Registering
-from omac.tools.compose.journals import to_write
+from omac.tools.compose.journals import snapshots_of, to_write
 from omac.tools.compose.state import host_id
 
 
@@ -45,7 +46,7 @@ def opened(environment: Mapping[str, str], journal_path: str | None, clock: Call
     stores = secret_stores(environment)
     with closing(to_write(state, host, environment, journal_path, clock)) as journal:
         key = state.fingerprint_key(lambda: secrets.token_hex(32))
-        execution = OpenedJournal(journal, host)
+        execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
         credentials = Credentials(execution, stores, key, changing_of(state))
         frozen = DiskFrozenSkills(state.frozen(journal.store.path, journal.store.journal_id()))
         registering = Registering(execution, frozen, HostInterpreters(environment, _here(environment)), credentials)

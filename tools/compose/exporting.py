@@ -1,17 +1,15 @@
 """An export: which events are taken, the record of it, and the bundle's files.
 
-They are written in a folder beside their place, which is moved there as a whole: what was killed leaves no bundle.
+They are written in a folder beside their place, which is moved there as a whole: what was killed leaves no bundle, and
+the same command goes on with it (`tools/compose/export_draft.py`).
 """
 
-import contextlib
-import fcntl
 import hashlib
 import os
-import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from typing import IO, NamedTuple
+from contextlib import closing
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -21,7 +19,8 @@ from omac.domain.access.export import ExportCreated
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.values import shown
 from omac.journal.bundle import (
     CHECKPOINT,
     EVIDENCE,
@@ -29,30 +28,32 @@ from omac.journal.bundle import (
     GAPS,
     MANIFEST,
     SIGNATURE,
-    BundleFile,
     BundleManifest,
     EventContent,
     digest_of,
     taken,
 )
 from omac.journal.checkpoint import Checkpoint, sign, sign_note, standing
+from omac.journal.codec import Codec
+from omac.journal.merkle import HASH_BYTES
 from omac.journal.reader import ReadJournal
+from omac.journal.redaction import Redaction
 from omac.projections.evidence.accesses import ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import to_read, to_write
-from omac.tools.compose.signing import signing_key
+from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft, sync
+from omac.tools.compose.journals import codec_of, to_read, to_write
+from omac.tools.compose.signing import Signer
 from omac.tools.compose.state import StateDir, host_id
-from omac.tools.terminal.export_formats import FILES, Format, lines_of
+from omac.tools.terminal.export_formats import FILES, Format, parts_of, require_writer, writer_of
 from omac.tools.terminal.version import VERSION
-
-DRAFT = ".omac-export-"  # a bundle that is being written, beside its place
 
 Tell = Callable[[int, int], None]
 
 
 class ExportRequest(NamedTuple):
-    """What is exported. `folder` is absolute; `filters` are the options as typed; `redacted` the kinds left out."""
+    """What is exported. `folder` is absolute; `filters` are the options as typed; `redacted` the kinds and fields that
+    are left out; times that were typed are relative to `at`."""
 
     format: Format
     folder: str
@@ -60,6 +61,7 @@ class ExportRequest(NamedTuple):
     filters: Mapping[str, str]
     redacted: tuple[str, ...]
     journal: str | None
+    at: int
 
 
 class Exported(NamedTuple):
@@ -70,60 +72,115 @@ class Exported(NamedTuple):
 
 
 def export_evidence(
-    request: ExportRequest, environment: Mapping[str, str], clock: Callable[[], int], reading: Tell, writing: Tell
+    request: ExportRequest,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+    reading: Tell,
+    writing: Tell,
+    signer: Signer,
 ) -> Exported:
-    """Record the export, then write its bundle. `reading` and `writing` are told of how many events were done, of how
-    many. Raises Refusal: its place is taken or cannot be written, or the journal is not what was recorded."""
+    """Record the export, then write its bundle, signed by `signer`; go on with one that was interrupted. `reading`
+    and `writing` are told of how many events were done, of how many. Raises Refusal: what writes its form is not there,
+    its place is taken or cannot be written, or the journal is not what was recorded."""
+    require_writer(request.format)
     if os.path.lexists(request.folder):
         raise Refusal("misuse", f"{request.folder} exists already: an export makes its folder", fix=["--out NEW"])
     state = StateDir.of(environment)
-    host = host_id(state)
-    with closing(to_read(environment, request.journal)) as journal:
-        path, journal_id = journal.store.path, journal.store.journal_id()
-        found = _positions(journal, request.query, reading)
-        head = journal.store.head()
-    with _draft_of(request.folder) as draft:
-        count = len(found) if found is not None else head
-        fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
-        with closing(to_write(state, host, environment, request.journal, clock)) as opened:
-            record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
-            trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
-        checkpoint = standing(path, clock())
-        name, seed = signing_key(state)
-        files = _Files(draft)
-        files.write(CHECKPOINT, sign(checkpoint, name, seed).encode())
+    signer.prepare()
+    with held_draft(request.folder) as draft:
+        with closing(to_read(environment, request.journal)) as journal:
+            path = journal.store.path
+            begun = draft.begun
+            if begun is not None:
+                _require_same(journal, request, begun)
+            head = begun.head if begun is not None else journal.store.head()
+            found = _positions(journal, request.query, head, reading)
+            if begun is not None and (len(found) if found is not None else head) != begun.events:
+                raise _chosen_otherwise(request, begun, len(found or ()))
+            journal_id, codec = journal.store.journal_id(), codec_of(state, journal.store)
+        if begun is None:
+            count = len(found) if found is not None else head
+            fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
+            begun = _recorded(draft, fact, Begin(state, environment, request, clock), path, journal_id, head)
+        checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), standing(path, clock()).late)
+        name, seed = signer.key()
         positions = found if found is not None else range(1, head + 1)
-        counts = _write_events(files, request, path, journal_id, checkpoint, positions, writing, count)
+        counts = _write_events(draft, request, path, codec, journal_id, checkpoint, positions, writing, begun.events)
+        draft.write(CHECKPOINT, sign(checkpoint, name, seed).encode())  # its root is that of the journal's events
         manifest = BundleManifest(
             FORMAT, request.format, VERSION, journal_id, checkpoint.at, checkpoint.size, checkpoint.root.hex(),
-            checkpoint.late, dict(request.filters), request.redacted, *counts, files.written,
+            checkpoint.late, dict(request.filters), request.redacted, *counts, draft.written, signer.rotations(),
+            writer_of(request.format),
         )  # fmt: skip
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-        files.write(MANIFEST, text)
-        files.write(SIGNATURE, sign_note(digest_of(text), name, seed).encode())
-        _sync(draft)
-        os.rename(draft, request.folder)
-    _sync(os.path.dirname(request.folder))
+        draft.write(MANIFEST, text)
+        draft.write(SIGNATURE, sign_note(digest_of(text), name, seed).encode())
+        draft.finish(request.folder)
+    sync(os.path.dirname(request.folder))
     return Exported(request.folder, manifest)
+
+
+class Begin(NamedTuple):
+    """What the record of an export is made with."""
+
+    state: StateDir
+    environment: Mapping[str, str]
+    request: ExportRequest
+    clock: Callable[[], int]
+
+
+def _recorded(draft: ExportDraft, fact: ExportCreated, begin: Begin, path: str, journal_id: str, head: int) -> Begun:
+    """Record a new export, then state in its draft what it takes."""
+    host, at = host_id(begin.state), begin.request.at
+    with closing(to_write(begin.state, host, begin.environment, begin.request.journal, begin.clock)) as opened:
+        record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
+        trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
+    tree = standing(path, at)
+    begun = Begun(at, journal_id, fact.format, fact.filters, fact.redacted, head, fact.events, tree.size, tree.root)
+    draft.begin(begun)
+    return begun
+
+
+def _require_same(journal: ReadJournal, request: ExportRequest, begun: Begun) -> None:
+    """Raise DraftRefused unless the draft is of this very export, as it is recorded in this journal."""
+    draft = draft_path(request.folder)
+    if begun.journal != journal.store.journal_id():
+        raise DraftRefused(f"{draft} is an interrupted export of another journal, {begun.journal}")
+    stated = (begun.format, begun.filters, begun.redacted)
+    if stated != (request.format, dict(request.filters), request.redacted):
+        options = [f"--format {begun.format}", *(f"{name} {value}" for name, value in begun.filters.items())]
+        options += [f"--redact {','.join(begun.redacted)}"] if begun.redacted else []
+        message = f"{draft} is an interrupted export with other options: {', '.join(map(shown, options))}"
+        raise DraftRefused(message)
+    fact = ExportCreated(begun.format, request.folder, begun.filters, begun.redacted, begun.events)
+    head = journal.store.head()
+    is_known = 0 <= begun.head < begun.size <= head and len(begun.root) == HASH_BYTES
+    if not is_known or not any(one.event == fact for one in journal.records(begun.head, begun.size)):
+        raise DraftRefused(f"{draft} is not what an export of this journal left: the journal has no record of it")
+
+
+def _chosen_otherwise(request: ExportRequest, begun: Begun, count: int) -> DraftRefused:
+    what = f"an export of {begun.events} events, which can no longer be chosen: its filters find {count} now"
+    return DraftRefused(f"{draft_path(request.folder)} is {what}; fields were erased or pruned meanwhile: begin again")
 
 
 def derived(manifest: BundleManifest, events: Iterator[EventContent]) -> bytes | None:
     """Return the SHA-256 of a bundle's data as this omac derives it; None where another version derived it."""
-    if manifest.omac != VERSION or manifest.data not in FILES:
+    if manifest.data not in FILES or (manifest.omac, manifest.writer) != (VERSION, writer_of(manifest.data)):
         for _ in events:
             pass
         return None
     digest = hashlib.sha256()
-    for line in lines_of(manifest.data, manifest.journal, events):
-        digest.update(line)
+    for part in parts_of(manifest.data, manifest.journal, events):
+        digest.update(part)
     return digest.digest()
 
 
-def _positions(journal: ReadJournal, query: AuditQuery, tell: Tell) -> "array[int] | None":
-    """The positions of the events that begin and end the rows that are wanted, in order; None: all events."""
+def _positions(journal: ReadJournal, query: AuditQuery, head: int, tell: Tell) -> "array[int] | None":
+    """The positions of the events that begin and end the wanted rows, up to `head`, in order; None: all."""
     if not query.is_selective:
         return None
-    head, found = journal.store.head(), array("q")
+    found = array("q")
     for ended, row in ended_rows(journal.records(0, head)):
         tell(ended, head)
         if query.matches(row):
@@ -134,9 +191,10 @@ def _positions(journal: ReadJournal, query: AuditQuery, tell: Tell) -> "array[in
 
 
 def _write_events(
-    files: "_Files",
+    files: ExportDraft,
     request: ExportRequest,
     path: str,
+    codec: Codec,
     journal_id: str,
     checkpoint: Checkpoint,
     positions: Iterable[int],
@@ -144,11 +202,11 @@ def _write_events(
     whole: int,
 ) -> tuple[int, int]:
     """Write evidence, gaps and data in one pass; how many events there are, and how many without content."""
-    counts = [0, 0]
+    counts, redaction = [0, 0], Redaction.of(request.redacted)
     with files.open(EVIDENCE) as evidence, files.open(GAPS) as gaps, files.open(FILES[request.format]) as data:
 
         def events() -> Iterator[EventContent]:
-            for line, event in taken(path, positions, checkpoint.size, checkpoint.root, request.redacted):
+            for line, event in taken(path, positions, checkpoint.size, checkpoint.root, redaction, codec):
                 (gaps if event is None else evidence).write(msgspec.json.encode(line) + b"\n")
                 if event is not None:
                     counts[0] += 1
@@ -156,89 +214,6 @@ def _write_events(
                     tell(counts[0], whole)
                     yield event
 
-        for text in lines_of(request.format, journal_id, events()):
-            data.write(text)
+        for part in parts_of(request.format, journal_id, events()):
+            data.write(part)
     return counts[0], counts[1]
-
-
-class _Files:
-    """The files of a bundle as they are written, 0600, each with its size and digest."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self.written: dict[str, BundleFile] = {}
-
-    def write(self, name: str, content: bytes) -> None:
-        with self.open(name) as file:
-            file.write(content)
-
-    @contextmanager
-    def open(self, name: str) -> "Iterator[_Digested]":
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(os.path.join(self._folder, name), flags, 0o600), "wb") as file:
-            digested = _Digested(file)
-            yield digested
-            file.flush()
-            os.fsync(file.fileno())
-        if name not in (MANIFEST, SIGNATURE):
-            self.written[name] = BundleFile(digested.bytes, digested.digest.hexdigest())
-
-
-class _Digested:
-    """A file that is written, with the digest of what was."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.bytes = 0
-        self.digest = hashlib.sha256()
-
-    def write(self, content: bytes) -> None:
-        self.bytes += len(content)
-        self.digest.update(content)
-        self._file.write(content)
-
-
-@contextmanager
-def _draft_of(folder: str) -> Iterator[str]:
-    """A new folder beside `folder`, which is removed unless it was moved there; what a killed export left goes first.
-    Raises Refusal: state-unusable, contention (another export is at it)."""
-    parent, name = os.path.split(folder)
-    draft = os.path.join(parent, f"{DRAFT}{name}")
-    held = -1
-    try:
-        held = _held(draft)
-        yield draft
-    except BlockingIOError:
-        raise Refusal("contention", f"another export to {folder} is at work", fix=["--out NEW"]) from None
-    except OSError as problem:
-        where = problem.filename or folder
-        message = f"the export to {folder} failed: {where}: {problem.strerror}"
-        raise Refusal("state-unusable", message, fix=[f"df -h {quoted(parent)}", f"ls -ld {quoted(parent)}"]) from None
-    finally:
-        if held >= 0:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(draft)
-            os.close(held)
-
-
-def _held(draft: str) -> int:
-    """Make a folder anew and keep others from it. Raises BlockingIOError where another process has it; OSError."""
-    if os.path.lexists(draft):
-        left = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(draft)
-        finally:
-            os.close(left)
-    os.mkdir(draft, 0o700)
-    held = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return held
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

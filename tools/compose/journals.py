@@ -10,25 +10,34 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.codec import Codec
+from omac.journal.commitments import Commitments
+from omac.journal.file import segment_refusal
 from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
+from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.reader import Reader, ReadJournal
+from omac.journal.segment import missing_segments
 from omac.journal.snapshot_store import SnapshotStore
 from omac.journal.spool import waiting_in
+from omac.journal.subject_ciphers import KeysOf
 from omac.projections.snapshot import FORM
 from omac.projections.system import System
 from omac.services.kernel.restoring import restored
 from omac.tools.compose.state import StateDir, host_id, is_living
+from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.version import VERSION
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
 
+TAKEN_OVER = "events have proofs"  # of those that an earlier omac recorded
 _log = logging.getLogger("omac.journal")
 
 
@@ -45,8 +54,13 @@ def to_write(
 
     path = state.journal_in_use(environment, flag)
     mark = mark_of(state, path)
-    journal = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, mark=mark)
-    _take_in(inbox_of(state, host, path), journal)
+    with Progress(TAKEN_OVER) as progress:
+        journal = open_journal(
+            path, secrets.token_hex(6), clock,
+            is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
+        )  # fmt: skip
+    tell_missing(journal.store.reader)
+    _take_in(inbox_of(state, host, path), journal, state)
     return journal
 
 
@@ -58,7 +72,13 @@ def to_serve(state: StateDir, path: str, run: str) -> "Journal":
     pid = os.getpid()
     present = Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
     mark = mark_of(state, path)
-    return open_journal(path, run, time.time_ns, is_living=is_living, present=present, mark=mark)
+    with Progress(TAKEN_OVER) as progress:
+        journal = open_journal(
+            path, run, time.time_ns,
+            is_living=is_living, present=present, mark=mark, keys=keys_of(state, path), progress=progress.show,
+        )  # fmt: skip
+    tell_missing(journal.store.reader)
+    return journal
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
@@ -75,11 +95,16 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
         try:
             inbox = inbox_of(state, host_id(state), path)
             mark = mark_of(state, path)
-            with closing(open_journal(path, "", time.time_ns, is_living=is_living, mark=mark)) as journal:
-                _take_in(inbox, journal)
+            with Progress(TAKEN_OVER) as progress:
+                journal = open_journal(
+                    path, "", time.time_ns,
+                    is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
+                )  # fmt: skip
+            with closing(journal):
+                _take_in(inbox, journal, state)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)
-    return ReadJournal(path, mark_of(state, path))
+    return ReadJournal(path, mark_of(state, path), keys_of(state, path))
 
 
 def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
@@ -88,7 +113,16 @@ def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
     if not os.path.lexists(path):
         mark.require_unmarked()
         return None
-    return ReadJournal(path, mark)
+    return ReadJournal(path, mark, keys_of(state, path))
+
+
+def path_in_use(state: StateDir, environment: Mapping[str, str], flag: str | None) -> str:
+    """Return the path of the journal that a command means. Raises Refusal (journal-lost) where it is missing, and was
+    there before."""
+    path = state.journal_in_use(environment, flag)
+    if not os.path.lexists(path):
+        mark_of(state, path).require_unmarked()
+    return path
 
 
 def mark_of(state: StateDir, path: str) -> Mark:
@@ -96,9 +130,37 @@ def mark_of(state: StateDir, path: str) -> Mark:
     return Mark.of(state.path, path)
 
 
+def keys_of(state: StateDir, path: str) -> KeysOf:
+    """Return what gives the keys of the personal fields in the journal at `path`."""
+    return partial(state.subject_keys, path)
+
+
+def codec_of(state: StateDir, reader: Reader) -> Codec:
+    """Return what decodes the events of a journal, with the keys of its personal fields."""
+    codec = Codec()
+    codec.commitments = Commitments(keys_of(state, reader.path)(reader.journal_id()))
+    return codec
+
+
+def codec_of_damaged(state: StateDir, path: str) -> Codec:
+    """Return the same of a journal that may be damaged: without keys where it does not say which it is."""
+    try:
+        with closing(Reader(path, lenient=True)) as reader:
+            return codec_of(state, reader)
+    except Refusal:
+        return Codec()
+
+
 def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
     """Return the snapshots that a state directory keeps of the journal that `reader` reads."""
     return SnapshotStore(reader, mark_of(state, reader.path).file + ".snapshots", f"{FORM}:{VERSION}")
+
+
+def tell_missing(reader: Reader) -> None:
+    """Warn of segments whose files cannot be read: what else is recorded goes on."""
+    for error in missing_segments(reader.path, reader.segments()):
+        refusal = segment_refusal(error, reader.path)
+        _log.warning("%s; try: %s", refusal.message, refusal.fix[0])
 
 
 def system_of(journal: ReadJournal, state: StateDir) -> System:
@@ -106,7 +168,14 @@ def system_of(journal: ReadJournal, state: StateDir) -> System:
     return restored(journal, snapshots_of(state, journal.store), journal.store.head())
 
 
-def _take_in(inbox: Inbox, journal: "Journal") -> None:
+def require_left(reader: Reader, position: int) -> None:
+    """Raise Refusal (pruned) where the state at a position is no longer known: contents before it were dropped."""
+    last, at = reader.pruned_to()
+    if 0 < position < last:
+        raise pruned_refusal(position, last, day_of(at), reader.path)
+
+
+def _take_in(inbox: Inbox, journal: "Journal", state: StateDir) -> None:
     if inbox.names():
         import trio
 
@@ -114,4 +183,5 @@ def _take_in(inbox: Inbox, journal: "Journal") -> None:
         from omac.services.kernel.intake import INGESTION_S
         from omac.services.kernel.opened import OpenedJournal
 
-        trio.run(try_to_ingest, inbox, OpenedJournal(journal, inbox.host), INGESTION_S)
+        execution = OpenedJournal(journal, inbox.host, snapshots_of(state, journal.store.reader))
+        trio.run(try_to_ingest, inbox, execution, INGESTION_S)

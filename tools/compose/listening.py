@@ -10,7 +10,7 @@ from omac.adapters.control.server import ControlListener
 from omac.adapters.facade.server import FacadeListener
 from omac.adapters.http.slots import SlotLimits, share_descriptors
 from omac.adapters.linux import listen
-from omac.domain.access.control import BRIDGE_CALLS, COMPAT_CALLS, Listener
+from omac.domain.access.control import BRIDGE_CALLS, COMPAT_CALLS, WITNESS_CALLS, Listener
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.endpoints import Ready
 
@@ -18,9 +18,10 @@ CONTROL_TOKEN, BRIDGE_TOKEN = "control.token", "bridge.token"  # files in the ru
 
 
 class Listening:
-    """Bound sockets; the servers that serve them close them. Making one raises Refusal for a port that is taken."""
+    """Bound sockets; the servers that serve them close them. `witness_token` is what other omacs bring that deliver
+    checkpoints. Making one raises Refusal for a port that is taken."""
 
-    def __init__(self, options: ServeOptions, folder: str, descriptors_max: int) -> None:
+    def __init__(self, options: ServeOptions, folder: str, descriptors_max: int, witness_token: str = "") -> None:
         self._folder = folder
         self._bridge_compat = options.bridge_compat
         self.tokens = {CONTROL_TOKEN: secrets.token_hex(32), BRIDGE_TOKEN: secrets.token_hex(32)}  # by their files
@@ -32,6 +33,9 @@ class Listening:
         self._control_unix = listen.unix(os.path.join(folder, "control.sock"))
         self._bridge_tcp = listen.tcp("127.0.0.1", 0, "--control-addr")
         self._bridge_unix = listen.unix(os.path.join(folder, "bridge.sock"))
+        at = options.witness
+        self._witness_tcp = listen.tcp(at.host, at.port, "--witness-addr") if at else None
+        self._witness_token = witness_token
 
     def endpoints(self, journal: str, run: str) -> Ready:
         """Return where the run can be reached."""
@@ -46,6 +50,11 @@ class Listening:
         token_file = os.path.join(self._folder, BRIDGE_TOKEN)
         return ready.for_bridge(listen.http_base(self._bridge_tcp), self._bridge_unix.getsockname(), token_file)
 
+    @property
+    def witness_base(self) -> str:
+        """Where other omacs deliver checkpoints; "" for nowhere."""
+        return listen.http_base(self._witness_tcp) if self._witness_tcp else ""
+
     def data_plane(self) -> list[FacadeListener]:
         """Return the facade's listeners, each with the connections that it may have."""
         return [
@@ -56,7 +65,9 @@ class Listening:
     def control_plane(self) -> list[ControlListener]:
         """Return the control plane's listeners; the one on TCP and those of bridges want a token of their own."""
         shares, token = self._shares, self.tokens[CONTROL_TOKEN]
+        witness = [self._for_witness(self._witness_tcp)] if self._witness_tcp else []
         return [
+            *witness,
             ControlListener("socket", listen.listener(self._control_unix), None, shares.control_unix),
             ControlListener("tcp", listen.listener(self._control_tcp), token, shares.control_tcp),
             self._for_bridges(self._bridge_tcp, shares.bridge_tcp),
@@ -76,6 +87,11 @@ class Listening:
         if authority == "bridge":
             return [self._for_bridges(bound, self._shares.bridge_unix)]
         return [ControlListener(authority, listen.listener(bound), None, self._shares.control_unix)]
+
+    def _for_witness(self, bound: socket.socket) -> ControlListener:
+        """A listener for other omacs, with a token that is good for nothing else."""
+        token, slots = self._witness_token, self._shares.control_tcp
+        return ControlListener("tcp", listen.listener(bound), token, slots, WITNESS_CALLS)
 
     def _for_bridges(self, bound: socket.socket, slots: SlotLimits) -> ControlListener:
         """A listener for agents' bridges; those that were written for the Go omac bring no token."""

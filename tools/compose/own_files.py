@@ -10,17 +10,40 @@ from omac.adapters.settings.files import user_path
 from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.own_files import Flaw
+from omac.journal.file import segment_refusal
+from omac.journal.segment import missing_segments
+from omac.projections.evidence.unfinished import delays_of, erasures_of
+from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
 
 
 class OwnFiles:
-    """The state directory that the environment means, and the files of omac's in the settings folder."""
+    """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
+    hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
+    files cannot be read."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
         settings = user_path(environment)
         self._public = (os.path.dirname(settings), settings)
-        self._unended = _unended(self.state, environment)
+        self.lost: tuple[Refusal, ...] = ()
+        system = self._system(environment)
+        self._unended = _unended(system)
+        self.delays = tuple(delays_of(system)) if system else ()
+        self.erasures = tuple(erasures_of(system)) if system else ()
+
+    def _system(self, environment: Mapping[str, str]) -> System | None:
+        """What is recorded; None where the journal cannot be read."""
+        try:
+            journal = read_if_any(self.state, self.state.journal_in_use(environment))
+            if journal is None:
+                return None
+            with closing(journal):
+                path, segments = journal.store.path, journal.store.segments()
+                self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
+                return system_of(journal, self.state)
+        except Refusal:
+            return None
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""
@@ -31,18 +54,7 @@ class OwnFiles:
         return mend(self.state, flaw, self._unended)
 
 
-def _unended(state: StateDir, environment: Mapping[str, str]) -> list[RunId]:
+def _unended(system: System | None) -> list[RunId]:
     """The runs whose end is not recorded; none where the journal cannot be read, where their locks have to do."""
-    try:
-        journal = read_if_any(state, state.journal_in_use(environment))
-    except Refusal:
-        return []
-    if journal is None:
-        return []
-    try:
-        with closing(journal):
-            system = system_of(journal, state)
-    except Refusal:
-        return []
-    entries = system.runs.entries.items()
+    entries = system.runs.entries.items() if system else ()
     return [RunId(key_of(stream).name) for stream, entry in entries if entry.state.status == "started"]

@@ -1,7 +1,11 @@
-"""Modules that a server needs at some time, loaded before it launches a program that could write them.
+"""When a server loads the modules that it needs at some time only.
 
-Where omac is installed in the very folder that the program may change (a checkout of omac itself, a virtual environment
-in the project), a module loaded later could be the program's. Elsewhere each is loaded when it is needed.
+Rules
+
+1. Those of the control plane are loaded once it is ready: beside the first moments of what it launches, or while the
+   first skill starts where that is an agent, whose first hook calls the control plane.
+2. Where omac is installed in the very folder that a program may change (a checkout of omac itself, a virtual
+   environment in the project), a module loaded later could be the program's: all are loaded before it is launched.
 """
 
 import importlib
@@ -9,8 +13,17 @@ import os
 import sys
 from collections.abc import Iterable
 
+import trio
+
 import omac
+from omac.adapters.control.late import LateApp
+from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
+from omac.domain.sidecars.sidecar import SpawnRequested
+from omac.services.kernel.engine import Engine
+from omac.tools.compose.agent_launch import AgentLaunch
+
+AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
 
 NEEDED_LATER = (
     "cryptography.exceptions", "cryptography.hazmat.backends.openssl", "cryptography.hazmat.primitives.ciphers.aead",
@@ -37,3 +50,39 @@ def load() -> None:
             importlib.import_module(name)
         except ImportError:  # not installed here: then it is not loaded later either
             continue
+
+
+class LaterLoading:
+    """What one server loads later; `writable` are the canonical folders that what it launches may change."""
+
+    def __init__(self, engine: Engine, launch: AgentLaunch | None, writable: Iterable[str]) -> None:
+        self._engine = engine
+        self._is_launching = launch is not None
+        self._is_agent = launch is not None and launch.agent != ""
+        self._is_exposed = launch is not None and is_exposed(writable)
+
+    def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
+        """Load beside the activation what is needed soon after it."""
+        if self._is_exposed:  # the activation waits for processes
+            nursery.start_soon(trio.to_thread.run_sync, load)
+        elif self._is_agent:
+            nursery.start_soon(self._load_while_a_skill_starts, app)
+
+    async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
+        """Load the rest before a program is launched that could change it, else beside its first moments."""
+        if self._is_exposed:
+            await trio.to_thread.run_sync(load)
+            await app.load()
+        else:
+            nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)
+
+    async def _load_while_a_skill_starts(self, app: LateApp) -> None:
+        starting = trio.Event()
+
+        def notice(record: Recorded) -> None:
+            if isinstance(record.event, SpawnRequested):
+                starting.set()
+
+        self._engine.observe(notice)
+        await starting.wait()
+        await app.load()

@@ -1,24 +1,65 @@
-"""What a command records of the journal's proofs: checkpoints that a person asks for."""
+"""What a command records of the journal's proofs: checkpoints, and what becomes of the key, that a person asks for."""
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 
 import trio
 
+from omac.adapters.files.signing_keys import KeptKey
+from omac.domain.access import signing
+from omac.domain.access.signing import RecordLoss, RecordRotation
+from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.services.kernel.checkpointing import record_checkpoint
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import to_write
-from omac.tools.compose.signing import signed
+from omac.tools.compose.journals import snapshots_of, to_write
+from omac.tools.compose.signing import KeyChange, Record, Signer
 from omac.tools.compose.state import StateDir, host_id
 
+Clock = Callable[[], int]
 
-def recorded_checkpoint(
-    state: StateDir, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
-) -> str:
+
+def recorded_checkpoint(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> str:
     """Return the text of a checkpoint that was signed and recorded now. Raises Refusal."""
+    signer.prepare()
+    with _opened(environment, flag, clock) as journal:
+        note = trio.run(record_checkpoint, journal, partial(signer.checkpoint, clock), Cause("person"))
+    return note.text
+
+
+def rotated_key(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> RecordRotation:
+    """Have another key sign from now on; return what was recorded of that. Raises Refusal."""
+    with _recording(environment, flag, clock) as record:
+        return signer.rotate(record, clock)
+
+
+def key_begun_again(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> RecordLoss:
+    """Have another key begin a new chain, for the old one is lost; return what was recorded of that. Raises Refusal."""
+    with _recording(environment, flag, clock) as record:
+        return signer.begin_again(record, clock)
+
+
+def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, store: str, clock: Clock) -> KeptKey:
+    """Keep the key in another store, on record; return it. Raises Refusal."""
+    with _recording(environment, flag, clock) as record:
+        return signer.move(store, record)
+
+
+@contextmanager
+def _recording(environment: Mapping[str, str], flag: str | None, clock: Clock) -> Iterator[Record]:
+    with _opened(environment, flag, clock) as journal:
+
+        def record(command: KeyChange) -> None:
+            stream = ids.checkpoint_stream(journal.host)
+            trio.run(journal.execute, signing.AGGREGATE, stream, command, Cause("person"))
+
+        yield record
+
+
+@contextmanager
+def _opened(environment: Mapping[str, str], flag: str | None, clock: Clock) -> Iterator[OpenedJournal]:
+    state = StateDir.of(environment)
     host = host_id(state)
     with closing(to_write(state, host, environment, flag, clock)) as journal:
-        sign = partial(signed, state, journal.store.path, clock)
-        return trio.run(record_checkpoint, OpenedJournal(journal, host), sign, Cause("person")).text
+        yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))

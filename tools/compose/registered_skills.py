@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -12,10 +13,13 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
 from omac.domain.skills.repository import WorktreeFolder
 from omac.domain.skills.scope import SkillScope
+from omac.journal.file import is_of_segment
+from omac.journal.reader import ReadJournal
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
 from omac.services.ports import SkillFolders
@@ -84,7 +88,7 @@ class Registry:
         if journal is None:
             return cls(HostId(""), System(), lambda _: ())
         with closing(journal):
-            return cls(host_id(state), system_of(journal, state), journal.history)
+            return cls(host_id(state), system_of(journal, state), partial(_history, journal))
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """What was given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -154,6 +158,16 @@ class Registry:
             if entry is not None and entry.position == status.since:
                 skills.append(RegisteredSkill(stream, status, entry.state, *_times(history(stream))))
         return skills
+
+
+def _history(journal: ReadJournal, stream: StreamId) -> Iterable[Recorded]:
+    """The records of a stream; none where a segment cannot be read, which tells nothing but when things happened."""
+    try:
+        return journal.history(stream)
+    except Refusal as refusal:
+        if not is_of_segment(refusal):
+            raise
+        return ()
 
 
 def _times(history: Iterable[Recorded]) -> tuple[int, int]:

@@ -3,7 +3,9 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
@@ -11,7 +13,15 @@ from omac.domain.kernel.set_aside import PositionSetAside
 from omac.journal.audit_index import BROKEN, AuditIndex, IndexedRow, IndexProgress, delete_index, is_damage
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
-from omac.projections.evidence.accesses import AuditLog, AuditLogState, AuditRow, audit_rows
+from omac.projections.evidence.accesses import (
+    AuditFold,
+    AuditLog,
+    AuditLogState,
+    AuditRow,
+    PlacedRow,
+    audit_rows,
+    ended_rows,
+)
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.version import VERSION
@@ -70,11 +80,39 @@ class SearchedAudit:
                 del kept[: len(kept) - count]
         return kept[len(kept) - count :] if count < len(kept) else kept
 
+    def ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
+        """Yield the rows that are wanted and ended behind position `after`, in the order of their ends, with these.
+        Raises Refusal."""
+        if self._is_indexed:
+            try:
+                for position, row in self._found_ended(query, after):
+                    after = position
+                    yield position, row
+                return
+            except BROKEN as error:
+                self._drop(error)
+        for position, row in ended_rows(self._journal.records(0, self._head)):
+            if position > after and query.matches(row):
+                yield position, row
+
+    def fold(self) -> AuditFold:
+        """Return the fold of all records up to the head. Raises Refusal."""
+        if self._is_indexed:
+            try:
+                with self._index() as index:
+                    return self._caught_up(index)[1].fold
+            except BROKEN as error:
+                self._drop(error)
+        fold = AuditFold()
+        for recorded in self._journal.records(0, self._head):
+            fold.apply(recorded)
+        return fold
+
     def _scanned(self, query: AuditQuery) -> Iterator[AuditRow]:
         return filter(query.matches, audit_rows(self._journal.records(0, self._head)))
 
     def _found(self, query: AuditQuery, *, newest_first: bool) -> Iterator[AuditRow]:
-        with closing(AuditIndex(self._file, f"{VERSION}:{self._journal.store.journal_id()}")) as index:
+        with self._index() as index:
             progress, log = self._caught_up(index)
             rest = [row for row in log.rest() if query.matches(row)]
             if newest_first:
@@ -82,17 +120,35 @@ class SearchedAudit:
             times = None
             if query.since is not None or query.until is not None:
                 times = query.since or ALL_TIMES[0], ALL_TIMES[1] if query.until is None else query.until
-            named = {"skill": query.skill, "session": query.session or None, "outcome": query.outcome}
-            fields = {name: value for name, value in named.items() if value is not None}
-            for body in index.select(progress, fields, times, newest_first=newest_first):
+            for body in index.select(progress, _searched(query), times, newest_first=newest_first):
                 if query.matches(row := _row(body)):
                     yield row
             if not newest_first:
                 yield from rest
 
+    def _found_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
+        with self._index() as index:
+            progress, log = self._caught_up(index)
+            waiting = sorted(
+                ((placed.ended, placed.row) for placed in log.waiting() if placed.ended > after), key=itemgetter(0)
+            )
+            indexed = ((ended, _row(body)) for ended, body in index.select_ended(progress, _searched(query), after))
+            for ended, row in merge(indexed, waiting, key=itemgetter(0)):
+                if query.matches(row):
+                    yield ended, row
+
+    def _index(self) -> closing[AuditIndex]:
+        return closing(AuditIndex(self._file, f"{VERSION}:{self._journal.store.journal_id()}"))
+
     def _caught_up(self, index: AuditIndex) -> tuple[IndexProgress, AuditLog]:
         """Bring the index to the head, and return how far it is and the fold there."""
         before = index.progress()
+        if (
+            before is not None
+            and self._head < before.position <= self._journal.store.head()
+            and (before.digest == self._digest(before.position))
+        ):
+            raise BlockingIOError("another process has indexed what came meanwhile")
         if before is not None and (before.position > self._head or before.digest != self._digest(before.position)):
             before = None  # an older copy of the journal, or one that went on otherwise
         log = AuditLog(_state(before.state)) if before is not None else AuditLog()
@@ -105,7 +161,7 @@ class SearchedAudit:
             position = recorded.position
             if position % TOLD_EVERY == 0:
                 self._progress(position, self._head)
-            rows += [_indexed(number, row) for number, row in log.apply(recorded)]
+            rows += map(_indexed, log.apply(recorded))
             if position % BATCH == 0:
                 before, rows = self._append(index, before, rows, log, position, begun), []
         if before is None or position > before.position:
@@ -130,5 +186,12 @@ class SearchedAudit:
             delete_index(self._file)
 
 
-def _indexed(number: int, row: AuditRow) -> IndexedRow:
-    return IndexedRow(number, row.at, row.skill, row.session, row.outcome, _encode(row))
+def _searched(query: AuditQuery) -> dict[str, str]:
+    """The fields that the index knows, with the values that are wanted."""
+    named = {"skill": query.skill, "session": query.session or None, "outcome": query.outcome}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _indexed(placed: PlacedRow) -> IndexedRow:
+    row = placed.row
+    return IndexedRow(placed.number, placed.ended, row.at, row.skill, row.session, row.outcome, _encode(row))

@@ -56,20 +56,25 @@ from omac.services.kernel.intake import Intake, settle_lost
 from omac.services.kernel.owners import innermost, retried
 from omac.services.kernel.recovery import recover, require_only_server, unended_runs
 from omac.services.kernel.refusals import Refusals
+from omac.services.kernel.witnessing import Witnessing
 from omac.services.sidecars.supervision import Supervision
 from omac.services.skills.registrar import Registrar
 from omac.tools.cli.serve_options import ServeOptions
-from omac.tools.compose import preloading
 from omac.tools.compose.agent_process import OF_THE_TERMINAL, Inner
+from omac.tools.compose.approved_copies import prune_copies
 from omac.tools.compose.command_context import changing_of
 from omac.tools.compose.endpoints import Ready, flat_variables, inherited, variables
 from omac.tools.compose.journals import inbox_of, snapshots_of, to_serve
 from omac.tools.compose.listening import Listening
+from omac.tools.compose.preloading import LaterLoading
+from omac.tools.compose.receipts import receiving
 from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
-from omac.tools.compose.signing import signed
+from omac.tools.compose.signing import BACKGROUND_WAIT_S, Signer
 from omac.tools.compose.skill_policies import ServePolicies
 from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
+from omac.tools.compose.witnesses import last_note, witness_of
 from omac.tools.terminal.version import VERSION
 
 _log = logging.getLogger("omac.serve")
@@ -77,7 +82,6 @@ _log = logging.getLogger("omac.serve")
 STOP_S = 15.0  # for directories to go offline in order; after that their processes are killed
 HURRY_S = 2.0  # the same when asked to stop twice
 STALL_S = 1.0  # that one record may take after that
-LOAD_AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
 DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
@@ -88,12 +92,10 @@ class Server:
         self._options = options
         self._environment = dict(environment)
         self._writable = options.writable(os.path.realpath(home_of(environment)))
-        self._is_exposed = options.launch is not None and preloading.is_exposed(self._writable)
         self._policies = ServePolicies(options.settings, environment)
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
-        path = find(environment, options.journal)
-        host, run = host_id(self.state), secrets.token_hex(6)
+        path, host, run = find(environment, options.journal), host_id(self.state), secrets.token_hex(6)
         self.journal = to_serve(self.state, path, run)
         if not options.beside:
             self.state.hold_server(path)
@@ -104,9 +106,13 @@ class Server:
         snapshots = snapshots_of(self.state, self.journal.store.reader)
         self.engine = Engine(self.journal, host, beside=options.beside, snapshots=snapshots)
         self.engine.observe(self.use.apply)
+        self._loading = LaterLoading(self.engine, options.launch, self._writable)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)
-        self._checkpoints = Checkpointing(self.engine, partial(signed, self.state, path, time.time_ns))
+        signer = Signer(self.state, path, lambda _: self.secrets, trio.from_thread.run, BACKGROUND_WAIT_S)
+        self._checkpoints = Checkpointing(self.engine, partial(signer.checkpoint, time.time_ns))
+        witness = witness_of(self._policies.resolved, signer)
+        self._witnessing = Witnessing(self.engine, witness, partial(last_note, path, host))
         choice = cast("Choice", self._policies.resolved["secrets.store"].value)
         self.secrets = SecretStores(self.state.path, environment, choice)
         key = self.state.fingerprint_key(lambda: secrets.token_hex(32))
@@ -116,7 +122,8 @@ class Server:
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
-        self.bridge_base = ""  # the address of its bridges' listener, once it is ready
+        self._waiting: WaitingSandbox | None = None
+        self.bridge_base = self.witness_base = ""  # where bridges and other omacs reach it, once it is ready
         self._why = ""
         self._supervision: Supervision | None = None
         self._stop_within_s = STOP_S
@@ -130,6 +137,7 @@ class Server:
         told of the one directory that was to be activated at once, before `ready`."""
         self._descriptors_max = raise_descriptor_limit(DESCRIPTORS_MAX)
         try:
+            self._prepare_sandbox()
             async with trio.open_nursery() as signals:
                 await signals.start(self._watch_signals)
                 async with trio.open_nursery() as outermost:
@@ -180,14 +188,12 @@ class Server:
         options = self._options
         folders = DiskSkillFolders(self._environment)
         sidecars = LinuxSidecarHost(os.path.join(self._folder, "logs"), self._environment, writable=self._writable)
-        if not await sidecars.isolation_available():
-            _log.warning("sidecars get no pid namespace of their own: %s", sidecars.isolation_problem)
         await recover(self.engine, sidecars, self.state.is_alive, self.state.recovering)
         if not options.beside:
             require_only_server(self.engine)
         await self._settle_lost()
         self.state.prune_runs(unended_runs(self.engine))
-        await self._prune_copies()
+        await prune_copies(self.engine, self._frozen)
         await self._record_start()
         registrar = Registrar(
             self.engine, folders, self._frozen, self._credentials, options.harness, self._policies,
@@ -202,11 +208,13 @@ class Server:
         self.engine.observe_revocations(activation.notice_revocation)
         try:
             async with trio.open_nursery() as reactors:
+                reactors.start_soon(sidecars.warn_without_isolation)
                 await reactors.start(supervision.run)
                 await reactors.start(activation.run)
                 self._watch(reactors)
                 reactors.start_soon(self._refusals.run)
                 reactors.start_soon(self._checkpoints.run)
+                reactors.start_soon(self._witnessing.run)
                 activation.discover_shared()
                 status = await self._run_surfaces(folders, ready, activated)
                 reactors.cancel_scope.cancel()
@@ -221,6 +229,7 @@ class Server:
         with trio.move_on_after(STALL_S):
             await self._refusals.flush()
             await self._checkpoints.sign_last()
+            await self._witnessing.deliver()
         await self._record(runs.Stop(self._why or "its agent ended"))
         return status
 
@@ -231,7 +240,9 @@ class Server:
         self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]
     ) -> int:
         options = self._options
-        listening = Listening(options, self._folder, self._descriptors_max)
+        token = self.state.witness_token(partial(secrets.token_hex, 32)) if options.witness else ""
+        listening = Listening(options, self._folder, self._descriptors_max, token)
+        self.witness_base = listening.witness_base
         endpoints = listening.endpoints(self.journal.store.path, self._run)
         for_bridge = listening.for_bridge(endpoints)
         self.bridge_base = for_bridge.control_base
@@ -240,7 +251,10 @@ class Server:
         directories = self._directories(folders, for_bridge)
         claims = DenialClaims(self.engine, self._refusals)
         correlate = partial(secrets.token_hex, 8)
-        app = LateApp(directories, claims, self._status, correlate, self.secrets, bridge_compat=options.bridge_compat)
+        app = LateApp(
+            directories, claims, self._status, correlate, self.secrets, receiving(self.engine),
+            bridge_compat=options.bridge_compat,
+        )  # fmt: skip
         gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
@@ -253,14 +267,13 @@ class Server:
                 if not options.beside:
                     self.state.point_current(self._run)
                 surfaces.start_soon(self._keep_folder, surfaces, listening, facade, app)
-                if self._is_exposed:  # beside the activation, which waits for processes
-                    surfaces.start_soon(trio.to_thread.run_sync, preloading.load)
-                manifest = await self._unless_stopped(partial(self._activate, directories))
+                self._loading.begin(app, surfaces)
+                manifest = await first(partial(self._activate, directories), self._stop.wait)
                 if not self._stop.is_set():
                     if manifest is not None:
                         activated(manifest)
                     ready(endpoints)
-                    await self._load(app, surfaces)
+                    await self._loading.finish(app, surfaces)
                 if not self._stop.is_set():  # nor meanwhile
                     status = await self._run_inner(for_bridge, manifest)
                 elif options.launch is not None:  # it was not even begun
@@ -286,14 +299,6 @@ class Server:
         mint = partial(secrets.token_hex, 16)
         only = options.workdirs[0] if options.beside else ""
         return Directories(self.engine, folders, options.harness.name, options.roots, reach, mint, self._refusals, only)
-
-    async def _load(self, app: LateApp, surfaces: trio.Nursery) -> None:
-        """Load what is needed later: before a program begins that could change it, else beside its first moments."""
-        if self._is_exposed:
-            await trio.to_thread.run_sync(preloading.load)
-            await app.load()
-        else:
-            surfaces.start_soon(app.load, LOAD_AFTER_S if self._options.launch else 0.0)
 
     def _watch(self, reactors: trio.Nursery) -> None:
         """Follow what other processes append and spool: by watching where that can be had, else by polling."""
@@ -322,16 +327,6 @@ class Server:
         journal, current = self.journal.store.path, not self._options.beside
         await keep_folder(self.state, self._run, journal, listening.tokens, sockets, current=current)
 
-    async def _prune_copies(self) -> None:
-        """Remove copies that nobody approves any more. One that a sidecar of another run still uses is not needed for
-        it to go on: its files are open, or its next start is refused."""
-        registrations = self.engine.system.registrations.entries.values()
-        kept = {code.digest for entry in registrations for code in (entry.state.approved, entry.state.accepted) if code}
-        try:
-            await self._frozen.prune(kept)
-        except OSError as problem:
-            _log.warning("copies of skills that are no longer approved cannot be removed: %s", problem)
-
     async def _activate(self, directories: Directories) -> Manifest | None:
         """Activate what was named; returns the manifest of the first. Raises Refusal."""
         manifests = [
@@ -340,9 +335,12 @@ class Server:
         ]
         return manifests[0] if manifests else None
 
-    async def _unless_stopped(self, work: Callable[[], Awaitable[Manifest | None]]) -> Manifest | None:
-        """What the work gives; None when omac is asked to stop: then it is left undone."""
-        return await first(work, self._stop.wait)
+    def _prepare_sandbox(self) -> None:
+        """Have the sandbox's own process load what it needs, while this one does all else."""
+        launch = self._options.launch
+        self._waiting = launch.prepare(inherited(self._environment)) if launch else None
+        if self._waiting:
+            self._resources.callback(self._waiting.give_up)
 
     async def _run_inner(self, ready: Ready, manifest: Manifest | None) -> int:
         """Run what is to be launched to its end; `manifest` is that of the one directory of a run beside the server."""
@@ -353,7 +351,9 @@ class Server:
         seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
         given = flat | variables(self._options.harness, seen) | launch.variables
-        self._inner = launch.start(ready, inherited(self._environment) | given, list(given))
+        self._inner = await launch.start(self._waiting, ready, inherited(self._environment) | given, list(given))
+        if self._stop.is_set():  # meanwhile
+            self._inner.end(self._stopped_by)
         try:
             return await self._inner.ended()
         finally:

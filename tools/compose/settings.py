@@ -22,11 +22,12 @@ def change_user_setting(
 
     from omac.services.kernel.opened import OpenedJournal
     from omac.services.settings.changes import change_setting
-    from omac.tools.compose.journals import to_write
+    from omac.tools.compose.journals import snapshots_of, to_write
     from omac.tools.compose.state import StateDir, host_id
 
     state = StateDir.of(environment)
     host = host_id(state)
     with closing(to_write(state, host, environment, journal_path, clock)) as journal:
         changing = partial(changing_user, environment)
-        return trio.run(change_setting, OpenedJournal(journal, host), changing, setting, value)
+        execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
+        return trio.run(change_setting, execution, changing, setting, value)

@@ -1,20 +1,285 @@
-"""The key of this host that signs, and checkpoints by it. cryptography is loaded where something is signed."""
+"""The key of a journal that signs, where it is kept, and checkpoints by it. cryptography is loaded where it is needed.
 
+A rotation keeps the new key first, then records it, then puts it in the place of the old one: whatever ends it in
+between, the journal says which of the two signs, and the next use of the key does what is left.
+"""
+
+import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from functools import cached_property
+from typing import Any
 
+import trio
+
+from omac.adapters.credentials.stores import SecretStores
+from omac.adapters.files.signing_keys import FILE as FILE
+from omac.adapters.files.signing_keys import KEY_BYTES, STORES, TURN_WAIT_S, KeptKey, SigningKeys
+from omac.domain.access.signing import (
+    CheckpointDelayed,
+    CheckpointSigned,
+    KeyLost,
+    KeyMoved,
+    KeyMoveRequested,
+    KeyRotated,
+    RecordLoss,
+    RecordRotation,
+    ReportKeyMoved,
+    RequestKeyMove,
+    key_id,
+    other_key,
+    signer_of,
+)
+from omac.domain.kernel import ids
+from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.set_aside import PositionEmptied
+from omac.journal.codec import Codec
+from omac.journal.reader import Reader, recorded
 from omac.services.kernel.checkpointing import SignedNote
 from omac.tools.compose.state import StateDir, host_id
 
+SERVICE = "omac-signing-key"  # under which a store has keys
+BACKGROUND_WAIT_S = 1.0  # of a run, whose end waits for it
+LOCKED = ("vault-locked", "keychain-locked")
 
-def signing_key(state: StateDir) -> tuple[str, bytes]:
-    """Return the name of the key and its seed, minted where there is none. Raises Refusal."""
-    return f"omac/{host_id(state)}", state.signing_key(lambda: secrets.token_hex(32))
+KeyChange = RecordRotation | RecordLoss | RequestKeyMove | ReportKeyMoved
+Record = Callable[[KeyChange], None]
 
 
-def signed(state: StateDir, path: str, clock: Callable[[], int]) -> SignedNote:
-    """Return the signed checkpoint of the journal at `path` as it stands. Raises Refusal."""
-    from omac.journal.checkpoint import sign, standing
+class Signer:
+    """The key of the journal at `path`. `stores` gives the stores of secrets, opened for the one that is named, and
+    `run` runs what asks them. It waits `wait_s` for others that change the key. Every method may raise Refusal."""
 
-    checkpoint = standing(path, clock())
-    return SignedNote(checkpoint.size, sign(checkpoint, *signing_key(state)))
+    def __init__(
+        self,
+        state: StateDir,
+        path: str,
+        stores: Callable[[str], SecretStores],
+        run: Callable[..., Any] = trio.run,
+        wait_s: float = TURN_WAIT_S,
+    ) -> None:
+        self.path = path
+        self.name = f"omac/{host_id(state)}"
+        self._stream = ids.checkpoint_stream(host_id(state))
+        self._stores = stores
+        self._run = run
+        self._wait_s = wait_s
+        self._state = state
+
+    @cached_property
+    def keys(self) -> SigningKeys:
+        """Where the key is kept."""
+        return self._state.signing_keys(self.path, self._journal_id())
+
+    def kept(self) -> KeptKey:
+        """Return the key that signs, made where there is none; a rotation that was killed is finished first."""
+        with self.keys.turn(self._wait_s):
+            return self._current()
+
+    def public(self) -> str:
+        """Return the public key, on one line."""
+        return self._public(self.kept())
+
+    def known(self) -> list[str]:
+        """Return the public keys that can have signed this journal here; nothing is made or changed."""
+        found = self.keys.current() or self.keys.waiting() or self.keys.shared()
+        return [self._public(found)] if found else []
+
+    def key(self) -> tuple[str, bytes]:
+        """Return the name of the key and its seed."""
+        with self.keys.turn(self._wait_s):
+            return self.name, self._seed(self._current())
+
+    def rotations(self) -> tuple[str, ...]:
+        """Return the notes in the journal that lead from its first key to the one that signs."""
+        from omac.journal.signed_chain import rotations
+
+        with closing(Reader(self.path, lenient=True)) as reader:
+            return rotations(reader)
+
+    def prepare(self) -> None:
+        """Open the store that has the key, which may ask a person for its passphrase."""
+        self._open(self.kept().store)
+
+    def checkpoint(self, clock: Callable[[], int]) -> SignedNote:
+        """Return the signed checkpoint of the journal as it stands."""
+        from omac.journal.checkpoint import sign, standing
+
+        key = self.key()
+        checkpoint = standing(self.path, clock())
+        return SignedNote(checkpoint.size, sign(checkpoint, *key))
+
+    def rotate(self, record: Record, clock: Callable[[], int]) -> RecordRotation:
+        """Have another key sign from now on, kept where the old one is; return what was recorded of that."""
+        from omac.journal.rotation import sign_rotation
+
+        self.prepare()
+        with self.keys.turn(self._wait_s):
+            old = self._current()
+            seed = self._seed(old)
+            new, new_seed = self._wait_with_new(old.store)
+            note = sign_rotation(self._journal_id(), clock(), self.name, seed, new_seed)
+            rotation = RecordRotation(self._public(old), self._public(new), note)
+            record(rotation)
+            self.keys.adopt_waiting()
+            self._forget(old)
+        return rotation
+
+    def begin_again(self, record: Record, clock: Callable[[], int]) -> RecordLoss:
+        """Have another key begin a new chain, for the one that signs is lost; return what was recorded of that."""
+        from omac.journal.rotation import sign_loss
+
+        with self.keys.turn(self._wait_s):
+            lost = self._last_signer()
+            if not lost:
+                raise Refusal("misuse", f"no key has signed {self.path} yet: none is lost", fix=["omac key show"])
+            self._require_lost(lost)
+            new, seed = self._wait_with_new(FILE)
+            loss = RecordLoss(lost, self._public(new), sign_loss(self._journal_id(), clock(), lost, self.name, seed))
+            record(loss)
+            self.keys.adopt_waiting()
+        return loss
+
+    def move(self, store: str, record: Record) -> KeptKey:
+        """Keep the key in another store; return it. What was killed is finished, or taken back, by the next move."""
+        if store not in STORES:
+            raise Refusal("misuse", f"--to takes {', '.join(STORES)}, not {store!r}")
+        self.prepare()
+        self._open(store)
+        with self.keys.turn(self._wait_s):
+            before = self._current()
+            moved, name = before, self._id(before)
+            if before.store != store:
+                seed = self._seed(before)
+                record(RequestKeyMove(name, before.store, store))
+                moved = self._stored(store, seed)
+                self.keys.keep(moved)
+                self._forget(before)
+            record(ReportKeyMoved(name, store))
+        return moved
+
+    def _current(self) -> KeptKey:
+        """The key that signs; whoever calls has the turn."""
+        last, kept, waiting = self._last_signer(), self.keys.current(), self.keys.waiting()
+        if last and waiting and self._id(waiting) == last:
+            self.keys.adopt_waiting()
+            if kept and self._id(kept) != last:
+                with suppress(Refusal):  # where the old one was is locked: it signs nothing more
+                    self._forget(kept)
+            return waiting
+        if kept is None:
+            return self._begin(last)
+        if last and self._id(kept) != last:
+            raise other_key(self._id(kept), last)
+        return kept
+
+    def _begin(self, last: str) -> KeptKey:
+        """The first key of a journal: that of the state directory's where it signed this one until now."""
+        key = KeptKey(FILE, secrets.token_bytes(KEY_BYTES), "")
+        if last:
+            shared = self.keys.shared()
+            if not shared or shared.store != FILE or self._id(shared) != last:
+                message = f"the key {last} that signs {self.path} is not in {self.keys.path}: restore it from a backup"
+                raise Refusal("out-of-order", message, fix=["omac key rotate --lost  # where it is gone"])
+            key = shared
+        self.keys.keep(key)
+        return key
+
+    def _wait_with_new(self, store: str) -> tuple[KeptKey, bytes]:
+        """Make a key and keep it as the next; return it and its seed."""
+        if left := self.keys.waiting():
+            with suppress(Refusal):  # of a rotation that was killed before it was recorded
+                self._forget(left)
+        seed = secrets.token_bytes(KEY_BYTES)
+        new = self._stored(store, seed)
+        self.keys.keep_waiting(new)
+        return new, seed
+
+    def _require_lost(self, last: str) -> None:
+        """Raise Refusal where the key `last` still signs, or may once its store is unlocked."""
+        for read in (self.keys.current, self.keys.waiting):
+            try:
+                kept = read()
+                if kept is None or self._id(kept) != last:
+                    continue
+                self._open(kept.store)
+                self._seed(kept)
+            except Refusal as refusal:
+                if refusal.reason in LOCKED or refusal.reason.endswith(("-unavailable", "-timeout")):
+                    never = f"rm {quoted(self.keys.path)}  # where that is never to be opened again"
+                    raise Refusal(refusal.reason, refusal.message, fix=[*refusal.fix, never]) from None
+                continue
+            raise Refusal("misuse", f"the key {last} is not lost: it is in the {kept.store}", fix=["omac key rotate"])
+
+    def _stored(self, store: str, seed: bytes) -> KeptKey:
+        """Put a seed into a store; the file takes it when it is kept."""
+        from omac.journal.checkpoint import verifier_of
+
+        if store == FILE:
+            return KeptKey(FILE, seed, "")
+        key = KeptKey(store, b"", verifier_of(self.name, seed).text())
+        self._ask(store, SecretStores.write, {self._id(key): Hidden(seed.hex())})
+        return key
+
+    def _seed(self, key: KeptKey) -> bytes:
+        from omac.journal.checkpoint import verifier_of
+
+        if key.store == FILE:
+            return key.seed
+        name = self._id(key)
+        value = self._ask(key.store, SecretStores.read, [name]).get(name)
+        with suppress(ValueError, AttributeError):
+            seed = bytes.fromhex(value.reveal())
+            if verifier_of(self.name, seed).text() == key.public:
+                return seed
+        message = f"the {key.store} does not hold the key {name} that signs {self.path}"
+        raise Refusal("state-unusable", message, fix=["omac key rotate --lost  # where it is gone"])
+
+    def _forget(self, key: KeptKey) -> None:
+        if key.store != FILE:
+            self._ask(key.store, SecretStores.remove, [self._id(key)])
+
+    def _open(self, store: str) -> None:
+        if store != FILE:
+            self._stores(store)
+
+    def _ask(self, store: str, call: Callable[..., Awaitable[Any]], what: object) -> Any:
+        return self._run(call, self._stores(store), store, SERVICE, what)
+
+    def _public(self, key: KeptKey) -> str:
+        from omac.journal.checkpoint import verifier_of
+
+        return key.public or verifier_of(self.name, key.seed).text()
+
+    def _id(self, key: KeptKey) -> str:
+        return key_id(self._public(key))
+
+    def _journal_id(self) -> str:
+        if not os.path.lexists(self.path):
+            return "new"
+        with closing(Reader(self.path, lenient=True)) as reader:
+            return reader.journal_id()
+
+    def _last_signer(self) -> str:
+        """The name and id of the key that signed last in this journal; "" where none did, or no one can tell."""
+        if not os.path.lexists(self.path):
+            return ""
+        below = None
+        with closing(Reader(self.path, lenient=True)) as reader:
+            while row := reader.last_version(self._stream, below):
+                try:
+                    event = recorded(self.path, Codec(), row).event
+                except Refusal:
+                    return ""
+                match event:
+                    case CheckpointSigned(_, note):
+                        return signer_of(note)
+                    case KeyRotated(_, new) | KeyLost(_, new):
+                        return key_id(new)
+                    case CheckpointDelayed() | KeyMoveRequested() | KeyMoved() | PositionEmptied():
+                        below = row.originator_version
+                    case _:
+                        return ""
+        return ""

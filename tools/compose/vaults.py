@@ -18,11 +18,9 @@ from omac.adapters.credentials.vault import Vault as Vault
 from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
 from omac.adapters.credentials.vault_format import VaultKey as VaultKey
 from omac.adapters.files.state import StateDir
-from omac.domain.credentials import credential
-from omac.domain.credentials.credential import Credential
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.command_context import secret_stores as secret_stores
-from omac.tools.compose.journals import read_if_any
+from omac.tools.compose.journals import read_if_any, system_of
 
 
 def key_of_environment(environment: Mapping[str, str]) -> KeyAtHand | None:
@@ -64,13 +62,9 @@ def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str
     journal = read_if_any(state, state.journal_in_use(environment))
     if journal is None:
         return used
-    known: dict[str, Credential] = {}
     with closing(journal):
-        for recorded in journal.records():
-            if isinstance(recorded.event, credential.EVENTS):
-                before = known.get(recorded.stream, Credential())
-                known[recorded.stream] = credential.evolve(before, recorded.event)
-    for one in known.values():
+        known = [entry.state for entry in system_of(journal, state).credentials.entries.values()]
+    for one in known:
         remembered = [default.secret for default in one.defaults.values() if default.secret]
         used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
     return used if stores.vault.exists() else used - {VAULT} or used

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 REQUEST_DESCRIPTOR = "--request-descriptor"  # what omac start and omac serve hand in: no option of a person's
 
 
+class Unasked(Exception):
+    """The omac above has ended before it asked for a sandbox."""
+
+
 def main(words: list[str]) -> int:
     """Run the command line after `omac sandbox run`; the exit code."""
     from omac.adapters.sandbox.spawn import keep_descriptors_to_oneself
@@ -34,6 +38,8 @@ def main(words: list[str]) -> int:
         return _refused(refusal)
     except OSError as problem:  # something was taken away, or is not to be read, between one look and the next
         return _refused(_unbuilt(problem))
+    except Unasked:
+        return 1
     except Interrupted as interrupted:
         return 128 + interrupted.number
     except KeyboardInterrupt:
@@ -63,25 +69,42 @@ def _open_standard() -> None:
 
 
 def _handed_in(descriptor: str) -> SandboxRequest:
-    """The request that an omac above has written to a file, as JSON. Raises Refusal (misuse)."""
+    """What the omac above asks, as JSON: the environment, which takes the place of this process's own, and the request.
+    What a launch takes is loaded before it is awaited. Raises Refusal (misuse), Unasked."""
     from json import loads
 
     from omac.domain.sandbox.request import request_of
 
     try:
         with open(int(descriptor), "rb") as file:
-            request = request_of(loads(file.read()))
-            if not request.command or not all(isinstance(word, str) for word in request.command):
-                raise ValueError("no command")
-            return request
-    except (OSError, ValueError, AttributeError, TypeError):
+            _load()
+            content = file.read()
+        if not content:
+            raise Unasked
+        asked = loads(content)
+        request = request_of(asked["request"])
+        if not request.command or not all(isinstance(word, str) for word in request.command):
+            raise ValueError("no command")
+        os.environ.clear()
+        os.environ.update(asked["environment"])
+        return request
+    except (OSError, ValueError, AttributeError, TypeError, LookupError):
         raise Refusal("misuse", f"{REQUEST_DESCRIPTOR} names no request of omac start or omac serve") from None
+
+
+def _load() -> None:
+    """Load what a launch takes, once."""
+    if "omac.services.sandbox.launch" in sys.modules:
+        return
+    code_cache.load("launch")
+    from omac.services.sandbox import launch, policy  # noqa: F401
+    from omac.tools.compose import sandbox_ports  # noqa: F401
 
 
 def _run(request: SandboxRequest) -> int:
     host = dict(os.environ)
     listing = ConfigList(os.path.realpath(request.workdir or "."), host)  # git works meanwhile
-    code_cache.load("launch")
+    _load()
     from omac.services.sandbox.launch import launch
     from omac.services.sandbox.policy import plan
     from omac.tools.compose.sandbox_ports import SandboxAdapters

@@ -1,27 +1,48 @@
-"""The forms in which exported events are read: JSON lines, CSV and CloudEvents. Each line follows from one event."""
+"""The forms in which exported events are read: JSON lines, CSV, CloudEvents, OCSF and Parquet. What they say follows
+from the events alone; of Parquet the bytes depend on what writes it, too (`writer_of`)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
+from omac.domain.kernel.event import Event
 from omac.journal.bundle import EventContent
-from omac.journal.codec import Codec
+from omac.journal.openings import shown_event
+from omac.tools.terminal import parquet
 from omac.tools.terminal.csv import csv_line
+from omac.tools.terminal.ocsf import OcsfObjects
 from omac.tools.terminal.timestamps import rfc3339
 
-Format = Literal["jsonl", "csv", "cloudevents"]
+Format = Literal["jsonl", "csv", "cloudevents", "ocsf", "parquet"]
 FILES: dict[Format, str] = {
     "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
+    "ocsf": "events.ocsf.jsonl", "parquet": "events.parquet",
 }  # fmt: skip
 COLUMNS = ("position", "at", "kind", "stream", "version", "run", "actor", "correlation", "causation", "event")
-_codec = Codec()
 
 
-def lines_of(form: Format, journal: str, events: Iterable[EventContent]) -> Iterator[bytes]:
-    """Yield the lines of the data file, each with its end. Raises Refusal for an event that this omac cannot read."""
+def writer_of(form: str) -> str:
+    """Return what decides the bytes of a form beside omac, with its version; empty where nothing does."""
+    return parquet.writer() if form == "parquet" else ""
+
+
+def require_writer(form: Format) -> None:
+    """Raise Refusal (prerequisite-missing) for a form that cannot be written here."""
+    if form == "parquet":
+        parquet.require_parquet()
+
+
+def parts_of(form: Format, journal: str, events: Iterable[EventContent]) -> Iterator[bytes]:
+    """Yield the data file in parts: of a text each line, with its end. Raises Refusal for an unknown event."""
     write: Callable[[dict[str, Any]], bytes]
     match form:
+        case "parquet":
+            yield from parquet.parts_of((taken.position, taken.content, _fields(_event(taken))) for taken in events)
+            return
+        case "ocsf":
+            yield from _ocsf(journal, events)
+            return
         case "csv":
             yield csv_line(COLUMNS).encode()
             write = _csv
@@ -32,22 +53,37 @@ def lines_of(form: Format, journal: str, events: Iterable[EventContent]) -> Iter
 
         case "jsonl":
             write = _json
-    for event in events:
-        yield write(_record(event))
+    for taken in events:
+        yield write(_record(taken, _event(taken)))
 
 
-def _record(taken: EventContent) -> dict[str, Any]:
+def _ocsf(journal: str, events: Iterable[EventContent]) -> Iterator[bytes]:
+    objects = OcsfObjects(journal)
+    for taken in events:
+        event = _event(taken)
+        if taken.content is not None and event is not None:
+            yield _json(objects.of(taken.content, event, _record(taken, event)))
+
+
+def _event(taken: EventContent) -> Event | None:
+    return None if taken.content is None else shown_event(taken.content.kind, taken.content.body, taken.openings)
+
+
+def _fields(event: Event | None) -> dict[str, Any]:
+    names = () if event is None else event.__struct_fields__
+    return {name: msgspec.to_builtins(getattr(event, name)) for name in names}
+
+
+def _record(taken: EventContent, event: Event | None) -> dict[str, Any]:
     content = taken.content
     if content is None:
         return {"position": taken.position, "redacted": True}
-    event = _codec.decode(content.kind, content.body)
-    fields = {name: msgspec.to_builtins(getattr(event, name)) for name in event.__struct_fields__}
     names = ("version", "correlation", "causation")
     optional = {name: value for name in names if (value := getattr(content, name)) is not None}
     happened = {"happened": rfc3339(content.happened)} if content.happened is not None else {}
     return {
         "position": content.position, "at": rfc3339(content.at), "kind": content.kind, "stream": content.stream,
-        "run": content.run, "actor": content.actor, **optional, **happened, "event": fields,
+        "run": content.run, "actor": content.actor, **optional, **happened, "event": _fields(event),
     }  # fmt: skip
 
 

@@ -53,6 +53,13 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         say_folded(f"sandbox {sandbox.launch} in {named(sandbox.dir)}: {sandbox.state} ({how})")
         say_folded(f"  {shlex.join(sandbox.argv)}", 4)
     _show_gone(gone)
+    for delay in status.unsigned:
+        say_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
+    for lapse in status.unwitnessed:
+        say_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
+    for one in status.unerased:
+        say_folded(f"an erasure is not finished, of the directory with workdir id {one.workdir}")
+        say(f"  omac erase {one.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say_folded(f"accesses: {accesses}")
 
@@ -164,6 +171,8 @@ def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
     say(f"{figures['path']}: {figures['events']} events, {figures['bytes']} bytes, id {figures['id']}")
     say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
+    if figures["segments"]:
+        say(f"{figures['segments']} sealed segments, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
         say("spool: {waiting} records wait, {rejected} were set aside".format(**figures["spool"]))
     for kind, count in figures["kinds"].items():

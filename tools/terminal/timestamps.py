@@ -10,6 +10,7 @@ AGO = re.compile(r"(\d{1,9})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_NS = 1_000  # programs get times to the microsecond: one that was pasted from there means all of it
 SECOND_NS = 10**9  # people get them to the second
+MOMENT_MAX = 2**63 - 2 * SECOND_NS  # beyond any that is recorded
 TO_THE_SECOND = re.compile(r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|[+-][0-9:]+)?\Z")
 WALL = "%Y-%m-%d %H:%M:%S"
 FORM = "%Y-%m-%dT%H:%M:%S"
@@ -18,13 +19,18 @@ FORM = "%Y-%m-%dT%H:%M:%S"
 def parse_moment(text: str, clock: Callable[[], int]) -> int:
     """From RFC 3339 (local time where no zone is given), or an age like 90s, 15m, 2h, 7d. Raises Refusal (misuse)."""
     if ago := AGO.fullmatch(text):
-        return clock() - int(ago[1]) * SECONDS[ago[2]] * 10**9
+        return _within(clock() - int(ago[1]) * SECONDS[ago[2]] * 10**9)
     try:
         moment = datetime.fromisoformat(text)
-        return round(moment.timestamp() * 1_000_000) * 1_000
+        return _within(round(moment.timestamp() * 1_000_000) * 1_000)
     except (ValueError, OverflowError, OSError):
         message = f"{text!r} is not a time: write 2026-11-21T14:00:00Z, or an age like 90s, 15m, 2h, 7d"
         raise Refusal("misuse", message) from None
+
+
+def _within(moment: int) -> int:
+    """The moment, or the last that a journal can hold: whoever writes 9999-12-31 means all that comes."""
+    return max(-MOMENT_MAX, min(MOMENT_MAX, moment))
 
 
 def parse_end(text: str, clock: Callable[[], int]) -> int:

@@ -208,6 +208,7 @@ with opened({"HOME": sys.argv[1]}, lambda names: None) as caches:
 """
 
 
+@pytest.mark.full
 def test_an_interrupted_removal_is_taken_up(tools: Path, home: Path, environment: Environment, caches: Caches) -> None:
     """What was taken away is in nobody's way, and the next removal ends what was begun."""
     wide(tools, home)

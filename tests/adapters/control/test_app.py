@@ -18,7 +18,7 @@ from omac.domain.directories.events import ActivationRequested
 
 def test_every_endpoint_is_a_call_that_refusals_name() -> None:
     unused: Any = None
-    rules = control_app(unused, unused, unused, unused, unused, bridge_compat=True).url_map.iter_rules()
+    rules = control_app(unused, unused, unused, unused, unused, unused, bridge_compat=True).url_map.iter_rules()
     assert {rule.rule for rule in rules if rule.rule.startswith(ROOT)} == {ROOT + call for call in CALLS}
 
 

@@ -4,8 +4,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import outcome
 import pytest
 import trio
+from outcome import Outcome
 
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade, FacadeListener
@@ -52,11 +54,15 @@ class RecordingGate:
         self.admitted += 1
         return self.admitted
 
-    @contextlib.contextmanager
-    def while_valid(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> Iterator[None]:
+    def admit_then(self, way: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+        async def admit() -> None:
+            answered(await outcome.acapture(self.admit, way, request))
+
+        trio.lowlevel.spawn_system_task(admit)
+
+    def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
         self.cuts.append(cut)
-        yield
-        self.cuts.remove(cut)
+        return lambda: self.cuts.remove(cut)
 
     def completed(self, access: int, answer: Answer) -> None:
         self._note(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
@@ -96,6 +102,13 @@ class RecordingGate:
         with trio.fail_after(5):
             while not condition():
                 await self._grown.wait()
+
+
+class ShortGate(RecordingGate):
+    """One whose token has a single letter."""
+
+    def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
+        return super().resolve(TOKEN if token == "T" else "", mount)
 
 
 class Client:
@@ -147,15 +160,18 @@ Handler = Callable[[trio.SocketStream], Awaitable[None]]
 class House:
     """Facade, gate and upstream of one test."""
 
-    def __init__(self, port: int, gate: RecordingGate, facade_scope: trio.CancelScope) -> None:
-        self.port = port
+    def __init__(self, address: int | str, gate: RecordingGate, facade_scope: trio.CancelScope) -> None:
+        self.address = address
         self.gate = gate
         self.facade_scope = facade_scope
         self.upstream_ended = trio.Event()
         self._streams: list[trio.SocketStream] = []
 
     async def client(self) -> Client:
-        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        if isinstance(self.address, str):
+            stream = await trio.open_unix_socket(self.address)
+        else:
+            stream = await trio.open_tcp_stream("127.0.0.1", self.address)
         self._streams.append(stream)
         return Client(stream)
 
@@ -164,18 +180,29 @@ class House:
             stream.socket.close()
 
 
+@pytest.fixture(params=["polled", "tasks"])
+def polling(request: pytest.FixtureRequest) -> bool:
+    """Whether the poller has the connections, or a task has each: all that is asserted holds for both."""
+    return bool(request.param == "polled")
+
+
 @pytest.fixture
-def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
-    """Start a facade in front of `handler`; None stands for a skill that is not listening."""
+def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaitable[House]]]:
+    """Start a facade in front of `handler`; None: a skill that is not listening. `path`: of a Unix socket, else TCP."""
     houses: list[House] = []
 
     async def start(
-        handler: Handler | None, *, max_body_bytes: int = 1 << 30, slots: SlotLimits | None = None, **limits: Any
+        handler: Handler | None,
+        *,
+        max_body_bytes: int = 1 << 30,
+        slots: SlotLimits | None = None,
+        path: str | None = None,
+        **limits: Any,
     ) -> House:
         back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
         gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
-        front = listen.listener(listen.tcp("127.0.0.1", 0, ""))
-        house = House(front.socket.getsockname()[1], gate, trio.CancelScope())
+        front = listen.listener(listen.tcp("127.0.0.1", 0, "") if path is None else listen.unix(path))
+        house = House(path or front.socket.getsockname()[1], gate, trio.CancelScope())
         houses.append(house)
 
         async def served(stream: trio.SocketStream) -> None:
@@ -187,8 +214,8 @@ def build(nursery: trio.Nursery) -> Iterator[Callable[..., Awaitable[House]]]:
 
         async def facade(task_status: trio.TaskStatus[None]) -> None:
             with house.facade_scope:
-                await Facade(gate, FacadeLimits(**limits)).serve(
-                    [FacadeListener(front, slots or SlotLimits())], task_status=task_status
+                await Facade(gate, FacadeLimits(**limits), polling=polling).serve(
+                    [FacadeListener(front, slots or SlotLimits(), unix=path is not None)], task_status=task_status
                 )
 
         if handler is None:
@@ -250,3 +277,9 @@ def token() -> str:
 @pytest.fixture(name="read_request")
 def read_request_fixture() -> Callable[[trio.SocketStream], Awaitable[tuple[bytes, bytes]]]:
     return read_request
+
+
+@pytest.fixture
+def make_gate() -> Callable[[int], RecordingGate]:
+    """Gates before a skill on a port, whose token is the letter T."""
+    return ShortGate

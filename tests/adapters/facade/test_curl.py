@@ -27,7 +27,7 @@ async def curl(*args: str) -> bytes:
 
 
 def url(house: Any, token: str, path: str) -> str:
-    return f"http://127.0.0.1:{house.port}/{token}/fast{path}"
+    return f"http://127.0.0.1:{house.address}/{token}/fast{path}"
 
 
 async def test_an_upload_of_50_mib_with_expect(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:

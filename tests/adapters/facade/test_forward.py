@@ -20,7 +20,7 @@ def upstream(*fields: str, line: str = "GET /s3cr3t/fast/a HTTP/1.1") -> list[st
     return head[:-4].split("\r\n")
 
 
-ALWAYS = ["GET /a?b HTTP/1.1", "Host: 127.0.0.1:4711", "X-Forwarded-Prefix: /fast", "Connection: close"]
+ALWAYS = ["GET /a?b HTTP/1.1", "Host: 127.0.0.1:4711", "X-Forwarded-Prefix: /fast"]
 
 
 def test_a_skill_sees_its_own_path_and_host() -> None:
@@ -57,12 +57,12 @@ def test_fields_named_in_connection_are_dropped_but_never_ours() -> None:
     """Connection can drop a client's fields; it cannot drop what the proxy adds or the length of the body."""
     named = "Connection: x-private, Host, X-Forwarded-Prefix, content-length, close"
     head = upstream(named, "X-Private: 1", "X-Public: 2", "Content-Length: 3", line="POST /s3cr3t/fast/a HTTP/1.1")
-    assert head == ["POST /a?b HTTP/1.1", *ALWAYS[1:], "Content-Length: 3", "X-Public: 2"]
+    assert head == ["POST /a?b HTTP/1.1", *ALWAYS[1:], "Connection: close", "Content-Length: 3", "X-Public: 2"]
 
 
 def test_a_chunked_body_stays_chunked() -> None:
     """The framing of the forwarded request is the one that was judged, written once."""
-    assert upstream("transfer-encoding: Chunked") == [*ALWAYS, "Transfer-Encoding: chunked"]
+    assert upstream("transfer-encoding: Chunked") == [*ALWAYS, "Connection: close", "Transfer-Encoding: chunked"]
 
 
 @pytest.mark.parametrize(

@@ -351,7 +351,7 @@ async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: t
             if data.endswith(b"\r\n\r\nabcd"):
                 whole.set()
 
-    house = await build(upstream, response_head_timeout_s=30, body_idle_timeout_s=300)
+    house = await build(upstream, response_head_timeout_s=30, client_idle_timeout_s=300)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 4", body=b"ab")
     await passes(mock_clock, 290)
@@ -368,18 +368,19 @@ async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: t
 async def test_a_body_that_stalls_is_given_up(
     build: Build, read_request: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    """Either direction may pause for body_idle_timeout_s: then a request is a 504 and an answer is cut."""
+    """A client may owe its body for client_idle_timeout_s, which is a 408, a skill its answer for
+    body_idle_timeout_s: then it is cut."""
     mock_clock.rate = 1
-    house = await build(read_request, body_idle_timeout_s=300, response_head_timeout_s=30)
+    house = await build(read_request, client_idle_timeout_s=60, response_head_timeout_s=30)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 4", body=b"a")
-    await passes(mock_clock, 290)
+    await passes(mock_clock, 50)
     await client.send(b"b")
-    await passes(mock_clock, 290)
+    await passes(mock_clock, 50)
     assert house.gate.last[0] == "admit"
     await passes(mock_clock, 20)
-    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
-    assert (await house.gate.until("aborted"))[1:] == (1, 504, 2, 0, "timeout")
+    assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
+    assert (await house.gate.until("aborted"))[1:] == (1, 408, 2, 0, "client-timeout")
     more = trio.Event()
 
     async def stalls(stream: trio.SocketStream) -> None:
@@ -407,7 +408,7 @@ async def test_a_body_that_stalls_is_given_up(
 async def test_slow_heads_and_idle_connections_are_closed(
     build: Build, replies: Replies, mock_clock: trio.testing.MockClock
 ) -> None:
-    """A head takes at most head_timeout_s, a pause between requests at most idle_timeout_s; neither is recorded."""
+    """A head takes at most head_timeout_s, a pause between requests at most idle_timeout_s; a begun one is a 408."""
     mock_clock.rate = 1
     house = await build(replies(OK), head_timeout_s=15, idle_timeout_s=300)
     silent, slow, idle = [await house.client() for _ in range(3)]
@@ -418,12 +419,37 @@ async def test_slow_heads_and_idle_connections_are_closed(
     assert all(hears_nothing(client) for client in (silent, slow, idle))
     await passes(mock_clock, 10)
     assert await silent.rest() == b""
-    assert await slow.rest() == b""
+    assert (await slow.rest()).startswith(b"HTTP/1.1 408 Request Timeout\r\nX-Omac-Reason: client-timeout\r\n")
     await passes(mock_clock, 270)
     assert hears_nothing(idle)
     await passes(mock_clock, 20)
     assert await idle.rest() == b""
-    assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"]
+    assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed", "refused"]
+    assert house.gate.last == ("refused", "", "", "GET", "", 408, "client-timeout")
+
+
+async def test_a_client_that_does_not_read_is_given_up(
+    build: Build, read_request: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    """It may take nothing of the answer for client_idle_timeout_s; the skill's connection is closed with its own."""
+    mock_clock.rate = 1
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 200000000\r\n\r\n")
+        for _ in range(5000):
+            await stream.send_all(b"x" * 40_000)
+
+    house = await build(upstream, client_idle_timeout_s=60)
+    client = await house.client()
+    await client.ask()
+    await client.until(b"\r\n\r\n")
+    await passes(mock_clock, 50)
+    assert house.gate.last[0] == "admit"
+    await passes(mock_clock, 70)
+    assert (await house.gate.until("aborted"))[2::3] == (200, "client-timeout")
+    with trio.fail_after(2):
+        await house.upstream_ended.wait()
 
 
 CUT_ANSWERS = {

@@ -42,5 +42,6 @@ def test_what_is_missing_is_not_fetched(
         monkeypatch.delitem(program.ALONE, without)
     assert BranchHeads(str(repository), os.environ).new_commits() == []
     problem = program.complaint(f"--git-dir={repository}/.git", "update-ref", "refs/heads/new", "34" * 20)
-    assert "nonexistent object" in problem
+    # Whichever of the two gits was the first to say so: the other may end by SIGPIPE.
+    assert "nonexistent object" in problem or "transport 'ext' not allowed" in problem
     assert not (tmp_path / "ran").exists()

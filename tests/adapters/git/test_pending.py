@@ -153,6 +153,43 @@ def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
     assert desk.pending.has_begun(_record("b", "/p"), waiting)
 
 
+SIDE_BY_SIDE_S = 1.5
+LAUNCHES = """
+import sys, time
+from omac.adapters.git.inspection import Baseline
+from omac.adapters.git.launch_record import Record
+from omac.adapters.git.pending import Pending
+pending = Pending(sys.argv[1])
+inspected, end = [], time.monotonic() + float(sys.argv[3])
+while time.monotonic() < end:
+    record = Record(f"{sys.argv[2]}{len(inspected)}", 1, (f"/{sys.argv[2]}", *sys.argv[4:]))
+    while due := pending.begin(record):
+        due.wait() if due.busy_place else due.__enter__() and due.__exit__(None)
+    pending.complete(record, Baseline(1))
+    if due := pending.end(record):
+        with due as records:
+            inspected += [one.name for one in records]
+    else:
+        inspected.append("")
+print(len(inspected), len({*inspected} - {""}))
+"""
+
+
+@pytest.mark.parametrize("shared", [(), ("/shared",)], ids=["apart", "overlapping"])
+def test_side_by_side(shared: tuple[str, ...], desk: Desk) -> None:
+    """Launches that begin and end at once, in one project or in several, do not trip over each other's records."""
+    line = [sys.executable, "-c", LAUNCHES, str(desk.state)]
+    launches = [
+        subprocess.Popen([*line, name, str(SIDE_BY_SIDE_S), *shared], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for name in "abc"
+    ]
+    outputs = [process.communicate(timeout=60)[0].decode() for process in launches]
+    assert [process.returncode for process in launches] == [0, 0, 0], "\n".join(outputs)
+    assert all(int(output.split()[1]) > 0 for output in outputs) or shared
+    desk.pending.do_due()
+    assert desk.left() == []
+
+
 KILLED = """
 import sys, time
 from omac.adapters.git.inspection import Baseline

@@ -193,6 +193,7 @@ async def test_bounds(
     assert refusal.message.startswith(f"{source}/")
 
 
+@pytest.mark.full
 async def test_a_hundred_thousand_files(source: Path, frozen: DiskFrozenSkills) -> None:
     """The bound on entries is met before they are copied for ever; what is left is cleaned up."""
     many = source / "many"

@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _note(self, status: int, body: object) -> None:
         place = {"method": self.command, "path": self._path(), "headers": self._lower()}
-        self._model.note({**place, "status": status, "body": body})
+        self._model.note({"at_ns": time.time_ns(), **place, "status": status, "body": body})
 
     def _path(self) -> str:
         return self.path.partition("?")[0]

@@ -24,13 +24,14 @@ from omac.domain.kernel.refusal import Refusal
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 KINDS: tuple[Kind, ...] = get_args(Kind)
-BEGUN = ("answering", "ending")
+BEGUN = ("answering", "ending", "joined")
 PATHS: dict[Status, tuple[Kind, ...]] = {
     "connecting": (),
     "sending": ("connected",),
     "waiting": ("connected", "body-bytes", "body-sent"),
     "answering": ("connected", "body-sent", "answer-bytes"),
     "ending": ("connected", "body-sent", "answer-last"),
+    "joined": ("connected", "body-sent", "switched"),
     "completed": ("connected", "body-sent", "answer-last", "answer-sent"),
     "completed_early": ("connected", "answer-last", "answer-sent-early"),
     "refused": ("connect-failed",),
@@ -39,15 +40,18 @@ PATHS: dict[Status, tuple[Kind, ...]] = {
 }
 
 
+OTHERS = ("connected", "body-sent", "switched", "both-finished")
+
+
 def refusal_of(kind: Kind) -> Refusal | None:
     """Return the refusal that comes with an event: one that can be told apart from others."""
-    if kind in REASONS or kind in BYTES or kind.startswith("answer-") or kind in ("connected", "body-sent"):
+    if kind in REASONS or kind in BYTES or kind.startswith("answer-") or kind in OTHERS:
         return None
     return Refusal("timeout", kind)
 
 
 def progress_in(status: Status) -> ExchangeProgress:
-    progress = ExchangeProgress(idle_s=300, answer_s=30)
+    progress = ExchangeProgress(idle_s=300, answer_s=30, joined_idle_s=3600)
     for kind in PATHS[status]:
         progress.on(kind, refusal_of(kind))
     assert progress.status == status
@@ -107,16 +111,22 @@ def test_a_fault_a_stop_a_cut_and_a_silence_end_every_exchange() -> None:
         (("connected", "answer-bytes", "body-refused"), "broken_off", "timeout", 200),
         (("connected", "client-closed", "timed-out"), "abandoned", "client-gone", None),
         (("connected", "cut", "answer-bytes"), "refused", "timeout", 504),
+        (("connected", "body-sent", "switched", "answer-bytes", "both-finished"), "completed", None, 101),
+        (("connected", "body-sent", "switched", "client-lost"), "broken_off", "client-gone", 101),
         (("stopped",), "abandoned", "stopping", None),
         (("connected", "answer-bytes", "faulted"), "broken_off", "upstream-error", 200),
     ],
 )
 def test_ends(kinds: tuple[Kind, ...], status: Status, reason: str | None, code: int | None) -> None:
     """Given an exchange whose skill answers 200, when these events come, then this end, reason and status."""
-    progress = ExchangeProgress(idle_s=300, answer_s=30)
+    progress = ExchangeProgress(idle_s=300, answer_s=30, joined_idle_s=3600)
     for kind in kinds:
         progress.on(kind, refusal_of(kind))
-    assert (progress.status, progress.reason, progress.answer_status(200)) == (status, reason, code)
+    assert (progress.status, progress.reason, progress.answer_status(101 if "switched" in kinds else 200)) == (
+        status,
+        reason,
+        code,
+    )
 
 
 def test_an_event_without_its_refusal_completes_nothing() -> None:
@@ -132,7 +142,7 @@ def test_an_event_without_its_refusal_completes_nothing() -> None:
 @given(st.sampled_from(STATUSES), st.lists(st.sampled_from(KINDS), max_size=40))
 def test_the_rules_hold_in_every_history(first: Status, kinds: list[Kind]) -> None:
     """Rules 1 to 4, after any sequence of events that can follow each other, however long it goes on after the end."""
-    progress = ExchangeProgress(idle_s=300, answer_s=30)
+    progress = ExchangeProgress(idle_s=300, answer_s=30, joined_idle_s=3600)
     end: tuple[Status, str | None, Refusal | None] | None = None
     body_sent = False
     for kind in (*PATHS[first], *kinds):
@@ -156,6 +166,8 @@ def test_the_rules_hold_in_every_history(first: Status, kinds: list[Kind]) -> No
             assert progress.status not in ("refused", "abandoned") or before not in BEGUN
             assert progress.status not in ("broken_off", "completed", "completed_early") or before in BEGUN
             assert (progress.answer_status(200) is None) == (progress.status == "abandoned")
+        elif progress.status == "joined":
+            assert limit_s == 3600
         elif kind in ("body-bytes", "answer-bytes", "answer-last"):
             assert limit_s == 300
         else:

@@ -83,5 +83,5 @@ def test_only_what_lives_is_lost(status: Status) -> None:
     """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
     state = Sandbox(status, REQUESTED)
     lost = launch.decide(Lose("killed"), state)
-    assert lost == ([LaunchExited(None, (), "killed")] if state.live else [])
+    assert lost == ([LaunchExited(None, (), "killed", (), REQUESTED.workdir)] if state.live else [])
     assert all(launch.evolve(state, event).status == "exited" for event in lost)

@@ -51,12 +51,13 @@ def in_sidecar(**sidecar: Any) -> dict[str, Any]:
         # nothing that a terminal would obey, nothing long
         (
             in_sidecar(limits={"a\x1b[2J": 1}),
-            "'a\\x1b[2J' in sidecar.limits, which is ignored; the keys there are max_body_bytes, idle_timeout_secs",
+            "'a\\x1b[2J' in sidecar.limits, which is ignored; the keys there are max_body_bytes, idle_timeout_secs, "
+            "total_timeout_secs, concurrent_calls, calls_per_second",
         ),
         (
             in_sidecar(limits={"\ud800" * 99: 1}),
             "'" + "\\ud800" * 77 + "...' in sidecar.limits, which is ignored; the keys there are max_body_bytes, "
-            "idle_timeout_secs",
+            "idle_timeout_secs, total_timeout_secs, concurrent_calls, calls_per_second",
         ),
     ],
 )

@@ -25,10 +25,10 @@ def system_of(history: Any) -> System:
 def test_an_open_way(shop: Any, host: HostId) -> None:
     """To the port of the sidecar, with its limit, and whose token it is."""
     system = system_of(shop)
-    assert resolve_route(system, host, LAUNCH, "ready") == ResolvedRoute(
-        "/w/shop", "ready", "ready", None, 40_001, 7, LAUNCH
-    )
-    assert resolve_route(system, host, S1, "ready") == ResolvedRoute("/w/shop", "ready", "ready", "s1", 40_001, 7, S1)
+    own = (ids.directory_stream(host, ids.scope_of("/w/shop")),)
+    for digest, session in ((LAUNCH, None), (S1, "s1")):
+        way = ResolvedRoute("/w/shop", "ready", "ready", session, 40_001, 7, digest, own)
+        assert resolve_route(system, host, digest, "ready") == way
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,8 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     shop.directory(directory.Settle({"weather": shop.sidecar("weather", path="")}), path="")
     system = system_of(shop)
     way = resolve_route(system, host, S1, "__global__/weather")
-    assert way == ResolvedRoute("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1)
+    streams = tuple(ids.directory_stream(host, scope) for scope in (ids.scope_of("/w/shop"), ids.GLOBAL))
+    assert way == ResolvedRoute("/w/shop", "weather", "__global__/weather", "s1", 40_009, 9, S1, streams)
     for digest, mount in ((S1, "weather"), (DEAD, "__global__/weather"), (TokenDigest(""), "__global__/weather")):
         with pytest.raises(Refusal) as caught:
             resolve_route(system, host, digest, mount)

@@ -1,6 +1,6 @@
 """projections/evidence/explanation.py: the tree of causes and consequences around a record."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +26,12 @@ class Listed:
     def at(self, position: int) -> Recorded | None:
         return self.records[position - 1] if 0 < position <= len(self.records) else None
 
-    def caused_after(self, position: int) -> Iterator[tuple[int, int]]:
-        return ((one.position, one.causation) for one in self.records[position:] if one.causation)
+    def caused_by(self, positions: Collection[int]) -> Iterator[int]:
+        causes = set(positions)
+        for one in self.records:
+            if one.causation in causes and one.causation < one.position:
+                causes.add(one.position)
+                yield one.position
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         return [one.position for one in self.records if one.correlation == correlation][:limit]

@@ -16,6 +16,7 @@ from omac.domain.skills.meta import FoundSkill
 from omac.projections.evidence.accesses import audit_rows
 from omac.services.access.port import Answer, Request
 from omac.services.access.recorder import PATH_MAX
+from omac.services.kernel.refusals import SINGLES_MAX
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 MakeSkill = Callable[..., FoundSkill]
@@ -130,6 +131,21 @@ async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, o
         assert large == AccessRefused("/w/shop", "echo", "echo", "s1", "GET", "/v1/things", 413, "body-too-large")
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_flood_of_refusals_is_counted(serving: Serving, online: Any, records: Records, known: bool) -> None:
+    """A loop of an agent, with its token or without, leaves a bounded number of events, and none is lost."""
+    async with serving() as omac:
+        token = await online(omac, "s1")
+        for number in range(500):
+            request = Request("POST", f"/{number}")
+            await omac.gate.refused(token if known else "x", "echo", request, 413, "body-too-large")
+        await omac.refusals.flush()
+        events = [r.event for r in records(omac.path) if isinstance(r.event, AccessRefused)]
+        assert sum(event.count for event in events) == 500
+        assert len(events) == (SINGLES_MAX + 1 if known else 2)
+        assert {event.skill for event in events} == {"echo" if known else None}
+
+
 @pytest.mark.parametrize(("token", "mount"), [("", ""), ("nope", "echo"), ("\udcff", "\udcff")])
 async def test_unknown_tokens_lead_nowhere(serving: Serving, online: Any, token: str, mount: str) -> None:
     """Whatever bytes stand there."""
@@ -170,16 +186,18 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         cuts: list[str] = []
-        with omac.gate.while_valid(target, lambda refusal: cuts.append(refusal.reason)):
-            assert cuts == []
-            if stopping:
-                omac.gate.stop()
-            await omac.deactivate()
-            reason = "stopping" if stopping else "revoked"
-            assert set(cuts) == {reason}
+        unwatch = omac.gate.watch(target, lambda refusal: cuts.append(refusal.reason))
+        assert cuts == []
+        if stopping:
+            omac.gate.stop()
+        await omac.deactivate()
+        reason = "stopping" if stopping else "revoked"
+        assert set(cuts) == {reason}
+        unwatch()
         late: list[str] = []
-        with omac.gate.while_valid(target, lambda refusal: late.append(refusal.reason)):
-            assert late == [reason]
+        unwatch = omac.gate.watch(target, lambda refusal: late.append(refusal.reason))
+        assert late == [reason]
+        unwatch()
 
 
 async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:

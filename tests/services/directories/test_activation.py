@@ -377,6 +377,7 @@ async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Servin
                 await omac.reload()
 
 
+@pytest.mark.full
 async def test_commotion_ends_in_order(serving: Serving, skill: MakeSkill, replayed: Callable[[str], Any]) -> None:
     """Activations, sessions, reloads, crashes and deactivations at once: no owner waits for ever, nothing is left
     running, and the journal replays to what the live system says."""

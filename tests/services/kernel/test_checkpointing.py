@@ -8,12 +8,13 @@ import trio
 from contract.journals import PERSON, journal_at
 from polling import until
 
-from omac.domain.access import control, signing
+from omac.domain.access import control, receipt, signing
 from omac.domain.access.control import ControlCalled
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.checkpoint import Checkpoint, sign, verifier_of
 from omac.services.kernel import checkpointing
 from omac.services.kernel.checkpointing import Checkpointing, SignedNote
 from omac.services.kernel.engine import Engine
@@ -101,6 +102,51 @@ async def test_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> No
         nursery.cancel_scope.cancel()
 
 
+async def test_receipts_alone_make_none_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one counts them, and so does one that many of them make due."""
+    monkeypatch.setattr(checkpointing, "EVERY_S", 0.02)
+    monkeypatch.setattr(checkpointing, "EVENTS_MAX", 6)
+    monkeypatch.setattr(checkpointing, "LOOK_S", 0.01)
+
+    async def receive(size: int) -> None:
+        command = receipt.Receive("j", size, "ab", "a key", "a note", "a key" if size > 1 else "")
+        await scene.engine.execute(receipt.AGGREGATE, ids.receipt_stream(HOST, "j"), command, PERSON)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.checkpoints.run)
+        for size in (1, 2):
+            await receive(size)
+        await trio.sleep(0.2)
+        assert scene.signed().size == 0
+        await scene.call()
+        await until(lambda: scene.signed().size == 3)
+        for size in range(3, 8):
+            await receive(size)
+        await trio.sleep(0.2)
+        assert scene.signed().size == 3
+        await receive(8)
+        await until(lambda: scene.signed().size == 10)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_key_that_is_rotated_meanwhile(scene: Scene) -> None:
+    """What the old one signed is not recorded; the new one signs at once, and nothing is called delayed."""
+    old, new = (verifier_of("omac/host0001", bytes([number]) * 32) for number in (1, 2))
+    await scene.call()
+    seeds = iter((b"\1" * 32, b"\2" * 32))
+    stream = ids.checkpoint_stream(HOST)
+    rotation = signing.RecordRotation(old.text(), new.text(), "a note by both")
+    await scene.engine.execute(signing.AGGREGATE, stream, rotation, PERSON)
+
+    def sign_with_next() -> SignedNote:
+        size = scene.engine.system.position
+        return SignedNote(size, sign(Checkpoint("a" * 32, size, b"r" * 32, 7, 0), "omac/host0001", next(seeds)))
+
+    scene.checkpoints = Checkpointing(scene.engine, sign_with_next)
+    await scene.checkpoints.sign()
+    assert (scene.signed().size, scene.signed().problem, scene.engine.system.position) == (2, "", 3)
+
+
 async def test_without_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """It is reported once, and made up for when the key is there."""
     scene.is_locked = True
@@ -108,6 +154,7 @@ async def test_without_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> 
     await scene.checkpoints.sign()
     await scene.checkpoints.sign()
     assert [record.getMessage() for record in caplog.records] == ["no checkpoint is signed: there is no key"]
+    assert (scene.signed().problem, scene.engine.system.position) == ("there is no key", 2)  # recorded once, too
     scene.is_locked = False
     await scene.checkpoints.sign()
-    assert scene.signed().size == 1
+    assert (scene.signed().size, scene.signed().problem) == (2, "")

@@ -149,7 +149,10 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
     assert take() == 4
     requested, launched, exited, denied = in_time(path)
     assert requested.event == LaunchRequested(**REQUEST | {"argv": ("npm", "test")})
-    assert (launched.event, exited.event) == (Launched(43), LaunchExited(0, ("/w/shop/.git/hooks/x: a hook",)))
+    assert (launched.event, exited.event) == (
+        Launched(43),
+        LaunchExited(0, ("/w/shop/.git/hooks/x: a hook",), workdir="/w/shop"),
+    )
     assert denied.event == GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1")
     stream = ids.sandbox_stream(HOST, LaunchId("aa"))
     assert [(one.stream, one.version) for one in in_time(path)] == [
@@ -185,7 +188,7 @@ def test_fields_that_are_missing_have_their_defaults(path: Path, program: Progra
     program.put("sandbox.launch-requested", fields, "aa", 1)
     program.put("sandbox.exited", {"status": 3}, "aa", 2)
     assert take() == 2
-    assert told(path)[1].event == LaunchExited(3, (), "")
+    assert told(path)[1].event == LaunchExited(3, workdir="/w/shop")
 
 
 def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
@@ -290,7 +293,7 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
     assert [type(one.event) for one in told(path)] == [LaunchRequested, Launched, LaunchExited]
-    assert told(path)[2].event == LaunchExited(None, (), "gone")
+    assert told(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
     assert rejected(folder) == [os.path.basename(paths[2])]
 
 
@@ -547,7 +550,7 @@ def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, 
     Program(folder)
     at, id_, version = document.get("at"), document.get("id"), document.get("version")
     name = f"{at:020d}-{id_}.{version or 0}.json" if type(at) is int and at >= 0 and id_ == "aa" else "x.json"
-    (folder / name[:200]).write_text(json.dumps(document))
+    (folder / name[:200].replace("/", "-")).write_text(json.dumps(document))
     ingested(inbox, journal)
     System().replay(journal.records())
 
@@ -625,5 +628,6 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         (schema,) = connection.execute("SELECT schema FROM journal").fetchone()
     connection.close()
-    assert tables == {"journal", "name", "head", "event", "spooled", "opened", "set_aside", "leaf", "tree"}
+    here = {"journal", "name", "head", "event", "spooled", "opened", "set_aside", "leaf", "tree", "segment"}
+    assert tables == here | {"sealed_version"}
     assert schema == 1

@@ -157,7 +157,7 @@ async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, i
         program.put("sandbox.exited", {"status": 5}, "aa", 3)
         assert await settle(omac, inbox) == []
         (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, LaunchExited)]
-        assert end == LaunchExited(5, (), "")
+        assert end == LaunchExited(5, workdir="/w/shop")
 
 
 async def test_launches_of_other_hosts_are_theirs(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:

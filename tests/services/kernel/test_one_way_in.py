@@ -67,6 +67,12 @@ OUTCOMES: dict[str, tuple[str, ...]] = {
     "setting.change-failed": ("setting.change-requested",),
     "bridge.changed": ("bridge.change-requested",),
     "bridge.change-failed": ("bridge.change-requested",),
+    "segment.sealed": ("segment.seal-requested",),
+    "segment.seal-failed": ("segment.seal-requested",),
+    "segment.pruned": ("segment.prune-requested",),
+    "segment.prune-failed": ("segment.prune-requested",),
+    "subject.erased": ("subject.erasure-requested",),
+    "key.moved": ("key.move-requested",),
     "run.stopped": ("run.started",),
     "run.recovered": ("run.started",),
 }  # fmt: skip
@@ -85,17 +91,27 @@ FACTS = frozenset(
         "config.written", "config.removed", "default.adopted", "default.purged",
         "secret.removed",  # counts at once; what a store still has is erased afterwards
         "control.called", "control.refused", "control.vault-locked",
+        "key.rotated", "key.lost",  # the key that waits signs as soon as the journal says so, whatever is killed
+        "checkpoint.delayed",  # nothing was signed
         "checkpoint.signed",  # its signature is made, and is worth nothing elsewhere
+        "checkpoint.witnessed", "witness.failed",  # of a note that `checkpoint.signed` has
+        "checkpoint.received", "checkpoint.contested",  # who delivered it is told afterwards
         "export.created",  # the files follow, and are worth nothing before they are whole
         "access.refused", "sandbox.denied", "sandbox.inspected", "guard.denied",
         "position.set-aside", "position.emptied",  # in the very transaction of a repair, which changes nothing else
+        "position.pruned",  # is never appended: it stands for an event that was dropped
     }
 )  # fmt: skip
 
 # Rule 4: fields with a suspicious name, and why they hold no capability and no secret.
 SUSPICIOUS = ("token", "secret", "password", "passphrase", "credential", "capability", "bearer", "value", "key")
 HARMLESS = {
+    ("subject.erasure-requested", "keys"): "the ids of keys, which say nothing about them",
+    ("subject.erased", "keys"): "the ids of keys, which say nothing about them",
     ("setting.change-requested", "value"): "one of omac's own settings, none of which is secret",
+    ("key.move-requested", "key"): "the name and the id of a public key",
+    ("key.moved", "key"): "the name and the id of a public key",
+    ("checkpoint.received", "key"): "a public key, which verifies",
     ("setting.changed", "value"): "one of omac's own settings, none of which is secret",
     ("config.written", "value"): "a setting of a skill; its secrets are fingerprints",
     ("default.mirrored", "value"): "None for a secret, which has a fingerprint instead",

@@ -43,6 +43,7 @@ QUERIES = [
     AuditQuery(session="s1", outcome="open"),
     AuditQuery(outcome="completed", since=3_000, until=9_000),
     AuditQuery(path="/x"),
+    AuditQuery(),
 ]
 
 
@@ -72,6 +73,9 @@ class Kept:
                 assert list(indexed.rows(query)) == list(plain.rows(query))
                 for count in (0, 2, 100):
                     assert indexed.newest(query, count) == plain.newest(query, count)
+                for after in (0, head // 2, head):
+                    assert list(indexed.ended(query, after)) == list(plain.ended(query, after))
+            assert indexed.fold().state([], []) == plain.fold().state([], [])
 
     @property
     def index_name(self) -> str:
@@ -145,6 +149,20 @@ def test_an_index_of_another_journal(kept: Kept, tmp_path: Path) -> None:
     other.append(AccessRequested("/w", "mail", "m", "s1", "GET", "/x"), *some())
     shutil.copy(other.path, kept.path)
     kept.require_equal()
+
+
+def test_an_index_that_is_ahead(kept: Kept) -> None:
+    """Whoever began to read before another process indexed more has the answer of that time, and the index stays."""
+    with closing(ReadJournal(kept.path)) as journal:
+        head = journal.store.head()
+        before = list(SearchedAudit(journal, kept.state, head, 10**9).ended(AuditQuery(), 0))
+        kept.append(*some())
+        kept.require_equal()
+        stamp = kept.index.stat().st_mtime_ns, kept.index.stat().st_ino
+        late = SearchedAudit(journal, kept.state, head, 0)
+        assert list(late.ended(AuditQuery(), 0)) == before
+        assert late.newest(AuditQuery(), 100)
+        assert (kept.index.stat().st_mtime_ns, kept.index.stat().st_ino) == stamp
 
 
 def test_an_index_that_cannot_be_written(kept: Kept) -> None:

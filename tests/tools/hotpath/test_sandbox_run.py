@@ -75,15 +75,22 @@ def test_exit_status(mine: Box, script: str, status: int) -> None:
 
 
 def test_a_request_on_a_descriptor(mine: Box) -> None:
-    """omac start and omac serve hand in a request as data; what is none of theirs is refused, and nothing runs."""
-    fields = {"command": ["sh", "-c", 'echo "$A"; cat /run/omac/bridge.token'], "workdir": str(mine.workdir)}
+    """omac start and omac serve hand in environment and request as data; what is none of theirs is refused, and nothing
+    runs."""
+    script = 'echo "$A$INHERITED$OMAC_STATE_DIR"; cat /run/omac/bridge.token'
+    fields = {"command": ["sh", "-c", script], "workdir": str(mine.workdir)}
     mine.give(mine.home / "token", "t0ken")
     fields |= {"env": ["A=1"], "bridge_token": str(mine.home / "token")}
-    mine.give(mine.home / "request", json.dumps(fields))
+    environment = mine.environment | {"INHERITED": "no"}
+    mine.give(mine.home / "request", json.dumps({"environment": mine.environment, "request": fields}))
     line = mine.omac("sandbox", "run", "--request-descriptor", "7")
-    done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)
+    done = mine.host("env", *(f"{name}={value}" for name, value in environment.items()),
+                     "sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)  # fmt: skip
     assert (done.status, done.out) == (0, "1\nt0ken")
-    for text in ("", "[]", '{"no_such_field": 1}'):
+    mine.give(mine.home / "request")
+    done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)
+    assert (done.status, done.out, done.err) == (1, "", ""), "the omac above has ended"
+    for text in ("[]", '{"no_such_field": 1}', '{"environment": {}, "request": {"command": []}}'):
         mine.give(mine.home / "request", text)
         done = mine.host("sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)
         assert (done.status, done.out) == (2, "")

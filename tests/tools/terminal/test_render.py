@@ -203,12 +203,12 @@ def test_stats(capsys: Capture, first: str | None) -> None:
     kinds = {"access.requested": 4} if first else {}
     show_stats({
         "path": "/j.db", "id": "abc", "bytes": 9, "events": 4, "first_at": first, "last_at": first, "kinds": kinds,
-        "spool": {"waiting": 2 if first else 0, "rejected": 0},
+        "spool": {"waiting": 2 if first else 0, "rejected": 0}, "segments": 3 if first else 0, "sealed_to": 2,
     })  # fmt: skip
     lines = shown(capsys)
     assert lines[:2] == ["/j.db: 4 events, 9 bytes, id abc", f"from {first or '-'} to {first or '-'}"]
-    spool = "spool: 2 records wait, 0 were set aside"
-    assert lines[2:] == ([spool, "        4  access.requested"] if first else [])
+    sealed, spool = "3 sealed segments, up to position 2", "spool: 2 records wait, 0 were set aside"
+    assert lines[2:] == ([sealed, spool, "        4  access.requested"] if first else [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Where a request is meant to go: its target in parts, and the route behind it."""
+
+import msgspec
+
+from omac.adapters.http.http1 import RequestHead, split_target
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import ResolvedRoute
+from omac.services.access.port import AccessRecorder, Request
+
+PATH_CHARS_MAX = 1024
+
+
+class AddressedRequest(msgspec.Struct, frozen=True):
+    """A request that leads somewhere. `path` is below the mount, with the query; `prefix` is what the client has before
+    it, `/<token>/<mount>`; `token` is "" where the socket itself says which directory is meant. `request` is what is
+    recorded of it."""
+
+    head: RequestHead
+    route: ResolvedRoute
+    token: str
+    prefix: str
+    path: str
+    request: Request
+
+    @property
+    def closes(self) -> bool:
+        """Whether the connection cannot be read further unless the request is relayed."""
+        return self.head.framing.has_body or not self.head.keep_alive
+
+
+def address(head: RequestHead, recorder: AccessRecorder, *, flat: bool) -> AddressedRequest:
+    """Find the route of a request. `flat`: its listener grants `/<mount>/...`. Raises Refusal: bad-request, and what
+    `AccessRecorder.resolve` raises."""
+    token, mount, rest, query = split(head.target, recorder, flat=flat)
+    route = recorder.resolve(token or None, mount)
+    prefix = f"/{token}/{mount}" if token else f"/{mount}"
+    path = rest if query is None else f"{rest}?{query}"
+    return AddressedRequest(head, route, token, prefix, path, Request(head.method, recorded_path(rest, token)))
+
+
+def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, str, str, str | None]:
+    """A target in its parts, as `split_target`; where it may be flat, and does not begin with a token, the token is "".
+    Raises Refusal."""
+    flat = flat and not recorder.knows(target.lstrip("/").partition("/")[0])
+    return split_target(target, flat=flat)
+
+
+def recorded_path(path: str, token: str) -> str:
+    """What is kept of a path: at most 1024 characters, and the token not even where the client repeats it."""
+    return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
+
+
+def body_too_large(bytes_max: int) -> Refusal:
+    """The body is over the limit of its skill."""
+    return Refusal("body-too-large", f"the body of a request to this skill is limited to {bytes_max} bytes")

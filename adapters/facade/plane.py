@@ -1,0 +1,108 @@
+"""The data plane: the connections that the poller has, and the tasks of the others."""
+
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+
+from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
+from omac.adapters.facade.polled import Phase, PolledConnection
+from omac.adapters.facade.poller import Poller
+from omac.adapters.facade.pool import REST_S, SkillConnections
+from omac.adapters.http.accepting import log_failure
+from omac.adapters.http.slots import Slot
+from omac.adapters.http.wire import Wire
+
+SWEEP_S = 0.25
+
+_LOG = logging.getLogger("omac.facade")
+
+
+class DataPlane:
+    """Connections from their acceptance to their end: each is the poller's, or a task's of `tasks`."""
+
+    def __init__(self, tasks: trio.Nursery, surroundings: Surroundings) -> None:
+        self._tasks = tasks
+        self._poller = Poller()
+        self._connections = SkillConnections(self._poller)
+        self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections)
+        self._polled: set[PolledConnection] = set()
+        self._busy = trio.Event()
+        self._stopped = False
+
+    async def run(self) -> None:
+        """Until cancelled; then nothing is polled any more."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._poller.run)
+                nursery.start_soon(self._sweep)
+        finally:
+            self._stopped = True
+            for connection in tuple(self._polled):
+                connection.stop()
+            self._connections.close()
+            self._poller.close()
+
+    def begin(self, surroundings: Surroundings, sock: socket.socket, slot: Slot) -> None:
+        """Have the poller watch a connection that was accepted."""
+        self._watch(PolledConnection(sock, slot, surroundings, self), surroundings.limits.head_timeout_s)
+
+    def promote(self, connection: PolledConnection, client: Wire, begun: BegunRequest | None) -> None:
+        """See Keeper."""
+        self._tasks.start_soon(self._run_task, connection, client, begun)
+
+    def forget(self, connection: PolledConnection) -> None:
+        """See Keeper."""
+        self._polled.discard(connection)
+        self._poller.forget(connection.socket)
+
+    def _watch(self, connection: PolledConnection, wait_s: float) -> None:
+        connection.rest(wait_s)
+        self._polled.add(connection)
+        try:
+            self._poller.watch(connection.socket, connection)
+        except OSError as problem:  # the system has no room for more
+            log_failure(_LOG, problem)
+            connection.close()
+        self._busy.set()
+
+    async def _run_task(self, connection: PolledConnection, client: Wire, begun: BegunRequest | None) -> None:
+        slot, kept = connection.slot, False
+        try:
+            with trio.CancelScope() as scope:
+                slot.evict = scope.cancel
+                kept = await FacadeConnection(client, slot, connection.surroundings).run(begun, until_rest=True)
+        except Exception as error:
+            log_failure(_LOG, error)
+        finally:
+            if kept and not slot.evicted and not self._stopped:
+                self._watch(connection, connection.surroundings.limits.idle_timeout_s)
+                if (ahead := client.take_ahead()) and connection.phase is Phase.RESTING:
+                    _guarded(connection, partial(connection.take, ahead))
+            else:
+                client.close()
+                slot.leave()
+
+    async def _sweep(self) -> None:
+        """Look after what is late, while there is anything."""
+        while True:
+            if not self._polled and not self._connections:
+                self._busy = trio.Event()
+                await self._busy.wait()
+            await trio.sleep(SWEEP_S)
+            now = trio.current_time()
+            for connection in [each for each in self._polled if each.deadline <= now]:
+                _guarded(connection, connection.late)
+            self._connections.sweep(now - REST_S)
+
+
+def _guarded(connection: PolledConnection, happens: Callable[[], None]) -> None:
+    """Let something happen to a connection; a fault of omac there ends that connection, and no other."""
+    try:
+        happens()
+    except Exception as error:
+        log_failure(_LOG, error)
+        connection.fail()

@@ -1,0 +1,370 @@
+"""A client's connection without a task: what is ordinary is relayed in the poller's callbacks, all else in a task.
+
+Rules
+
+1. The poller has a connection in one of `RESTING`, `ADMITTING` and `WAITING`. Whatever it does not expect
+   there it leaves to a task (`FacadeConnection`), with every byte that came and how far the request got: nothing is
+   judged, limited or answered by two. Behind the request, the task gives the connection back.
+2. A request goes to the skill when its record is durable, as everywhere. If the client has left meanwhile, or omac
+   stops, it does not go, and is aborted.
+3. What takes longer than `PATIENCE_S` is a task's: the limits of time are kept there.
+4. A request that a resting connection did not take, or that ended it without a byte of an answer, is sent once more on
+   a new one, if the skill cannot have begun with it or repeating it is safe (RFC 9110 section 9.2.2).
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+from enum import Enum, auto
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import trio
+from outcome import Error, Outcome, Value
+
+from omac.adapters.facade.addressing import AddressedRequest, address
+from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
+from omac.adapters.facade.forward import client_head, upstream_head
+from omac.adapters.facade.ordinary import Unusual, ordinary_answer_length, require_ordinary
+from omac.adapters.facade.poller import GONE
+from omac.adapters.facade.pool import SkillConnection
+from omac.adapters.facade.proxy import Forwarded
+from omac.adapters.http.accepting import log_failure
+from omac.adapters.http.bodies import UpstreamError
+from omac.adapters.http.http1 import ResponseHead, parse_request_head, parse_response_head
+from omac.adapters.http.slots import Slot
+from omac.adapters.http.wire import ClientGone, Wire
+from omac.domain.kernel.refusal import Refusal
+from omac.services.access.port import Answer
+
+READ_BYTES = 131_072  # more than what is ordinary, so that one read shows that nothing is left
+PATIENCE_S = 1.0
+REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
+
+_log = logging.getLogger("omac.facade")
+
+
+class Phase(Enum):
+    """What a connection that the poller has is doing."""
+
+    RESTING = auto()  # it owes the head of a request
+    ADMITTING = auto()  # the journal has the record
+    WAITING = auto()  # the skill has the request
+    LEFT = auto()  # it is closed, or a task has it
+
+
+class Keeper(Protocol):
+    """Who has the poller watch connections, and tasks go on with them."""
+
+    def promote(self, connection: "PolledConnection", client: Wire, begun: BegunRequest | None) -> None:
+        """Have a task go on, with what came ahead, and with the request that was begun."""
+
+    def forget(self, connection: "PolledConnection") -> None:
+        """It is not watched any more."""
+
+
+class PolledConnection:
+    """One connection, from its acceptance on and from each rest on until something unusual happens."""
+
+    __slots__ = (
+        "_access", "_addressed", "_answer", "_client_gone", "_keeper", "_more", "_skill",
+        "_started", "_stopped", "_unwatch", "deadline", "phase", "slot", "socket", "surroundings",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
+        self.socket = sock
+        self.slot = slot
+        self.phase = Phase.LEFT
+        self.deadline = 0.0
+        self.surroundings = surroundings
+        self._keeper = keeper
+        self._stopped = False
+        self._forget_request()
+
+    def rest(self, wait_s: float) -> None:
+        """Expect the head of a request within `wait_s`."""
+        self.slot.evict = self.close
+        self.phase = Phase.RESTING
+        self.deadline = trio.current_time() + wait_s
+        self._forget_request()
+
+    def _forget_request(self) -> None:
+        self._answer = b""
+        self._client_gone = self._more = False
+        self._started = 0.0
+        self._access = 0
+        self._addressed: AddressedRequest | None = None
+        self._skill: SkillConnection | None = None
+        self._unwatch: Callable[[], None] | None = None
+
+    def ready(self, events: int) -> None:
+        """See Polled."""
+        if self.phase is Phase.RESTING:
+            self._client_gone = bool(events & GONE)
+            self._receive()
+        elif not events & GONE:
+            self._more = True  # the next request: its turn comes
+        elif self.phase is Phase.WAITING:
+            self._abort("client-gone")
+        else:
+            self._client_gone = True
+
+    def fail(self) -> None:
+        """See Polled."""
+        self._abort("upstream-error")
+
+    def stop(self) -> None:
+        """omac stops: what is under way is not answered any more."""
+        self._stopped = True
+        self._abort("stopping")
+
+    def close(self) -> None:
+        """Close a connection that has nothing under way. May be called twice."""
+        if self.phase is not Phase.LEFT:
+            self._leave()
+            self.socket.close()
+            self.slot.leave()
+
+    def late(self) -> None:
+        """Its deadline has passed."""
+        match self.phase:
+            case Phase.RESTING:
+                self.close()
+            case Phase.ADMITTING:
+                self._hand_over(b"", self._begun(refused=journal_slow(self.surroundings.limits)))
+            case Phase.WAITING:
+                self._hand_over_forwarded(b"")
+            case Phase.LEFT:
+                pass
+
+    # a request
+
+    def _receive(self) -> None:
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.take(data)
+        else:
+            self.close()
+
+    def take(self, received: bytes) -> None:
+        """Judge what the client has sent: an ordinary request, or something for a task."""
+        surroundings = self.surroundings
+        try:
+            if not received.endswith(b"\r\n\r\n"):
+                raise Unusual
+            self._started = surroundings.clock()
+            bytes_max = surroundings.limits.head_bytes_max
+            head = parse_request_head(received, bytes_max=bytes_max, any_host=surroundings.unix)
+            require_ordinary(head)
+            addressed = address(head, surroundings.recorder, flat=surroundings.flat)
+            if not self.slot.serve():
+                raise Unusual
+        except (Refusal, Unusual):
+            self._hand_over(received)
+            return
+        self.slot.recognize()
+        self._addressed = addressed
+        self._admit(addressed)
+
+    def _admit(self, addressed: AddressedRequest) -> None:
+        """Have the request recorded."""
+        recorder, limits = self.surroundings.recorder, self.surroundings.limits
+        self.phase = Phase.ADMITTING
+        self.deadline = trio.current_time() + limits.record_timeout_s
+        try:
+            recorder.admit_then(addressed.route, addressed.request, partial(self._admitted, addressed))
+        except Refusal as refusal:
+            self._hand_over(b"", self._begun(refused=refusal))
+
+    def _admitted(self, addressed: AddressedRequest, recorded: Outcome[int]) -> None:
+        """The record is durable, or it cannot be made. This must not fail."""
+        try:
+            if self.phase is not Phase.ADMITTING or self._addressed is not addressed:
+                if isinstance(recorded, Value):
+                    self._abort_late(recorded.value)
+            elif isinstance(recorded, Error) and isinstance(recorded.error, Refusal):
+                self._hand_over(b"", self._begun(refused=recorded.error))
+            else:
+                self._access = recorded.unwrap()
+                self._forward(addressed)
+        except Exception as error:
+            log_failure(_log, error)
+            self.fail()
+
+    def _forward(self, addressed: AddressedRequest) -> None:
+        """Send a request that is recorded to its skill."""
+        self.phase = Phase.WAITING
+        self.deadline = trio.current_time() + PATIENCE_S
+        if self._client_gone:
+            self._abort("client-gone")
+            return
+        unwatch = self.surroundings.recorder.watch(addressed.route, self._cut)
+        if self.phase is not Phase.WAITING:
+            unwatch()
+            return
+        self._unwatch = unwatch
+        connections = self.surroundings.connections
+        assert connections is not None
+        skill = connections.take(addressed.route.port)
+        if skill is None:
+            self._hand_over(b"", self._begun())
+            return
+        route, head = addressed.route, addressed.head
+        data = upstream_head(head, addressed.path, port=route.port, mount=route.mount, token=addressed.token)
+        self._skill, skill.answered = skill, self._skill_ready
+        try:
+            sent = skill.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._send_again(repeated=False)  # none of it has reached the skill
+            return
+        if sent < len(data):
+            self._hand_over_forwarded(data[sent:])
+
+    def _cut(self, _: Refusal) -> None:
+        """The route has ended. The task that goes on is told why."""
+        if self._skill is None:
+            self._hand_over(b"", self._begun())
+        else:
+            self._hand_over_forwarded(b"")
+
+    # its answer
+
+    def _skill_ready(self, events: int) -> None:
+        assert self._skill is not None
+        try:
+            data = self._skill.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._answer += data
+        if not self._answer and self._is_repeatable():
+            self._send_again(repeated=True)
+        elif not data or (not self._relay_answer() and (events & GONE or len(data) == READ_BYTES)):
+            self._hand_over_forwarded(b"")
+
+    def _is_repeatable(self) -> bool:
+        """Whether the request may go to the skill twice."""
+        assert self._addressed is not None
+        return self._addressed.head.method in REPEATED
+
+    def _send_again(self, *, repeated: bool) -> None:
+        """Leave it to a task to send the request on a new connection."""
+        self._drop_skill()
+        self._hand_over(b"", msgspec.structs.replace(self._begun(), repeated=repeated))
+
+    def _relay_answer(self) -> bool:
+        """Send an ordinary answer to the client; False when it is not whole yet."""
+        assert self._addressed is not None
+        assert self._skill is not None
+        answer, addressed = self._answer, self._addressed
+        end = answer.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return False
+        head, route = addressed.head, addressed.route
+        try:
+            response = parse_response_head(answer[:end], head.method, bytes_max=self.surroundings.limits.head_bytes_max)
+            length = ordinary_answer_length(response)
+        except (UpstreamError, Unusual):
+            self._hand_over_forwarded(b"")
+            return True
+        if len(answer) < end + length:
+            return False
+        fields, _ = client_head(
+            response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
+        )
+        self._send(response, fields + answer[end : end + length], length, surplus=len(answer) > end + length)
+        return True
+
+    def _send(self, response: ResponseHead, data: bytes, length: int, *, surplus: bool) -> None:
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._abort("client-gone", response.status)
+            return
+        if sent < len(data):
+            self._hand_over_forwarded(b"", gone_ahead=sent)
+            return
+        assert self._addressed is not None
+        assert self._skill is not None
+        assert self._unwatch is not None
+        surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
+        self._unwatch()
+        if response.keep_alive and not surplus and surroundings.connections is not None:
+            surroundings.connections.rest(skill)
+        else:
+            self._drop_skill()
+        surroundings.recorder.completed(self._access, self._outcome(response.status, length))
+        if not keep:
+            self.close()
+            return
+        more = self._more
+        self.slot.rest()
+        self.rest(surroundings.limits.idle_timeout_s)
+        if more:
+            self._receive()
+
+    # its end here
+
+    def _outcome(self, status: int | None, bytes_out: int = 0) -> Answer:
+        duration_s = self.surroundings.clock() - self._started
+        return Answer(status, 0, bytes_out, round(duration_s * 1_000_000))
+
+    def _abort(self, reason: str, status: int | None = None) -> None:
+        """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
+        if self.phase is Phase.WAITING:
+            self._end_watch()
+            self._drop_skill()
+            self.surroundings.recorder.aborted(self._access, self._outcome(status), reason)
+        self.close()
+
+    def _abort_late(self, access: int) -> None:
+        """A record has become durable for which nobody waits any more; who waited was told so, unless omac stops."""
+        reason = "stopping" if self._stopped else "client-gone" if self._client_gone else "journal-slow"
+        self.surroundings.recorder.aborted(access, Answer(503 if reason == "journal-slow" else None, 0, 0, 0), reason)
+
+    def _begun(self, *, refused: Refusal | None = None, forwarded: Forwarded | None = None) -> BegunRequest:
+        assert self._addressed is not None
+        return BegunRequest(self._addressed, self._started, self._access, refused, forwarded)
+
+    def _hand_over_forwarded(self, unsent: bytes, gone_ahead: int = 0) -> None:
+        """Leave the rest of a request to a task, with the connection to the skill and what came of its answer."""
+        assert self._skill is not None
+        assert self.surroundings.connections is not None
+        upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
+        self._skill = None
+        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - self._started)
+        self._hand_over(b"", self._begun(forwarded=forwarded), gone_ahead)
+
+    def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
+        """Leave the connection to a task."""
+        self._end_watch()
+        self._leave()
+        client = Wire(self.socket, ClientGone, ahead)
+        client.gone_ahead = gone_ahead
+        self._keeper.promote(self, client, begun)
+        self._forget_request()
+
+    def _leave(self) -> None:
+        self.phase = Phase.LEFT
+        self._keeper.forget(self)
+
+    def _end_watch(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _drop_skill(self) -> None:
+        if self._skill is not None and self.surroundings.connections is not None:
+            self.surroundings.connections.drop(self._skill)
+            self._skill = None

@@ -1,0 +1,74 @@
+"""One task that owns an edge-triggered epoll: sockets in numbers, without a task for each (epoll(7)).
+
+What is read from a socket must be read to its end, or forgotten here and left to a task: no second event tells of what
+was there at the first.
+"""
+
+import logging
+import select
+import socket
+from typing import Protocol
+
+import trio
+
+from omac.adapters.http.accepting import log_failure
+
+READABLE = select.EPOLLIN
+GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR  # the peer has finished sending, or is lost
+EVENTS_MAX = 512  # of one look
+LOOKS = 4  # before others have their turn, if there is more each time
+
+_WATCHED = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+_log = logging.getLogger("omac.facade")
+
+
+class Polled(Protocol):
+    """What a socket belongs to."""
+
+    def ready(self, events: int) -> None:
+        """Something happened on the socket: a mask of READABLE and GONE."""
+
+    def fail(self) -> None:
+        """`ready` failed, by a fault of omac. Closes the socket."""
+
+
+class Poller:
+    """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._watched: dict[int, Polled] = {}
+
+    def watch(self, sock: socket.socket, owner: Polled) -> None:
+        """Tell `owner` what happens on a socket, and what has happened already. Raises OSError where the system has no
+        room for more."""
+        self._epoll.register(sock, _WATCHED)
+        self._watched[sock.fileno()] = owner
+
+    def forget(self, sock: socket.socket) -> None:
+        """Watch a socket no longer. May be called twice, and for one that is closed."""
+        if self._watched.pop(sock.fileno(), None) is not None:
+            self._epoll.unregister(sock)
+
+    async def run(self) -> None:
+        """Tell the owners, until cancelled."""
+        while True:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+            for _ in range(LOOKS):
+                events = self._epoll.poll(0, EVENTS_MAX)
+                if not events:
+                    break
+                for number, what in events:
+                    owner = self._watched.get(number)
+                    if owner is not None:
+                        self._tell(owner, what)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+    def _tell(self, owner: Polled, events: int) -> None:
+        try:
+            owner.ready(events)
+        except Exception as error:
+            log_failure(_log, error)
+            owner.fail()

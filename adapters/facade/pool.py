@@ -1,0 +1,143 @@
+"""Connections to skills that rest between two requests.
+
+Rules
+
+1. A connection rests here only after an answer that was whole, said nothing against it, and had no byte behind it. One
+   on which anything arrives while it rests is closed.
+2. It rests for `REST_S` at most, which is less than any skill's patience, and long enough while calls follow one
+   another: a skill that serves one connection after the other is soon free for the next.
+3. Where an answer is late (`late`), no connection to that skill rests: the call may be waiting behind one.
+4. The one that came last goes out first, so that the others time out when they are not needed.
+"""
+
+import contextlib
+import math
+import socket
+from collections.abc import Callable, Iterator
+
+import trio
+
+from omac.adapters.facade.poller import Poller
+
+REST_S = 0.5
+RESTING_MAX = 512  # to one skill
+
+
+class SkillConnection:
+    """A connection to a skill that the poller watches. `answered` is called with the events of an answer; None: it
+    rests."""
+
+    __slots__ = ("_pool", "answered", "port", "since", "socket")
+
+    def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
+        self._pool = pool
+        self.socket = sock
+        self.port = port
+        self.since = 0.0
+        self.answered: Callable[[int], None] | None = None
+
+    def ready(self, events: int) -> None:
+        """See Polled."""
+        if self.answered is not None:
+            self.answered(events)
+        elif not _is_quiet(self.socket):
+            self._pool.drop(self)
+
+    def fail(self) -> None:
+        """See Polled."""
+        self._pool.drop(self)
+
+
+class SkillConnections:
+    """The connections at rest, by the ports of their skills."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self._resting: dict[int, list[SkillConnection]] = {}
+        self._late: dict[int, int] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self._resting.values()))
+
+    def take(self, port: int) -> SkillConnection | None:
+        """A connection to a skill that is still open; None where none rests."""
+        resting = self._resting.get(port)
+        while resting:
+            connection = resting.pop()
+            if _is_quiet(connection.socket):
+                return connection
+            self.drop(connection)
+        return None
+
+    def rest(self, connection: SkillConnection) -> None:
+        """Keep a connection whose answer is whole, for the next request."""
+        resting = self._resting.setdefault(connection.port, [])
+        connection.answered = None
+        if self._closed or connection.port in self._late or len(resting) >= RESTING_MAX:
+            self.drop(connection)
+            return
+        connection.since = trio.current_time()
+        resting.append(connection)
+
+    def rest_of_task(self, sock: socket.socket, port: int) -> None:
+        """Keep a connection that a task had."""
+        if self._closed:
+            sock.close()
+            return
+        connection = SkillConnection(self, sock, port)
+        try:
+            self._poller.watch(sock, connection)
+        except OSError:  # the system has no room for more
+            self.drop(connection)
+        else:
+            self.rest(connection)
+
+    def drop(self, connection: SkillConnection) -> None:
+        """Close a connection, at rest or not."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._resting[connection.port].remove(connection)
+        self._poller.forget(connection.socket)
+        connection.socket.close()
+
+    def hand_over(self, connection: SkillConnection) -> socket.socket:
+        """The socket of a connection that was taken, for a task."""
+        self._poller.forget(connection.socket)
+        return connection.socket
+
+    @contextlib.contextmanager
+    def late(self, port: int) -> Iterator[None]:
+        """While an answer of this skill is late."""
+        self._late[port] = self._late.get(port, 0) + 1
+        for connection in tuple(self._resting.get(port, ())):
+            self.drop(connection)
+        try:
+            yield
+        finally:
+            self._late[port] -= 1
+            if not self._late[port]:
+                del self._late[port]
+
+    def close(self) -> None:
+        """Close all that rest, and those that would."""
+        self._closed = True
+        self.sweep(math.inf)
+
+    def sweep(self, until: float) -> None:
+        """Close what has rested since before `until`."""
+        for port, resting in tuple(self._resting.items()):
+            for connection in [each for each in resting if each.since < until]:
+                self.drop(connection)
+            if not resting:
+                del self._resting[port]
+
+
+def _is_quiet(sock: socket.socket) -> bool:
+    """Whether the skill has neither closed nor said something that nobody asked for."""
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False

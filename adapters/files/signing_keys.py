@@ -1,0 +1,138 @@
+"""The key that signs checkpoints of a journal: a file that holds it, or that names the store which does.
+
+Rules
+
+1. The file is `signing.key` for the journal of the state directory, `signing-ID.key` for any other. It holds 64 hex
+   digits, the private key; or "STORE KEY", where KEY is the public key.
+2. It changes in one step. The key that is to come next waits in a file beside it, `.next`.
+3. Who mints, moves or replaces a key holds the turn: `.lock` beside it.
+"""
+
+import errno
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import NamedTuple
+
+from omac.adapters.files import atomic, lock
+from omac.domain.kernel.refusal import Refusal
+
+FILE = "file"
+STORES = (FILE, "vault", "keychain")
+KEY_BYTES = 32
+BYTES_MAX = 4_096
+TURN_WAIT_S = 10.0
+TURN_POLL_S = 0.01
+
+
+class KeptKey(NamedTuple):
+    """A private key (`seed`, which `store` "file" has), or the public key of one that is in another store."""
+
+    store: str
+    seed: bytes
+    public: str
+
+    def text(self) -> str:
+        """Return it as it is kept."""
+        return self.seed.hex() if self.store == FILE else f"{self.store} {self.public}"
+
+
+class SigningKeys:
+    """The key of one journal. `shared` is the file of the journal of the state directory; `usable` gives what the
+    system refuses in omac's words. Every method raises Refusal."""
+
+    def __init__(self, path: str, shared: str, usable: Callable[[], AbstractContextManager[None]]) -> None:
+        self.path = path
+        self._shared = shared
+        self._next = path + ".next"
+        self._usable = usable
+
+    def turn(self, wait_s: float = TURN_WAIT_S) -> AbstractContextManager[None]:
+        """Keep others from changing it meanwhile; on media that cannot be written nobody does. Raises Refusal
+        (contention) where one does for `wait_s`."""
+        return turn_at(self.path, self._usable, wait_s)
+
+    def current(self) -> KeptKey | None:
+        """Return the key that signs; None where none is."""
+        return self._read(self.path)
+
+    def waiting(self) -> KeptKey | None:
+        """Return the key that a rotation made which was not finished; None where none is."""
+        return self._read(self._next)
+
+    def shared(self) -> KeptKey | None:
+        """Return the key of the journal of the state directory, which signed for all journals once."""
+        return self._read(self._shared)
+
+    def keep(self, key: KeptKey) -> None:
+        """Let this key sign, or this be where it is kept."""
+        with self._usable():
+            atomic.replace(self.path, key.text().encode("ascii"), prefix=f"{os.path.basename(self.path)}.draft.")
+
+    def keep_waiting(self, key: KeptKey) -> None:
+        """Keep the key that is to sign next."""
+        with self._usable():
+            atomic.replace(self._next, key.text().encode("ascii"), prefix=f"{os.path.basename(self.path)}.draft.")
+
+    def adopt_waiting(self) -> None:
+        """Have the key that waits sign from now on. The one before is deleted, unless another store has it."""
+        with self._usable():
+            os.replace(self._next, self.path)
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def drop_waiting(self) -> None:
+        """Forget the key that waits."""
+        with self._usable(), suppress(FileNotFoundError):
+            os.unlink(self._next)
+
+    def _read(self, path: str) -> KeptKey | None:
+        with self._usable():
+            try:
+                with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                    text = file.read(BYTES_MAX).decode("ascii", "replace").strip()
+            except FileNotFoundError:
+                return None
+        store, separator, public = text.partition(" ")
+        if separator and store in STORES[1:]:
+            return KeptKey(store, b"", public)
+        try:
+            seed = bytes.fromhex(text)
+        except ValueError:
+            seed = b""
+        if len(seed) != KEY_BYTES:
+            message = f"{path} does not hold a key; it was changed by hand or cut off"
+            fix = [f"rm {shlex.quote(path)}  # then, unless you can restore it: omac key rotate --lost"]
+            raise Refusal("state-unusable", message, fix=fix)
+        return KeptKey(FILE, seed, "")
+
+
+@contextmanager
+def turn_at(
+    path: str, usable: Callable[[], AbstractContextManager[None]], wait_s: float = TURN_WAIT_S
+) -> Iterator[None]:
+    """Keep others from changing what is at `path` meanwhile, by the file `.lock` beside it; on media that cannot be
+    written nobody does. Raises Refusal (contention) where one does for `wait_s`."""
+    try:
+        with usable():
+            descriptor = lock.open_file(path + ".lock")
+    except Refusal as refusal:
+        if getattr(refusal.__cause__, "errno", None) != errno.EROFS:
+            raise
+        yield
+        return
+    deadline = time.monotonic() + wait_s
+    try:
+        while not lock.try_acquire(descriptor):
+            if time.monotonic() > deadline:
+                message = f"another omac has been changing {path} for {wait_s:g} s"
+                raise Refusal("contention", message, fix=[f"fuser -v {shlex.quote(path + '.lock')}"])
+            time.sleep(TURN_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

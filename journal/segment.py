@@ -1,0 +1,360 @@
+"""A segment: a read-only file with the oldest events of a journal, as they lay in it.
+
+Rules
+
+1. It is a SQLite file of its own, 0400, with the rows, the texts that they name, and whose they are. It is written
+   under another name, flushed, and only then gets its own; nothing changes it afterwards.
+2. The journal lists positions, size and SHA-256 of each segment. Reading compares what costs nothing: whose it is, its
+   positions, its size. A verification reads it whole.
+"""
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import stat
+from collections.abc import Container, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
+
+SUFFIX = ".segments"  # of the folder, behind the name of the journal's file
+DRAFT = ".draft"  # of a segment that is being written
+READ_BYTES = 1 << 20
+_COLUMNS = (
+    "position", "stream", "version", "kind", "at", "run", "actor", "correlation", "causation", "body", "sealed", "leaf",
+    "happened",
+)  # fmt: skip
+_NAMES = ("stream", "kind", "run", "actor")
+
+SegmentProblem = Literal[
+    "segment-missing", "segment-renamed", "segment-altered", "segment-truncated", "segment-swapped"
+]
+
+
+class Segment(NamedTuple):
+    """A segment as the journal lists it: its positions, its file, and the file's size and SHA-256 (hexadecimal)."""
+
+    first: int
+    last: int
+    file: str
+    bytes: int
+    sha256: str
+    pruned: int = 0  # when contents were dropped (nanoseconds since 1970 UTC); 0: it is whole
+
+    def has_plain_name(self) -> bool:
+        """Return whether the file lies in the folder of segments, whatever the journal says."""
+        return self.file == (pruned_file_of if self.pruned else file_of)(self.first, self.last)
+
+
+class SegmentError(sqlite3.DatabaseError):
+    """Why a segment cannot be read, or is not the one that was sealed; `fix` is a command that mends it."""
+
+    is_readable = False  # its events can be read, though it is not what was sealed
+
+    def __init__(self, segment: Segment, kind: SegmentProblem, problem: str, fix: str = "") -> None:
+        super().__init__(f"its segment {segment.file} (positions {segment.first} to {segment.last}) {problem}")
+        self.segment = segment
+        self.kind = kind
+        self.fix = fix
+
+
+class SegmentPrunedMeanwhile(sqlite3.OperationalError):
+    """Why a segment is not there any more: contents were dropped from it while a snapshot was read that lists it."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(f"its segment {segment.file} was pruned while this command read it")
+
+
+def folder_of(journal: str) -> str:
+    """Return the folder of a journal's segments."""
+    return journal + SUFFIX
+
+
+def file_of(first: int, last: int) -> str:
+    """Return the name of the segment with these positions."""
+    return f"{first:012}-{last:012}.db"
+
+
+def pruned_file_of(first: int, last: int) -> str:
+    """Return the name of the segment with these positions, once contents were dropped from it."""
+    return f"{first:012}-{last:012}.pruned.db"
+
+
+def open_segment(journal: str, journal_id: str, segment: Segment) -> sqlite3.Connection:
+    """Return a connection to a segment, which cannot write. Raises SegmentError where it is not the one that the
+    journal lists, as far as that can be seen without reading it whole."""
+    path = os.path.join(folder_of(journal), segment.file)
+    size = _size(path, segment)
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    connection = sqlite3.connect(
+        f"file:{escaped}?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA query_only=ON")
+        whose = connection.execute("SELECT journal, first, last FROM segment").fetchone()
+        if whose != (journal_id, segment.first, segment.last):
+            raise SegmentError(segment, "segment-swapped", f"is another one in its place: {_described(whose)}")
+        if size != segment.bytes:
+            raise _another_size(segment, size)
+    except SegmentError:
+        connection.close()
+        raise
+    except sqlite3.Error as error:
+        connection.close()
+        if size != segment.bytes:
+            raise _another_size(segment, size) from error
+        raise SegmentError(segment, "segment-altered", f"cannot be read: {error}") from error
+    return connection
+
+
+def missing_segments(journal: str, segments: Sequence[Segment]) -> Iterator[SegmentError]:
+    """Yield why segments of a journal cannot be read, as far as their files' names and sizes show it."""
+    for segment in segments:
+        try:
+            if (size := _size(os.path.join(folder_of(journal), segment.file), segment)) != segment.bytes:
+                yield _another_size(segment, size)
+        except SegmentError as error:
+            yield error
+
+
+def verify_segment(journal: str, journal_id: str, segment: Segment) -> None:
+    """Read a segment whole. Raises SegmentError where it is not the one that was sealed."""
+    try:
+        open_segment(journal, journal_id, segment).close()
+    except SegmentError as error:
+        raise (error.kind == "segment-missing" and _renamed(journal, segment)) or error from None
+    path = os.path.join(folder_of(journal), segment.file)
+    if digest_of_file(path) != segment.sha256:
+        altered = SegmentError(segment, "segment-altered", "is not what was sealed: its SHA-256 is another one")
+        altered.is_readable = True
+        raise altered
+
+
+def write_segment(
+    source: sqlite3.Connection, journal: str, journal_id: str, first: int, last: int, root: bytes, note: str
+) -> Segment:
+    """Write the segment of these positions, which lie in the file that `source` reads, as a draft; return it. Raises
+    sqlite3.Error, OSError."""
+    file = file_of(first, last)
+    draft, target = _drafted(journal, file)
+    try:
+        target.execute("INSERT INTO segment VALUES (?, ?, ?, ?, ?)", (journal_id, first, last, root, note))
+        names: set[Any] = set()
+        rows = source.execute(_ROWS, (first, last))
+        while page := rows.fetchmany(1_000):
+            target.executemany(_INSERT, page)
+            names.update(row[index] for row in page for index in _NAMED)
+        texts = (row for row in source.execute("SELECT id, text FROM name ORDER BY id") if row[0] in names)
+        target.executemany("INSERT INTO name VALUES (?, ?)", texts)
+        target.execute(_INDEX)
+        target.execute("COMMIT")
+    finally:
+        target.close()
+    _flush(draft)
+    return Segment(first, last, file, os.path.getsize(draft), digest_of_file(draft))
+
+
+class PrunedContent(NamedTuple):
+    """What is left of a segment: the positions that are `kept`. The event in the place of that at `counted_at` has the
+    body `counts`; `at` is the time of the last event, `pruned` the present."""
+
+    kept: Container[int]
+    counted_at: int
+    counts: bytes
+    at: int
+    pruned: int
+
+
+def write_pruned(source: sqlite3.Connection, journal: str, segment: Segment, left: PrunedContent) -> Segment:
+    """Write what is left of a segment, which `source` reads, as a draft; return it. Raises sqlite3.Error, OSError."""
+    file = pruned_file_of(segment.first, segment.last)
+    draft, target = _drafted(journal, file)
+    try:
+        target.executemany("INSERT INTO segment VALUES (?, ?, ?, ?, ?)", source.execute("SELECT * FROM segment"))
+        names: set[Any] = set()
+        rows = source.execute(_ROWS, (segment.first, segment.last))
+        while page := rows.fetchmany(1_000):
+            kept = [row for row in page if row[0] in left.kept]
+            target.executemany(_INSERT, kept)
+            names.update(row[index] for row in kept for index in _NAMED)
+        texts = (row for row in source.execute("SELECT id, text FROM name ORDER BY id") if row[0] in names)
+        target.executemany("INSERT INTO name VALUES (?, ?)", texts)
+        target.execute("CREATE TABLE pruned (position INTEGER, body BLOB, at INTEGER)")
+        target.execute("INSERT INTO pruned VALUES (?, ?, ?)", (left.counted_at, left.counts, left.at))
+        target.execute(_INDEX)
+        target.execute("COMMIT")
+    finally:
+        target.close()
+    _flush(draft)
+    return Segment(segment.first, segment.last, file, os.path.getsize(draft), digest_of_file(draft), left.pruned)
+
+
+def _drafted(journal: str, file: str) -> tuple[str, sqlite3.Connection]:
+    """The path of a new draft, and a connection in a transaction that has made its tables."""
+    draft = os.path.join(folder_of(journal), file + DRAFT)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    target = sqlite3.connect(draft, isolation_level=None)
+    try:
+        target.executescript(_TABLES)
+    except BaseException:
+        target.close()
+        raise
+    return draft, target
+
+
+def same_events(source: sqlite3.Connection, journal: str, draft: Segment, kept: Container[int] | None = None) -> bool:
+    """Return whether a draft has the rows (those that are `kept`) and texts of what `source` reads. Raises
+    sqlite3.Error."""
+    path = os.path.join(folder_of(journal), draft.file + DRAFT)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as written:
+        written.execute("PRAGMA query_only=ON")
+        if written.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            return False
+        texts = dict(source.execute("SELECT id, text FROM name"))
+        if any(texts.get(id_) != text for id_, text in written.execute("SELECT id, text FROM name")):
+            return False
+        bounds = (draft.first, draft.last)
+        rows = (row for row in source.execute(_ROWS, bounds) if kept is None or row[0] in kept)
+        count = 0
+        for ours, theirs in zip_longest(rows, written.execute(_ROWS, bounds)):
+            count += 1
+            if ours != theirs:
+                return False
+        return kept is not None or count == draft.last - draft.first + 1
+
+
+def publish(journal: str, segment: Segment) -> None:
+    """Give a draft its name. Raises OSError."""
+    folder = folder_of(journal)
+    os.chmod(os.path.join(folder, segment.file + DRAFT), 0o400)
+    os.rename(os.path.join(folder, segment.file + DRAFT), os.path.join(folder, segment.file))
+    sync_folder(folder)
+    sync_folder(os.path.dirname(folder))
+
+
+def withdraw(journal: str, segments: list[Segment]) -> None:
+    """Remove drafts, and files in the place of a segment that the journal does not list: what unfinished seals and
+    prunes left, and what was pruned. Raises OSError."""
+    listed = {segment.file for segment in segments}
+    others = {name for one in segments for name in (file_of(*one[:2]), pruned_file_of(*one[:2]))} - listed
+    following = f"{(segments[-1].last if segments else 0) + 1:012}-"
+    for name in os.listdir(folder_of(journal)):
+        if name.endswith(DRAFT) or name in others or name.startswith(following):
+            os.unlink(os.path.join(folder_of(journal), name))
+    sync_folder(folder_of(journal))
+
+
+def copy_segments(journal: str, segments: list[Segment], target: str) -> None:
+    """Copy segments of a journal to the folder of the journal `target`, which has none yet. Raises SegmentError (one is
+    not what was sealed), OSError."""
+    if not segments:
+        return
+    os.mkdir(folder_of(target), 0o700)
+    for segment in segments:
+        copy = os.path.join(folder_of(target), segment.file)
+        size = _size(os.path.join(folder_of(journal), segment.file), segment)
+        if size != segment.bytes:
+            raise _another_size(segment, size)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(copy, flags, 0o400), "wb") as file:
+            for part in _content(os.path.join(folder_of(journal), segment.file)):
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest_of_file(copy) != segment.sha256:
+            raise SegmentError(segment, "segment-altered", "is not what was sealed: its SHA-256 is another one")
+    sync_folder(folder_of(target))
+
+
+def digest_of_file(path: str) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+    digest = hashlib.sha256()
+    for part in _content(path):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable. Raises OSError."""
+    descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _content(path: str) -> Iterator[bytes]:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        while part := file.read(READ_BYTES):
+            yield part
+
+
+def _flush(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _size(path: str, segment: Segment) -> int:
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise SegmentError(segment, "segment-missing", f"{why}; it should be at {path}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise SegmentError(segment, "segment-missing", f"is missing: {path} is no regular file")
+    if not os.access(path, os.R_OK):
+        raise SegmentError(segment, "segment-missing", f"cannot be read: {path} is not readable for you")
+    return status.st_size
+
+
+def _renamed(journal: str, segment: Segment) -> SegmentError | None:
+    """The error of a segment that lies beside its place, under another name."""
+    folder = folder_of(journal)
+    for folder_, _, names in [*os.walk(folder), (os.path.dirname(journal), [], os.listdir(os.path.dirname(journal)))]:
+        for name in names:
+            path = os.path.join(folder_, name)
+            with contextlib.suppress(OSError):
+                if os.lstat(path).st_size == segment.bytes and digest_of_file(path) == segment.sha256:
+                    place = os.path.join(folder, segment.file)
+                    return SegmentError(
+                        segment, "segment-renamed", f"has another name: it is {path}", _move(path, place)
+                    )
+    return None
+
+
+def _move(path: str, place: str) -> str:
+    import shlex
+
+    return f"mv {shlex.quote(path)} {shlex.quote(place)}"
+
+
+def _another_size(segment: Segment, size: int) -> SegmentError:
+    kind: SegmentProblem = "segment-truncated" if size < segment.bytes else "segment-altered"
+    return SegmentError(segment, kind, f"is not what was sealed: it has {size} bytes, not {segment.bytes}")
+
+
+def _described(whose: Any) -> str:
+    return f"positions {whose[1]} to {whose[2]} of journal {whose[0]}" if whose else "no segment"
+
+
+_NAMED = tuple(_COLUMNS.index(name) for name in _NAMES)
+_ROWS = f"SELECT {', '.join(_COLUMNS)} FROM event WHERE position BETWEEN ? AND ? ORDER BY position"  # noqa: S608  # ours
+_INSERT = f"INSERT INTO event VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  # marks
+_TABLES = """
+PRAGMA journal_mode=OFF;
+PRAGMA synchronous=OFF;
+BEGIN;
+CREATE TABLE segment (journal TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, root BLOB, note TEXT);
+CREATE TABLE name (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE event (
+    position INTEGER PRIMARY KEY, stream INTEGER NOT NULL, version INTEGER, kind INTEGER NOT NULL, at BIGINT NOT NULL,
+    run INTEGER NOT NULL, actor INTEGER NOT NULL, correlation TEXT, causation BIGINT, body BLOB NOT NULL, sealed BLOB,
+    leaf BLOB, happened BIGINT
+);
+"""
+_INDEX = "CREATE UNIQUE INDEX event_version ON event (stream, version) WHERE version IS NOT NULL"

@@ -1,0 +1,72 @@
+"""Writing a segment: its file, compared with the journal event by event before it counts for anything."""
+
+import os
+import sqlite3
+from contextlib import closing
+
+from omac.journal.checkpoint import Checkpoint
+from omac.journal.file import connect_for_reading, damaged, disk_refusal, refusal_of
+from omac.journal.segment import (
+    PrunedContent,
+    Segment,
+    open_segment,
+    publish,
+    same_events,
+    write_pruned,
+    write_segment,
+)  # fmt: skip
+from omac.journal.verification import KeptRoot, verify
+
+
+def require_verified(path: str, first: int, checkpoint: Checkpoint) -> None:
+    """Raise Refusal (journal-damaged) where the events from position `first` up to a checkpoint are not what was
+    recorded and signed."""
+    found = verify(path, [KeptRoot(checkpoint.size, checkpoint.root)], first, checkpoint.size)
+    if found.findings:
+        problem = found.findings[0]
+        raise damaged(
+            path, f"nothing is sealed: {problem.problem} (position {problem.position}): see omac audit verify"
+        )
+
+
+def written_segment(path: str, first: int, checkpoint: Checkpoint, note: str) -> Segment:
+    """Write the segment from position `first` up to a checkpoint, compare it with the journal, and give it its name.
+    Raises Refusal."""
+    try:
+        with closing(connect_for_reading(path)) as connection:
+            connection.execute("BEGIN")
+            segment = write_segment(connection, path, checkpoint.journal, first, checkpoint.size, checkpoint.root, note)
+            if not same_events(connection, path, segment):
+                raise damaged(path, f"the segment {segment.file} is not what was written: does the disk fail?")
+        publish(path, segment)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    except OSError as error:
+        raise disk_refusal(error, path) from error
+    return segment
+
+
+def written_pruned(path: str, segment: Segment, left: PrunedContent) -> Segment:
+    """Write what is left of a segment, compare that with the segment, and give it its name. Raises Refusal."""
+    try:
+        with (
+            closing(connect_for_reading(path)) as connection,
+            closing(open_segment(path, connection.id(), segment)) as source,
+        ):
+            pruned = write_pruned(source, path, segment, left)
+            if not same_events(source, path, pruned, left.kept):
+                raise damaged(path, f"{pruned.file} is not what was written: does the disk fail?")
+        publish(path, pruned)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    except OSError as error:
+        raise disk_refusal(error, path) from error
+    return pruned
+
+
+def make_folder(folder: str) -> None:
+    """Make the folder of segments, 0700. Raises Refusal."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise disk_refusal(error, folder) from error

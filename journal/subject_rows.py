@@ -1,0 +1,57 @@
+"""The events of a journal that have personal fields of one directory, counted: encrypted, or recorded in the clear."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from omac.domain.kernel.ids import WorkdirId, workdir_id
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.codec import Codec
+from omac.journal.file import unreadable_segment
+from omac.journal.personal_fields import PERSONAL
+from omac.journal.reader import PAGE, Reader
+
+
+class SubjectRows(NamedTuple):
+    """How many events of each kind are encrypted by keys of the directory that are there, and how many are in the
+    clear. `path` is the directory's, as they have it; "" where no event says. `unread` are segments that cannot be
+    read: what they have is not counted, and erased all the same."""
+
+    path: str
+    encrypted: Counter[str]
+    clear: Counter[str]
+    unread: tuple[str, ...] = ()
+
+
+def rows_of(
+    reader: Reader, subject: WorkdirId, tell: Callable[[int, int], None] = lambda _done, _whole: None
+) -> SubjectRows:
+    """Read the whole journal for the events of a directory. Raises Refusal."""
+    codec, head, after = Codec(), reader.head(), 0
+    names: dict[str, WorkdirId] = {}
+    found = SubjectRows("", Counter(), Counter())
+    while True:
+        try:
+            rows = reader.select(after, PAGE, kinds=list(PERSONAL))
+        except Refusal as refusal:
+            if (segment := unreadable_segment(refusal)) is None:
+                raise
+            found, after = found._replace(unread=(*found.unread, segment.file)), segment.last
+            continue
+        if not rows:
+            return found
+        after = rows[-1].id
+        tell(after, head)
+        for row in rows:
+            try:
+                event = codec.decode(row.topic, row.state, row.sealed, row.originator_id)
+            except Refusal:
+                continue  # it is damaged: omac journal check names it
+            personal = PERSONAL[row.topic]
+            if row.sealed is None and not any(getattr(event, name, None) for name in personal.names):
+                continue
+            named = getattr(event, personal.directory, ())
+            for path in named if isinstance(named, tuple) else (named,):
+                if path and names.setdefault(path, workdir_id(path)) == subject:
+                    found = found._replace(path=path)
+                    (found.clear if row.sealed is None else found.encrypted)[row.topic] += 1

@@ -1,0 +1,70 @@
+"""Receiving: this journal as the witness of others. A signed checkpoint comes in, and is kept for good or contested."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from omac.domain.access import receipt
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.refusal import Refusal
+from omac.services.kernel.engine import Engine
+
+ATTEMPTS = 3  # where several first checkpoints of one journal come at once
+
+
+class Delivery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What another omac sends: the signed note of a checkpoint, its verifier key, and the notes of rotations that lead
+    from that journal's first key to this one."""
+
+    note: str
+    key: str
+    rotations: tuple[str, ...] = ()
+
+
+class SignedCheckpoint(msgspec.Struct, frozen=True):
+    """What a note says that a trusted key has signed; `root` in hex digits."""
+
+    journal: str
+    size: int
+    root: str
+
+
+# The journal that a delivery says it is of, which nobody has verified yet. Raises Refusal (bad-request).
+ClaimedJournal = Callable[[Delivery], str]
+# What a delivery proves to whoever trusts the pinned key; "": to whoever knows none. Raises Refusal (forbidden).
+VerifyDelivery = Callable[[Delivery, str], SignedCheckpoint]
+
+
+class Receiving:
+    """Keeps what other journals deliver."""
+
+    def __init__(self, engine: Engine, claimed: ClaimedJournal, verify: VerifyDelivery) -> None:
+        self._engine = engine
+        self._claimed = claimed
+        self._verify = verify
+
+    async def receive(self, delivery: Delivery, correlation: str) -> dict[str, object]:
+        """Keep a checkpoint; what is kept of its journal now. Raises Refusal: bad-request, forbidden,
+        checkpoint-contested."""
+        stream = ids.receipt_stream(self._engine.host, self._claimed(delivery))
+        for last in reversed(range(ATTEMPTS)):
+            pinned = self._engine.entry(receipt.AGGREGATE, stream).state.key
+            found = self._verify(delivery, pinned)
+            command = receipt.Receive(found.journal, found.size, found.root, delivery.key, delivery.note, pinned)
+            try:
+                await self._engine.execute(receipt.AGGREGATE, stream, command, Cause("bridge", correlation))
+                break
+            except Refusal as refusal:
+                if refusal.reason != "contention" or not last:
+                    raise
+        kept = self._engine.entry(receipt.AGGREGATE, stream).state
+        if found.size <= kept.size and (found.size, found.root) != (kept.size, kept.root):
+            raise _contested(found, kept)
+        return {"journal": found.journal, "size": kept.size, "root": kept.root}
+
+
+def _contested(found: SignedCheckpoint, kept: receipt.Receipt) -> Refusal:
+    what = "another root" if found.size == kept.size else f"{found.size} events"
+    message = f"journal {found.journal} had {kept.size} events when it was last seen here, and now shows {what}"
+    return Refusal("checkpoint-contested", f"{message}: its history was rewritten, or an old copy was put back")

@@ -1,0 +1,64 @@
+"""adapters/files/signing_keys.py: the file that holds the key which signs, or names the store that has it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.files.signing_keys import KeptKey, SigningKeys
+from omac.adapters.files.state import StateDir
+from omac.domain.kernel.refusal import Refusal
+
+KEY = KeptKey("file", b"k" * 32, "")
+NEXT = KeptKey("vault", b"", "omac/host1+00000000+AQ==")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> SigningKeys:
+    return StateDir(str(tmp_path)).signing_keys(str(tmp_path / "journal.db"), "new")
+
+
+def test_a_key_gives_way_to_the_next(keys: SigningKeys) -> None:
+    """Both are private, and come back as they were kept."""
+    assert (keys.current(), keys.waiting()) == (None, None)
+    keys.keep(KEY)
+    keys.keep_waiting(NEXT)
+    assert (keys.current(), keys.waiting()) == (KEY, NEXT)
+    assert os.stat(keys.path).st_mode & 0o777 == os.stat(keys.path + ".next").st_mode & 0o777 == 0o600
+    keys.adopt_waiting()
+    assert (keys.current(), keys.waiting(), keys.shared()) == (NEXT, None, NEXT)
+
+
+def test_each_journal_has_its_own(tmp_path: Path) -> None:
+    """By its id, wherever it lies; what is shared is that of the state directory."""
+    state = StateDir(str(tmp_path))
+    state.signing_keys(str(tmp_path / "journal.db"), "a" * 32).keep(KEY)
+    other = state.signing_keys("/elsewhere/journal.db", "b" * 32)
+    assert (other.current(), other.shared()) == (None, KEY)
+    assert other.path == str(tmp_path / f"signing-{'b' * 12}.key")
+
+
+@pytest.mark.parametrize("content", ["", "ab", "zz" * 32, "attic omac/host1+00000000+AQ==", "\0" * 9_000])
+def test_what_is_no_key(keys: SigningKeys, content: str) -> None:
+    """It is refused by name, and no other is made in its place."""
+    Path(keys.path).write_text(content)
+    with pytest.raises(Refusal, match="does not hold a key") as refused:
+        keys.current()
+    assert refused.value.reason == "state-unusable"
+
+
+def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path) -> None:
+    """Nobody gets omac to sign with a file elsewhere."""
+    (tmp_path / "mine").write_text("ab" * 32)
+    os.symlink(tmp_path / "mine", keys.path)
+    with pytest.raises(Refusal):
+        keys.current()
+
+
+def test_one_at_a_time(keys: SigningKeys) -> None:
+    """Another waits for its turn, and not for ever."""
+    with keys.turn(), pytest.raises(Refusal, match=r"has been changing") as refused, keys.turn(0.05):
+        pass
+    assert refused.value.reason == "contention"
+    with keys.turn():
+        pass

@@ -1,0 +1,113 @@
+"""The keys of personal fields: on the disk before they are used, one for a directory, and gone when they are erased."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from omac.adapters.files.state import StateDir
+from omac.adapters.files.subject_keys import SubjectKeyFiles
+from omac.domain.kernel.ids import workdir_id
+from omac.domain.kernel.refusal import Refusal
+
+SHOP, OTHER = workdir_id("/w/shop"), workdir_id("/w/other")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def keys(folder: Path) -> SubjectKeyFiles:
+    return files(folder)
+
+
+def files(folder: Path) -> SubjectKeyFiles:
+    """The keys as another process has them."""
+    return StateDir(str(folder)).subject_keys(str(folder / "journal.db"), "id")
+
+
+def test_a_directory_has_one(keys: SubjectKeyFiles, folder: Path) -> None:
+    """Made when it is first needed, the same for every process, and readable by its owner alone."""
+    assert keys.current(SHOP) == ()
+    assert not (folder / "subjects").exists()
+    (key,) = keys.minted(SHOP)
+    assert len(key) == 32
+    assert keys.minted(SHOP) == keys.current(SHOP) == files(folder).minted(SHOP) == (key,)
+    assert keys.minted(OTHER) != (key,)
+    assert {name: os.stat(folder / name).st_mode & 0o777 for name in ("subjects", f"subjects/{SHOP}")} == {
+        "subjects": 0o700, f"subjects/{SHOP}": 0o600,
+    }  # fmt: skip
+
+
+def test_another_journal_has_others(folder: Path) -> None:
+    """By its id."""
+    other = StateDir(str(folder)).subject_keys("/elsewhere/journal.db", "0123456789abcdef")
+    assert other.minted(SHOP) != files(folder).minted(SHOP)
+    assert os.listdir(folder / "subjects-0123456789ab") == [SHOP]
+
+
+def test_many_at_once(folder: Path) -> None:
+    """Whoever is first, all take the same key."""
+    found: list[tuple[bytes, ...]] = []
+    threads = [threading.Thread(target=lambda: found.append(files(folder).minted(SHOP))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert os.listdir(folder / "subjects") == [SHOP]
+
+
+def test_it_is_destroyed(keys: SubjectKeyFiles, folder: Path) -> None:
+    """For every process, once its lease is over; the next one is another. What is gone can be destroyed again."""
+    other, (key,) = files(folder), keys.minted(SHOP)
+    assert other.current(SHOP) == (key,)
+    keys.destroy(SHOP)
+    assert keys.current(SHOP) == other.current(SHOP) == ()
+    keys.destroy(SHOP)
+    assert other.minted(SHOP) != (key,)
+    assert keys.current(SHOP) == other.current(SHOP) != ()
+
+
+def test_what_a_killed_process_left_of_it(keys: SubjectKeyFiles, folder: Path) -> None:
+    """A draft that holds the key is removed first; those of others, and one that is cut off, stay."""
+    keys.minted(SHOP)
+    keys.minted(OTHER)
+    for name, subject in (("a", SHOP), ("b", OTHER)):
+        os.link(folder / "subjects" / subject, folder / "subjects" / f".draft.{name}")
+    (folder / "subjects" / ".draft.c").write_text("ab")
+    keys.destroy(SHOP)
+    assert sorted(os.listdir(folder / "subjects")) == [".draft.b", ".draft.c", OTHER]
+
+
+def test_older_keys_are_added(keys: SubjectKeyFiles, folder: Path) -> None:
+    """Those of a backup stand before the present one, once."""
+    (key,) = keys.minted(SHOP)
+    older = {SHOP: (bytes(32), key), OTHER: (bytes(32),)}
+    for _ in range(2):
+        keys.add(older)
+    assert files(folder).all() == {SHOP: (bytes(32), key), OTHER: (bytes(32),)}
+    assert keys.minted(SHOP) == (bytes(32), key)
+
+
+@pytest.mark.parametrize("content", ["", "xyz", "ab" * 31, "ab" * 32 + "\n" + "ab" * 3])
+def test_a_file_that_was_changed(keys: SubjectKeyFiles, folder: Path, content: str) -> None:
+    """It is named, and nothing is encrypted by what is left of it."""
+    keys.minted(SHOP)
+    (folder / "subjects" / SHOP).write_text(content)
+    with pytest.raises(Refusal, match="does not hold keys") as refused:
+        files(folder).minted(SHOP)
+    assert refused.value.reason == "state-unusable"
+
+
+def test_a_link_is_not_followed(keys: SubjectKeyFiles, folder: Path, tmp_path: Path) -> None:
+    """Neither is a folder taken for a key."""
+    keys.minted(OTHER)
+    (tmp_path / "key").write_text("ab" * 32)
+    (folder / "subjects" / SHOP).symlink_to(tmp_path / "key")
+    with pytest.raises(Refusal):
+        keys.current(SHOP)

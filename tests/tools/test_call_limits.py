@@ -1,0 +1,125 @@
+"""`sidecar.limits` of an omac.yaml, by a real server and curl: how long calls take, and how many there may be."""
+
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from polling import eventually
+from real_omac import CURL, Answer, Omac, curl, parse_answer
+
+PROGRAM = """\
+import os, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        name, _, seconds = self.path[1:].partition("/")
+        if name == "late":
+            time.sleep(float(seconds))
+        self.send_response(200)
+        if name == "drip":
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            end = time.monotonic() + float(seconds)
+            while time.monotonic() < end:
+                self.wfile.write(b"1\\r\\nx\\r\\n")
+                time.sleep(0.1)
+            self.wfile.write(b"0\\r\\n\\r\\n")
+            return
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_):
+        pass
+
+class Server(ThreadingHTTPServer):
+    def handle_error(self, *_):
+        pass
+
+Server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def limited(omac: Omac) -> Any:
+    """The base of a skill with these limits, on a server."""
+
+    def serve(**limits: int) -> str:
+        lines = "".join(f"    {name}: {value}\n" for name, value in limits.items())
+        meta = f"name: limited\nsidecar:\n  command: [python3, sidecar.py]\n  limits:\n{lines}"
+        project = omac.root / "shop"
+        omac.skill(project, "limited", meta, PROGRAM)
+        omac.approve(project, "limited")
+        return str(omac.serve().skill(project, "limited")["base"])
+
+    return serve
+
+
+def cut_off(url: str) -> tuple[float, bytes]:
+    """How long a call took that ends before its answer does, and what came of that."""
+    began = time.monotonic()
+    done = subprocess.run([*CURL, "-i", url], capture_output=True)
+    assert done.returncode in (18, 56), "the answer does not look whole"
+    return time.monotonic() - began, done.stdout
+
+
+def test_a_call_that_is_silent(omac: Omac, limited: Any) -> None:
+    """For longer than its skill says, it is a 504; one that takes longer than others may is waited for."""
+    base = limited(idle_timeout_secs=2)
+    assert curl(f"{base}/late/1.2").body == "ok"
+    began = time.monotonic()
+    answer = curl(f"{base}/late/30")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (504, "timeout")
+    assert 1.9 < time.monotonic() - began < 6
+    assert curl(f"{base}/drip/3").body.startswith("x" * 20), "it was never silent for long"
+    eventually(lambda: [row["reason"] for row in omac.audit()] == [None, "timeout", None], 5.0, "the outcomes")
+
+
+def test_a_call_that_takes_too_long(omac: Omac, limited: Any) -> None:
+    """Whether it talks meanwhile or not."""
+    base = limited(total_timeout_secs=1)
+    answer = curl(f"{base}/late/30")
+    assert answer.status == 504
+    assert "calls of this skill are limited to 1 s" in answer.json()["detail"]
+    taken, begun = cut_off(f"{base}/drip/30")
+    assert 0.9 < taken < 5
+    assert begun.startswith(b"HTTP/1.1 200")
+    eventually(lambda: [row["reason"] for row in omac.audit()] == ["timeout"] * 2, 5.0, "the outcomes")
+
+
+def test_too_many_at_once(omac: Omac, limited: Any) -> None:
+    """Those beyond the limit are told to come again; when the others have ended they are answered."""
+    base = limited(concurrent_calls=2)
+
+    def call(_: int) -> Answer:
+        return parse_answer(subprocess.run([*CURL, "-i", f"{base}/late/1"], capture_output=True, check=True).stdout)
+
+    with ThreadPoolExecutor(6) as callers:
+        answers = list(callers.map(call, range(6)))
+    refused = [answer for answer in answers if answer.status != 200]
+    assert [answer.status for answer in refused] == [429] * 4
+    for answer in refused:
+        assert (answer.headers["x-omac-reason"], answer.headers["retry-after"]) == ("too-many-calls", "1")
+        assert answer.json()["skill"] == "limited"
+    for _ in range(5):
+        assert curl(f"{base}/now").status == 200
+    rows = omac.audit("--outcome", "refused")
+    assert {row["reason"] for row in rows} == {"too-many-calls"}
+
+
+def test_too_many_a_second(limited: Any) -> None:
+    """A burst of as many as may begin in a second, no more; a moment later the next."""
+    base = limited(calls_per_second=2)
+    began = time.monotonic()
+    answers = [curl(f"{base}/now").status for _ in range(8)]
+    allowed = 2 + 2 * (time.monotonic() - began)
+    assert answers[:2] == [200, 200]
+    assert 429 in answers
+    assert answers.count(200) <= allowed + 1
+    time.sleep(1.1)
+    assert curl(f"{base}/now").status == 200

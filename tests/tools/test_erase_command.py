@@ -1,0 +1,329 @@
+"""`omac erase`: what an agent asked for in a directory is gone; that it asked, and all proofs, stay."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from contract.launches import Program
+from real_omac import Omac, Serving, curl, omac_in
+from tools.test_seal_command import Killed
+from tools.test_snapshots import called_often
+
+from omac.domain.kernel.ids import workdir_id
+
+WORDS = ("private-basket", "private-argument")
+
+
+def in_state(omac: Omac, words: tuple[str, ...] = WORDS) -> list[str]:
+    """The files of the state directory that hold one of the words."""
+    found = []
+    for path in sorted(omac.state.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            found += [f"{path.relative_to(omac.state)}: {word}" for word in words if word.encode() in content]
+    return found
+
+
+def used(omac: Omac, project: Path, basket: str = WORDS[0], argument: str = WORDS[1]) -> None:
+    """Have an agent call a skill, and run a program in a sandbox."""
+    serving = omac.serve()
+    called(serving, project, basket)
+    assert serving.end() == 0
+    omac.ok("sandbox", "run", "--", "true", argument, cwd=project)
+
+
+def called(serving: Serving, project: Path, basket: str) -> None:
+    base = serving.activate(project)["skills"][0]["base"]
+    curl(f"{base}/echo/{basket}")
+    curl(f"{base.rsplit('/', 1)[0]}/nowhere/{basket}")
+
+
+def sound(omac: Omac) -> None:
+    """Nothing is wrong with the journal."""
+    assert json.loads(omac.ok("audit", "verify", "--json"))["findings"] == []
+    omac.ok("journal", "check")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
+    """A host with two directories that an agent worked in, and a long journal; a copy of its state."""
+    with omac_in(tmp_path_factory.mktemp("host")) as omac:
+        for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
+            project = omac.project(name, "echo")
+            omac.approve(project, "echo")
+            used(omac, project, basket, argument)
+        called_often(omac, 2_600)  # so that there are snapshots and an index; in the clear, as by an earlier omac
+        omac.ok("checkpoint")
+        for socket in omac.state.rglob("*.sock"):
+            socket.unlink()
+        copy = tmp_path_factory.mktemp("copy") / "state"
+        shutil.copytree(omac.state, copy, symlinks=True)
+        yield omac, copy
+
+
+@pytest.fixture
+def host(original: tuple[Omac, Path]) -> Omac:
+    """That host as it was in the beginning."""
+    omac, copy = original
+    shutil.rmtree(omac.state)
+    shutil.copytree(copy, omac.state, symlinks=True)
+    return omac
+
+
+def test_what_was_asked_is_gone(host: Omac) -> None:
+    """Before, the audit shows it, and no file of the journal has it in the clear; afterwards no file of omac's has it,
+    other directories are as they were, and all proofs hold."""
+    before = host.ok("audit", "--json")
+    assert all(word in before for word in (*WORDS, "elsewhere", "else-argument"))
+    assert not [found for found in in_state(host) if "/logs/" not in found]
+    said = host.ok("erase", str(host.root / "shop"), "--yes")
+    assert "access.requested" in said
+    assert "2600 events that an earlier omac recorded in the clear" in said
+    after = host.ok("audit", "--json")
+    assert not [word for word in WORDS if word in after]
+    assert "elsewhere" in after
+    assert "else-argument" in after
+    assert "(erased)" in after
+    assert "subject.erased" in after
+    assert not in_state(host)
+    sound(host)
+
+
+def test_again(host: Omac) -> None:
+    """It is done once; what comes afterwards has another key, and can be erased again."""
+    shop = host.root / "shop"
+    host.ok("erase", str(shop), "--yes")
+    head = json.loads(host.ok("status", "--json"))["position"]
+    assert "no key is left" in host.ok("erase", workdir_id(str(shop)), "--yes")
+    assert json.loads(host.ok("status", "--json"))["position"] == head
+    used(host, shop, "later-basket", "later-argument")
+    rows = host.ok("audit", "--json")
+    assert "later-basket" in rows
+    assert "later-argument" in rows
+    assert WORDS[0] not in rows
+    host.ok("erase", workdir_id(str(shop)), "--yes")
+    assert not in_state(host, (*WORDS, "later-basket", "later-argument"))
+    sound(host)
+
+
+def test_it_asks(host: Omac) -> None:
+    """Without a terminal and --yes nothing is changed; neither is it for a folder that nobody worked in."""
+    refused = host.run("erase", str(host.root / "shop"))
+    assert refused.status != 0
+    assert "--yes" in refused.err
+    assert WORDS[0] in host.ok("audit", "--json")
+    unknown = host.run("erase", str(host.root / "none"), "--yes")
+    assert unknown.status == 2
+    assert "no event of" in unknown.err
+
+
+def test_while_it_is_online(host: Omac) -> None:
+    """A directory that a living run has online is not erased; another one is, beside that run, which goes on with a new
+    key once it is used again."""
+    serving = host.serve()
+    shop = host.root / "shop"
+    called(serving, shop, "third")
+    refused = host.run("erase", str(shop), "--yes")
+    assert refused.status == 5
+    assert "is online in run" in refused.err
+    host.ok("erase", str(host.root / "other"), "--yes")
+    host.ok("deactivate", str(shop))
+    host.ok("erase", str(shop), "--yes")
+    called(serving, shop, "fourth")
+    rows = host.ok("audit", "--json")
+    assert "fourth" in rows
+    assert "third" not in rows
+    assert "elsewhere" not in rows
+    assert serving.end() == 0
+    assert not in_state(host, (*WORDS, "third", "elsewhere"))
+    sound(host)
+
+
+def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
+    """In a file of their own beside it; restored, the fields are read again, but not those that were erased since."""
+    copy, keys = tmp_path / "copy.db", tmp_path / "copy.db.keys"
+    said = host.ok("journal", "backup", str(copy))
+    assert f"{keys}: the keys of personal fields (2)" in said
+    assert keys.stat().st_mode & 0o777 == 0o600
+    assert host.run("journal", "backup", str(copy)).status == 2
+    assert WORDS[0] in host.ok("audit", "--json", "--journal", str(copy))
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    assert WORDS[0] not in host.ok("audit", "--json", "--journal", str(copy))
+    (host.state / "subjects" / workdir_id(str(host.root / "other"))).unlink()
+    assert "elsewhere" not in host.ok("audit", "--json")
+    said = host.ok("journal", "restore", str(copy), "--yes")
+    assert "keys of personal fields of 1 directories" in said
+    assert "1 keys are not: what they encrypted was erased since" in said
+    rows = host.ok("audit", "--json")
+    assert "elsewhere" in rows
+    assert WORDS[0] not in rows
+    sound(host)
+
+
+def test_a_backup_on_another_host(host: Omac, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With the keys all is read there, from a journal that had none before; without them it reads as erased."""
+    copy = tmp_path / "copy.db"
+    host.ok("journal", "backup", str(copy))
+    with omac_in(tmp_path_factory.mktemp("another")) as another:
+        another.ok("journal", "restore", str(copy), "--yes")
+        assert all(word in another.ok("audit", "--json") for word in WORDS)
+        another.ok("erase", workdir_id(str(host.root / "shop")), "--yes")
+        assert not [word for word in WORDS if word in another.ok("audit", "--json")]
+        sound(another)
+    (tmp_path / "copy.db.keys").unlink()
+    with omac_in(tmp_path_factory.mktemp("third")) as third:
+        third.ok("journal", "restore", str(copy), "--yes")
+        assert not [word for word in WORDS if word in third.ok("audit", "--json")]
+        assert "no key is left" in third.ok("erase", workdir_id(str(host.root / "shop")), "--yes")
+        sound(third)
+
+
+STEPS = {
+    "before the request": "omac.services.kernel.opened.OpenedJournal.execute",
+    "before the key is removed": "omac.adapters.files.subject_keys.os.unlink",
+    "before the folder is flushed": "omac.adapters.files.subject_keys._sync",
+    "before the wait": "omac.tools.compose.erasing.time.sleep",
+    "before snapshots go": "omac.tools.compose.erasing.shutil.rmtree",
+    "before the index goes": "omac.tools.compose.erasing.delete_index",
+    "before logs go": "omac.tools.compose.erasing.StateDir.logs_of",
+    "before the outcome": "omac.domain.access.erasure.ReportErased",
+    "before the log is moved": "omac.journal.sql_recorder.SqlRecorder.checkpoint",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """The journal is sound, and the next erasure goes on: afterwards nothing is left, and one erasure is on record."""
+    shop = str(host.root / "shop")
+    host.ok("status")
+    host.ok("audit", "-n", "500", "--json")
+    assert {".audit", ".snapshots"} <= {path.suffix for path in (host.state / "journals").iterdir()}
+    assert [found for found in in_state(host) if ".audit" in found]
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(STEPS[step], killed)
+        with pytest.raises(Killed):
+            host.run("erase", shop, "--yes")
+    sound(host)
+    is_begun = bool(json.loads(host.ok("status", "--json"))["unerased"])
+    assert is_begun == (step not in ("before the request", "before the log is moved"))
+    again = f"omac erase {workdir_id(shop)} # goes on with it"
+    for shown in (host.ok("status"), host.run("doctor").out):
+        assert (again in " ".join(shown.split())) == is_begun
+    host.ok("erase", workdir_id(shop), "--yes")
+    assert json.loads(host.ok("status", "--json"))["unerased"] == []
+    assert not in_state(host)
+    rows = [json.loads(line) for line in host.ok("audit", "--json", "--kind", "subject").splitlines()]
+    assert [row["kind"] for row in rows] == ["subject.erased"]
+    sound(host)
+
+
+@pytest.mark.full
+def test_killed_at_random_moments(host: Omac) -> None:
+    """kill -9, again and again: each time the journal is sound, and in the end it is erased."""
+    shop = host.root / "shop"
+    for number in range(8):
+        started = host.start("erase", str(shop), "--yes")
+        time.sleep(0.1 + 0.12 * number)
+        os.kill(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+        sound(host)
+    host.ok("erase", str(shop), "--yes")
+    assert not in_state(host)
+    assert not [word for word in WORDS if word in host.ok("audit", "--json")]
+
+
+def test_sealed_and_pruned_afterwards(host: Omac) -> None:
+    """Segments have the column; what is erased is erased in them, and a prune needs no key."""
+    host.ok("checkpoint")
+    host.ok("journal", "seal")
+    rows = host.ok("audit", "--json")
+    assert WORDS[0] in rows
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    rows = host.ok("audit", "--json")
+    assert WORDS[0] not in rows
+    assert "elsewhere" in rows
+    assert not in_state(host)
+    sound(host)
+    host.ok("journal", "prune", "--keep", "0s", "--yes")
+    sound(host)
+    assert "elsewhere" not in host.ok("audit", "--json")
+
+
+@pytest.mark.parametrize("column", ["sealed", "body"])
+def test_a_flipped_bit(host: Omac, column: str) -> None:
+    """In what is encrypted or in a commitment: found by the proofs, whether the key is there or not."""
+    path = str(host.state / "journal.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        query = f"SELECT position, {column} FROM event WHERE sealed IS NOT NULL LIMIT 1"
+        position, content = connection.execute(query).fetchone()
+        flipped = content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
+        connection.execute(f"UPDATE event SET {column} = ? WHERE position = ?", (flipped, position))
+    for _ in range(2):
+        done = host.run("audit", "verify", "--json")
+        assert done.status == 10
+        assert [(one["position"], one["kind"]) for one in json.loads(done.out)["findings"]] == [(position, "altered")]
+        if host.run("audit", "--json").status == 0:
+            break
+        host.run("erase", str(host.root / "shop"), "--yes")
+
+
+def test_what_cannot_be_read_is_set_aside(host: Omac) -> None:
+    """A field that does not open with its key is damage that the check names, and a repair sets the event aside."""
+    path = str(host.state / "journal.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        query = "SELECT max(position), sealed FROM event WHERE sealed IS NOT NULL AND version IS NULL"
+        position, content = connection.execute(query).fetchone()
+        flipped = content[:-3] + bytes([content[-3] ^ 1]) + content[-2:]
+        connection.execute("UPDATE event SET sealed = ? WHERE position = ?", (flipped, position))
+    assert host.run("audit", "--json").status == 10
+    checked = host.run("journal", "check", "--json")
+    (finding,) = json.loads(checked.out)["findings"]
+    assert (checked.status, finding["position"]) == (10, position)
+    assert "personal fields were changed" in finding["problem"]
+    host.ok("journal", "repair", "--yes")
+    sound(host)
+    host.ok("audit", "--json")
+
+
+def test_records_in_the_spool(host: Omac) -> None:
+    """What waits there is taken in first, and erased with the rest; what was rejected there is removed."""
+    shop = host.root / "shop"
+    spool = host.state / "spool"
+    Program(spool).deny("a", root=str(shop), path="/etc/private-basket")
+    (waiting,) = [path for path in spool.iterdir() if path.is_file()]
+    (spool / "rejected").mkdir(exist_ok=True)
+    (spool / "rejected" / "cut").write_bytes(waiting.read_bytes()[:-2])
+    assert [found for found in in_state(host) if "spool" in found]
+    host.ok("erase", str(shop), "--yes")
+    assert "guard.denied" in host.ok("audit", "--json")
+    assert not in_state(host)
+    sound(host)
+
+
+def test_a_launch_that_was_killed(host: Omac) -> None:
+    """One that lives is in the way; one whose omac was killed gets its end, so that no state keeps its command line."""
+    shop = host.root / "shop"
+    command = ("sh", "-c", "echo ready; sleep 60; : private-argument")
+    started = host.start("sandbox", "run", "--workdir", str(shop), "--", *command)
+    assert started.line() == "ready\n"
+    refused = host.run("erase", str(shop), "--yes")
+    assert refused.status == 5
+    assert "runs in a sandbox" in refused.err
+    started.end(signal.SIGKILL)
+    assert "private-argument" in host.ok("status", "--json")
+    host.ok("erase", str(shop), "--yes")
+    assert "private-argument" not in host.ok("status", "--json") + host.ok("audit", "--json")
+    host.ok("status")
+    assert not in_state(host)
+    sound(host)

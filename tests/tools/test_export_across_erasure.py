@@ -1,0 +1,106 @@
+"""`omac export` that was interrupted, `omac erase`, and the same export again: nothing that was erased appears."""
+
+import base64
+import json
+import signal
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from real_omac import Omac
+from tools.test_export_command import FORMATS, verified
+
+from omac.adapters.files.state import StateDir
+from omac.domain.access.access import AccessRefused
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Draft
+from omac.journal.opening import open_journal
+from omac.tools.compose.journals import keys_of
+
+PATH = "/private-basket"
+CALLS = 6_000
+
+
+def called_encrypted(omac: Omac, directory: str, path: str, session: str) -> None:
+    """Append calls of no skill, whose paths the directory's key encrypts."""
+    state = StateDir(str(omac.state))
+    file = str(omac.state / "journal.db")
+    log = ids.access_stream(ids.HostId((omac.state / "host-id").read_text().strip()))
+    with closing(open_journal(file, "busy", time.time_ns, keys=keys_of(state, file))) as journal:
+        request = AccessRefused(directory, None, "nope", session, "GET", path, 404, "unknown-mount")
+        cause = Cause("agent")
+        groups = [journal.group((Draft(log, None, request),), journal.envelope(cause)) for _ in range(CALLS)]
+        journal.commit(groups)
+
+
+@pytest.fixture
+def busy(omac: Omac) -> Omac:
+    """A host whose export takes a while, of one directory and then of another."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    called_encrypted(omac, str(omac.root / "shop"), PATH, "private-session")
+    called_encrypted(omac, str(omac.root / "other"), "/elsewhere", "session")
+    return omac
+
+
+KILLED = """
+import os, signal, sys
+from omac.tools.compose.export_draft import KeptFile
+flush = KeptFile._flush
+def flush_and_die(self):
+    flush(self)
+    if self.bytes > 500_000:
+        os.kill(os.getpid(), signal.SIGKILL)
+KeptFile._flush = flush_and_die
+from omac.tools.entry import main
+sys.argv = ["omac", *sys.argv[sys.argv.index("export"):]]
+main()
+"""
+
+
+def interrupted(omac: Omac, folder: Path, *options: str) -> Path:
+    """An export that is killed when a good part of it has been written, with what will be erased; its draft."""
+    draft = folder.with_name(f".omac-export-{folder.name}")
+    done = omac.process("export", "--out", str(folder), *options, within=(sys.executable, "-c", KILLED))
+    assert (done.status, folder.exists(), PATH in texts(draft)) == (-signal.SIGKILL, False, True), done
+    return draft
+
+
+def texts(folder: Path) -> str:
+    """What is in the files of a folder, also where it stands in base64."""
+    text = b"".join(path.read_bytes() for path in sorted(folder.iterdir())).decode("latin-1")
+    return text.replace(base64.b64encode(msgspec.msgpack.encode(PATH)).decode(), PATH)
+
+
+@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(one, marks=pytest.mark.full) for one in FORMATS)])
+def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: str) -> None:
+    """What stands is derived again; the bundle verifies, and has the other directory's paths."""
+    folder = tmp_path / "bundle"
+    draft = interrupted(busy, folder, "--format", form)
+    busy.ok("erase", str(busy.root / "shop"), "--yes")
+    done = busy.run("export", "--out", str(folder), "--format", form)
+    assert (done.status, "it goes on" in done.err) == (0, True), done
+    assert not draft.exists()
+    assert (PATH in texts(folder), "private-session" in texts(folder)) == (False, False)
+    if form != "parquet":
+        assert (folder / FORMATS[form]).read_bytes().count(b"/elsewhere") >= CALLS
+    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+
+
+def test_a_choice_by_what_was_erased(busy: Omac, tmp_path: Path) -> None:
+    """It takes other events now than the record of the export says: it has to be begun again, and that is said."""
+    folder, options = tmp_path / "bundle", ("--session", "private-session")
+    draft = interrupted(busy, folder, *options)
+    busy.ok("erase", str(busy.root / "shop"), "--yes")
+    done = busy.run("export", "--out", str(folder), *options)
+    assert (done.status, "fields were erased or pruned meanwhile" in done.err, f"rm -r {draft}" in done.err) == (
+        2,
+        True,
+        True,
+    ), done
+    assert not folder.exists()
+    busy.ok("export", "--out", str(tmp_path / "again"), *options)
+    assert json.loads((tmp_path / "again" / "manifest.json").read_text())["events"] == 0
+    assert verified(tmp_path / "again", busy.ok("key", "show").strip()).returncode == 0

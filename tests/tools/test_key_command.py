@@ -1,0 +1,435 @@
+"""`omac key`: the key that signs checkpoints, replaced, lost, killed meanwhile, kept in the vault or the keychain."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract.journals import commit_now, journal_at
+from real_keyring import PrivateKeyring, private_keyring
+from real_omac import Omac
+
+from omac.domain.access.signing import AGGREGATE, KeyLost, KeyRotated
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.checkpoint import verifier_of
+from omac.journal.rotation import sign_loss, sign_rotation
+
+KILLED = """
+import os, signal, sys
+left, folder = int(sys.argv[1]), sys.argv[2]
+def count(event, given):
+    global left
+    if event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect") and folder in str(given[0]):
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(count)
+from omac.tools.entry import main
+sys.argv[:] = ["omac", *sys.argv[3:]]
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def used(omac: Omac) -> Omac:
+    """An omac with a journal."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    return omac
+
+
+@pytest.fixture
+def vault(used: Omac) -> Omac:
+    """One with a vault, which opens by a key file."""
+    path = used.folder / "vault.key"
+    used.ok("vault", "init", "--key-file", str(path))
+    used.environment["OMAC_VAULT_KEY_FILE"] = str(path)
+    return used
+
+
+def key_of(omac: Omac) -> str:
+    return omac.ok("key", "show").strip()
+
+
+def shown(omac: Omac) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(omac.ok("key", "show", "--json"))
+    return found
+
+
+def verified(omac: Omac, *options: str) -> dict[str, Any]:
+    """What `omac audit verify` finds in a journal that is whole."""
+    found: dict[str, Any] = json.loads(omac.ok("audit", "verify", "--json", *options))
+    assert found["findings"] == []
+    return found
+
+
+def record(omac: Omac, event: KeyRotated | KeyLost) -> None:
+    """Append to the chain what omac itself would not."""
+    journal = journal_at(omac.state / "journal.db")
+    stream = checkpoint_stream(HostId((omac.state / "host-id").read_text().strip()))
+    state = journal.load(stream, AGGREGATE.initial, AGGREGATE.evolve)
+    commit_now(
+        journal, [Draft(stream, state.version + 1, type(event)(event.old, event.new, event.note, state.state.digest))]
+    )
+    journal.close()
+
+
+def journal_id(omac: Omac) -> str:
+    with closing(sqlite3.connect(omac.state / "journal.db")) as connection:
+        ((found,),) = connection.execute("SELECT id FROM journal")
+    return str(found)
+
+
+def test_the_key_is_rotated(used: Omac, tmp_path: Path) -> None:
+    """Old checkpoints and new ones hold by either key; the old key is gone, and signs nothing more."""
+    old, kept = key_of(used), {"old": used.ok("checkpoint")}
+    shutil.copy(used.state / "signing.key", tmp_path / "signing.key")
+    new = json.loads(used.ok("key", "rotate", "--json"))
+    assert (new["old"], new["key"]) == (old, key_of(used))
+    assert (used.state / "signing.key").stat().st_mode & 0o777 == 0o600
+    assert not (used.state / "signing.key.next").exists()
+    kept["new"] = used.ok("checkpoint")
+    for name, text in kept.items():
+        (tmp_path / name).write_text(text)
+    files = [str(tmp_path / name) for name in kept]
+    for key in ((), ("--key", old), ("--key", new["key"])):
+        for file in files:
+            assert "2 checkpoints in the journal hold" in used.ok("audit", "verify", "--checkpoint", file, *key)
+    (tmp_path / "proof").write_text(used.ok("proof", "consistency", *files))
+    assert used.ok("proof", "verify", str(tmp_path / "proof"), "--key", old)
+    assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", new["key"]).status == 2  # trust gets forward
+    assert used.ok("proof", "verify", str(tmp_path / "proof"), "--key", old, "--key", new["key"])
+    assert any(json.loads(line)["kind"] == "key.rotated" for line in used.ok("audit", "--json").splitlines())
+    shutil.copy(tmp_path / "signing.key", used.state / "signing.key")  # somebody puts the old one back
+    for command in (("checkpoint",), ("key", "rotate"), ("key", "show")):
+        done = used.run(*command)
+        assert (done.status, done.out, "signs nothing in this journal" in done.err) == (5, "", True), done
+    assert verified(used, "--key", old)["checkpoints"] == 2
+
+
+def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Path) -> None:
+    """Journal, proof and export, after three rotations; and not by a key from which nothing leads there."""
+    first = key_of(used)
+    used.ok("checkpoint")
+    for _ in range(3):
+        used.ok("key", "rotate")
+        used.ok("checkpoint")
+    assert verified(used, "--key", first)["checkpoints"] == 4
+    proof, folder = tmp_path / "proof.json", str(tmp_path / "export")
+    proof.write_text(used.ok("audit", "prove", "1"))
+    used.ok("export", "--out", folder)
+    last, stranger = key_of(used), verifier_of("omac/x", b"x" * 32).text()
+    for key in (first, last):
+        assert "proven: position 1" in used.ok("proof", "verify", str(proof), "--key", key)
+        assert "events verified" in used.ok("export", "verify", folder, "--key", key)
+    assert used.ok("export", "verify", folder, "--key", stranger, "--key", first)
+    assert used.run("proof", "verify", str(proof), "--key", stranger).status == 2
+    assert used.run("export", "verify", folder, "--key", stranger).status == 10
+    content = json.loads(proof.read_text())
+    proof.write_text(json.dumps(content | {"rotations": content["rotations"][1:]}))  # a link is missing
+    assert used.run("proof", "verify", str(proof), "--key", first).status == 2
+
+
+def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
+    """Without the old key there is none: not in a proof, and not in the journal."""
+    first = key_of(used)
+    used.ok("checkpoint")
+    name, seed, journal = first.split("+")[0], b"e" * 32, journal_id(used)
+    real = bytes.fromhex((used.state / "signing.key").read_text())
+    evil = verifier_of(name, seed).text()
+    note = sign_rotation(journal, 7, name, seed, seed).replace(f"old {evil}", f"old {first}")
+    (used.state / "signing.key").write_text(seed.hex())
+    record(used, KeyRotated(first, evil, note, ""))
+    used.ok("checkpoint")  # by the thief, whose key it is now
+    done = used.run("audit", "verify", "--key", first)
+    assert (done.status, "have not both signed it" in done.out) == (10, True), done
+    proof = json.loads(used.ok("audit", "prove", "1"))
+    assert proof["rotations"] == [note]
+    other = sign_rotation("0" * 32, 7, name, real, seed)  # of another journal, signed by both
+    for rotations in ([note], [other], ["x"], []):
+        (tmp_path / "proof").write_text(json.dumps(proof | {"rotations": rotations}))
+        assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", first).status == 2
+
+
+def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
+    """Nothing signs until a new chain begins, which is told; only a checkpoint that was kept gets across."""
+    refused = used.run("key", "rotate", "--lost")
+    assert (refused.status, "none is lost" in refused.err) == (2, True)
+    old = key_of(used)
+    used.ok("checkpoint")
+    refused = used.run("key", "rotate", "--lost")
+    assert (refused.status, "is not lost" in refused.err) == (2, True)
+    (used.state / "signing.key").unlink()
+    for command in (("checkpoint",), ("key", "show"), ("key", "rotate"), ("audit", "prove", "1")):
+        done = used.run(*command)
+        assert (done.status, "omac key rotate --lost" in done.err) == (5, True), done
+    assert not (used.state / "signing.key").exists()
+    new = used.ok("key", "rotate", "--lost").strip()
+    assert new == key_of(used) != old
+    (tmp_path / "kept").write_text(used.ok("checkpoint"))
+    found = verified(used)
+    assert (found["checkpoints"], found["unknown_checkpoints"], len(found["breaks"])) == (1, 1, 1)
+    assert "only a checkpoint kept elsewhere gets across" in used.ok("audit", "verify")
+    assert "a checkpoint that you kept counts it" in used.ok("audit", "verify", "--checkpoint", str(tmp_path / "kept"))
+    assert verified(used, "--key", old, "--key", new)["checkpoints"] == 2
+    done = used.run("audit", "verify", "--key", old)
+    assert (done.status, "a new chain begins" in done.out) == (10, True)
+    used.ok("key", "rotate")
+    assert verified(used, "--key", new)["breaks"] == found["breaks"]
+    (row,) = [json.loads(line) for line in used.ok("audit", "--json", "--kind", "key.lost").splitlines()]
+    assert "begins a new chain" in row["detail"]
+
+
+def test_the_last_checkpoint_was_set_aside(used: Omac) -> None:
+    """The key before it counts still: another signs nothing, and the chain goes on, or begins again."""
+    used.ok("checkpoint")
+    used.ok("checkpoint")
+    with closing(sqlite3.connect(used.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET body = x'01' WHERE position = (SELECT max(position) FROM event)")
+    used.ok("journal", "repair", "--yes")
+    used.ok("checkpoint")
+    assert verified(used)["checkpoints"] == 2
+    (used.state / "signing.key").unlink()
+    assert used.run("checkpoint").status == 5
+    used.ok("key", "rotate", "--lost")
+    used.ok("checkpoint")
+    assert verified(used)["checkpoints"] == 1
+
+
+@pytest.mark.full
+def test_beside_a_server(used: Omac) -> None:
+    """The key is rotated and moved while one runs, which then signs with the new one."""
+    first, serving = key_of(used), used.serve()
+    used.ok("checkpoint")
+    used.ok("key", "rotate")
+    from tools.test_snapshots import called_often
+
+    from omac.services.kernel.checkpointing import WORTH
+
+    called_often(used, WORTH)
+    serving.call("reload")
+    assert serving.end() == 0
+    assert used.ok("audit", "--kind", "key")
+    assert verified(used, "--key", first)["checkpoints"] == 2
+
+
+def test_a_loss_that_was_forged(used: Omac) -> None:
+    """Whoever records a loss that the new key has not signed, or that names his own key, is found."""
+    used.ok("checkpoint")
+    first = key_of(used)
+    name, lost, seed = first.split("+")[0], "+".join(first.split("+")[:2]), b"e" * 32
+    evil = verifier_of(name, seed)
+    record(used, KeyLost(lost, evil.text(), sign_loss(journal_id(used), 7, lost, name, seed), ""))
+    done = used.run("audit", "verify")
+    assert (done.status, "a new chain begins" in done.out) == (10, True), done
+    record(used, KeyLost("", first, sign_loss(journal_id(used), 7, "", name, seed), ""))
+    done = used.run("audit", "verify")
+    assert (done.status, "has not signed it" in done.out, "a new chain begins" in done.out) == (10, True, True), done
+
+
+def test_each_journal_has_a_key(used: Omac, tmp_path: Path) -> None:
+    """A rotation in one changes nothing in another; a copy of before it verifies still, by the host itself."""
+    other = str(tmp_path / "other.db")
+    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": other})
+    used.ok("checkpoint")
+    used.ok("checkpoint", "--journal", other)
+    used.ok("journal", "backup", str(tmp_path / "copy.db"))
+    before = used.ok("key", "show", "--journal", other)
+    assert before.strip() != key_of(used)
+    used.ok("key", "rotate")
+    used.ok("checkpoint", "--journal", other)
+    assert used.ok("key", "show", "--journal", other) == before
+    assert verified(used, "--journal", other)["checkpoints"] == 2
+    assert verified(used, "--journal", str(tmp_path / "copy.db"))["checkpoints"] == 1
+    used.ok("key", "rotate", "--journal", other)
+    assert verified(used, "--journal", other, "--key", before.strip())["checkpoints"] == 2
+
+
+def test_a_journal_that_the_shared_key_signed(used: Omac, tmp_path: Path) -> None:
+    """It was signed by the one key that the host had: it goes on with that, by a copy of its own."""
+    other = tmp_path / "other.db"
+    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": str(other)})
+    used.ok("checkpoint", "--journal", str(other))
+    (own,) = used.state.glob("signing-*.key")
+    own.rename(used.state / "signing.key")
+    first = used.ok("key", "show", "--journal", str(other))
+    assert first.strip() == key_of(used)
+    used.ok("key", "rotate", "--journal", str(other))
+    assert key_of(used) == first.strip()
+    assert verified(used, "--journal", str(other), "--key", first.strip())["checkpoints"] == 1
+
+
+def killed(omac: Omac, moment: int, *command: str) -> bool:
+    """Run a command that is killed before it touches the state directory for the nth time; whether it was."""
+    line = [sys.executable, "-c", KILLED, str(moment), str(omac.state), *command]
+    done = subprocess.run(line, env=omac.environment, capture_output=True, timeout=60, cwd=omac.root)
+    assert done.returncode in (0, -signal.SIGKILL), done
+    return done.returncode != 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("store", ["file", "vault"])
+@pytest.mark.parametrize("command", [("key", "rotate"), ("key", "rotate", "--lost"), ("key", "move", "--to", "vault")])
+def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: str) -> None:
+    """Whatever ends it, one key signs, it is the one that is shown, and every checkpoint verifies."""
+    vault.ok("key", "move", "--to", store)
+    command = ("key", "move", "--to", "file") if "move" in command and store == "vault" else command
+    first, signed, moment = key_of(vault), 1, 0
+    vault.ok("checkpoint")
+    is_lost = "--lost" in command
+    while True:
+        moment += 1
+        if is_lost:
+            (vault.state / "signing.key").unlink(missing_ok=True)
+        was_killed = killed(vault, moment, *command)
+        if is_lost and vault.run("key", "show").status:
+            continue  # it was not recorded: the key is lost still
+        before = key_of(vault)
+        vault.ok("checkpoint")
+        signed += 1
+        assert key_of(vault) == before
+        found = verified(vault, *(() if is_lost else ("--key", first)))
+        assert found["checkpoints"] + found["unknown_checkpoints"] == signed
+        if not was_killed:
+            break
+        if "move" in command:
+            vault.ok("key", "move", "--to", store)
+            events = [json.loads(line)["kind"] for line in vault.ok("audit", "--json", "--kind", "key").splitlines()]
+            assert set(events) <= {"key.moved"}
+    assert moment > 10
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_rotation_that_was_killed(used: Omac, tmp_path: Path, is_recorded: bool) -> None:
+    """Before its record the old key signs, behind it the new one; it is shown at once."""
+    used.ok("checkpoint")
+    old, key = key_of(used), used.state / "signing.key"
+    shutil.copy(key, tmp_path / "old")
+    if is_recorded:
+        new = json.loads(used.ok("key", "rotate", "--json"))["key"]
+        key.rename(used.state / "signing.key.next")
+        shutil.copy(tmp_path / "old", key)
+    else:
+        new, _ = old, (used.state / "signing.key.next").write_text("ab" * 32)
+    assert verified(used)["checkpoints"] == 1
+    assert key_of(used) == new
+    used.ok("checkpoint")
+    assert verified(used, "--key", old)["checkpoints"] == 2
+    used.ok("key", "rotate")
+    assert verified(used, "--key", old)["checkpoints"] == 2
+
+
+def test_the_key_is_kept_in_the_vault(vault: Omac, tmp_path: Path) -> None:
+    """It signs as before, and its file names the vault; locked, omac goes on, and says what is not signed."""
+    first = key_of(vault)
+    seed = (vault.state / "signing.key").read_text()
+    vault.ok("checkpoint")
+    assert shown(vault)["store"] == "file"
+    assert "is in the vault" in vault.run("key", "move", "--to", "vault").err
+    assert (shown(vault)["store"], shown(vault)["key"]) == ("vault", first)
+    vault.ok("key", "move", "--to", "vault")  # it is there: nothing is recorded
+    (row,) = [json.loads(line) for line in vault.ok("audit", "--json", "--kind", "key").splitlines()]
+    assert (row["kind"], row["actor"]) == ("key.moved", "person")
+    assert row["detail"] == f"{'+'.join(first.split('+')[:2])} is kept in the vault"
+    assert not [path for path in vault.state.iterdir() if path.is_file() and bytes.fromhex(seed) in path.read_bytes()]
+    assert not [path for path in vault.state.iterdir() if path.is_file() and seed.encode() in path.read_bytes()]
+    vault.ok("checkpoint")
+    vault.ok("key", "rotate")
+    vault.ok("checkpoint")
+    assert shown(vault)["store"] == "vault"
+    vault.ok("export", "--out", str(tmp_path / "export"))
+    key_file = vault.environment.pop("OMAC_VAULT_KEY_FILE")
+    assert verified(vault, "--key", first)["checkpoints"] == 3  # to verify takes no key that is private
+    for command in (("checkpoint",), ("key", "rotate"), ("key", "move", "--to", "file")):
+        assert vault.run(*command).status == 8
+    vault.environment["OMAC_VAULT_KEY_FILE"] = key_file
+    vault.ok("key", "move", "--to", "file")
+    assert len((vault.state / "signing.key").read_text().strip()) == 64
+    vault.ok("checkpoint")
+    assert verified(vault, "--key", first)["checkpoints"] == 4
+    refused = vault.run("key", "move", "--to", "attic")
+    assert (refused.status, "--to takes file, vault, keychain" in refused.err) == (2, True)
+
+
+def test_a_move_that_the_journal_does_not_take(vault: Omac) -> None:
+    """The key stays where it is, and signs."""
+    with closing(sqlite3.connect(vault.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        done = vault.run("key", "move", "--to", "vault")
+    assert (done.status, shown(vault)["store"]) == (5, "file"), done
+    vault.ok("checkpoint")
+
+
+def test_a_vault_that_is_lost(vault: Omac) -> None:
+    """A key behind a lock is not lost; one whose vault is gone, or is never to be opened again, is."""
+    vault.ok("key", "move", "--to", "vault")
+    vault.ok("checkpoint")
+    key_file = vault.environment.pop("OMAC_VAULT_KEY_FILE")
+    done = vault.run("key", "rotate", "--lost")
+    assert (done.status, "never to be opened again" in done.err) == (8, True)
+    (vault.state / "vault").rename(vault.state / "away")
+    vault.ok("key", "rotate", "--lost")
+    assert shown(vault)["store"] == "file"
+    (vault.state / "away").rename(vault.state / "vault")
+    vault.environment["OMAC_VAULT_KEY_FILE"] = key_file
+    vault.ok("key", "move", "--to", "vault")
+    vault.environment.pop("OMAC_VAULT_KEY_FILE")
+    (vault.state / "signing.key").unlink()
+    vault.ok("key", "rotate", "--lost")
+    assert len(verified(vault)["breaks"]) == 2
+
+
+@pytest.mark.full
+def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends as ever; the status and the doctor say since when nothing is signed, until it is."""
+    from tools.test_snapshots import called_often
+
+    from omac.services.kernel.checkpointing import WORTH
+
+    vault.ok("key", "move", "--to", "vault")
+    vault.ok("checkpoint")
+    key_file = vault.environment.pop("OMAC_VAULT_KEY_FILE")
+    called_often(vault, WORTH)
+    vault.ok("start", "--", "true", cwd=vault.root / "shop")
+    assert "no checkpoint is signed since position" in vault.ok("status")
+    (delay,) = json.loads(vault.ok("status", "--json"))["unsigned"]
+    assert delay["host"] == (vault.state / "host-id").read_text().strip()
+    assert "locked" in delay["why"] or "key" in delay["why"]
+    assert "no checkpoint is signed since position" in " ".join(vault.run("doctor").out.split())
+    vault.environment["OMAC_VAULT_KEY_FILE"] = key_file
+    vault.ok("start", "--", "true", cwd=vault.root / "shop")
+    assert json.loads(vault.ok("status", "--json"))["unsigned"] == []
+    found = verified(vault)
+    assert (found["checkpoints"], found["size"] >= WORTH) == (2, True)
+
+
+@pytest.fixture
+def keyring(used: Omac) -> Iterator[PrivateKeyring]:
+    """A real gnome-keyring, where there is one."""
+    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
+        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
+    with private_keyring(used.folder) as found:
+        used.environment |= {name: found[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+        yield found
+
+
+def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) -> None:
+    """The same with a keychain: rotated there, and moved back."""
+    first = key_of(used)
+    used.ok("key", "move", "--to", "keychain")
+    used.ok("checkpoint")
+    used.ok("key", "rotate")
+    used.ok("checkpoint")
+    assert (shown(used)["store"], verified(used, "--key", first)["checkpoints"]) == ("keychain", 2)
+    keyring.lock()
+    assert used.run("checkpoint").status == 8
+    assert verified(used)["checkpoints"] == 2
+    assert os.path.exists(used.state / "signing.key")

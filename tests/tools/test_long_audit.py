@@ -1,0 +1,70 @@
+"""`omac audit` of a journal that is long enough for an index: pages by cursors, and rows that are followed."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from real_omac import Omac, omac_in
+from tools.test_snapshots import called_often
+
+CALLS = 3_000
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host with a journal of more than 5,000 events, partly sealed."""
+    with omac_in(tmp_path_factory.mktemp("busy")) as house:
+        house.approve(house.project("shop", "echo"), "echo")
+        called_often(house, CALLS // 2)
+        house.ok("checkpoint")
+        house.ok("journal", "seal")
+        called_often(house, CALLS // 2)
+        yield house
+
+
+def page(omac: Omac, *options: str) -> tuple[list[dict[str, object]], str]:
+    *rows, last = [json.loads(line) for line in omac.ok("audit", "--json", *options).splitlines()]
+    return rows, last["cursor"]
+
+
+@pytest.mark.parametrize("options", [(), ("--skill", "echo"), ("--kind", "segment"), ("--path", "/nowhere")])
+def test_pages(busy: Omac, options: tuple[str, ...]) -> None:
+    """Pages, with rows appended between two, have each row once, and those that one page of all has."""
+    rows, cursor = page(busy, "--after", "start", "--page", "700", *options)
+    called_often(busy, 5)
+    while following := page(busy, "--after", cursor, "--page", "700", *options):
+        if not following[0]:
+            break
+        rows, cursor = rows + following[0], following[1]
+    assert rows == page(busy, "--after", "start", *options)[0]
+    assert len({row["position"] for row in rows}) == len(rows)
+    for file in (busy.state / "journals").glob("*.audit*"):
+        file.unlink()
+    assert rows == page(busy, "--after", "start", *options)[0]
+
+
+def test_only_what_is_new_is_read(busy: Omac) -> None:
+    """A damaged segment does not matter to who asks for what came behind it."""
+    rows, cursor = page(busy, "--after", "start")
+    assert len(rows) > CALLS
+    (segment,) = (busy.state / "journal.db.segments").iterdir()
+    aside = segment.rename(segment.with_suffix(".aside"))
+    try:
+        called_often(busy, 3)
+        assert len(page(busy, "--after", cursor)[0]) == 3
+    finally:
+        aside.rename(segment)
+
+
+def test_followed(busy: Omac) -> None:
+    """The rows behind a cursor, then those that end from now on, each with its own."""
+    _, cursor = page(busy, "--after", "start")
+    called_often(busy, 2)
+    following = busy.start("audit", "--after", cursor, "--follow", "--json")
+    lines = [json.loads(following.line()) for _ in range(2)]
+    called_often(busy, 2)
+    lines += [json.loads(following.line()) for _ in range(2)]
+    following.end()
+    rows, _ = page(busy, "--after", cursor)
+    assert [line | {"cursor": ""} for line in lines] == [row | {"cursor": ""} for row in rows]
+    assert page(busy, "--after", lines[1]["cursor"])[0] == rows[2:]

@@ -1,0 +1,128 @@
+"""A sealed segment whose file is lost: omac goes on from what it folded before, and says what is missing."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from real_omac import Omac, curl
+from tools.test_snapshots import called_often
+
+FOLDER = "journal.db.segments"
+WORD = "private-basket"
+
+
+@pytest.fixture
+def sealed(omac: Omac) -> Path:
+    """The segment of a host's journal, with an approval, a key and a checkpoint in it, and events behind it."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "echo", WORD)
+    called_often(omac, 20)
+    assert WORD in omac.ok("replay", "--at", "30")
+    omac.ok("checkpoint")
+    omac.ok("journal", "seal")
+    (segment,) = (omac.state / FOLDER).iterdir()
+    return segment
+
+
+@pytest.fixture
+def lost(omac: Omac, sealed: Path) -> Path:
+    """Where its file was, which is elsewhere."""
+    sealed.rename(omac.folder / sealed.name)
+    return sealed
+
+
+def put_back(omac: Omac, place: Path) -> None:
+    (omac.folder / place.name).rename(place)
+
+
+def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
+    """Approvals, their end, checkpoints and keys; each command says what is missing. Afterwards all verifies."""
+    shop = omac.root / "shop"
+    assert "echo" in omac.ok("approvals")
+    (row,) = approvals(omac)
+    assert row["since"] is None
+    for words in (
+        ("revoke", "echo"), ("approve", "echo"), ("checkpoint",), ("key", "rotate"), ("key", "move", "--to", "file"),
+        ("settings", "set", "serve.bundle_drift", "accept"), ("status",), ("start", "--", "true"),
+    ):  # fmt: skip
+        done = omac.run(*words, cwd=shop)
+        assert done.status == 0, done
+    assert "install -m 400" in omac.run("doctor").out
+    assert omac.run("doctor").status == 10
+    omac.ok("checkpoint")
+    done = omac.run("audit", "verify", "--json")
+    assert done.status == 10
+    (finding,) = json.loads(done.out)["findings"]
+    assert (finding["kind"], finding["position"]) == ("segment-missing", 1)
+    put_back(omac, lost)
+    told = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (told["findings"], told["checkpoints"]) == ([], 3)
+    assert [row["since"] is None for row in approvals(omac)] == [False]
+
+
+def approvals(omac: Omac) -> list[dict[str, object]]:
+    return [json.loads(line) for line in omac.ok("approvals", "--json").splitlines()]
+
+
+def test_a_server_records_accesses(omac: Omac, lost: Path) -> None:
+    """Started without the file, or before it was lost: what is approved is served, and each access is on record."""
+    serving = omac.serve()
+    assert "is missing" in serving.said()
+    base = serving.skill(omac.root / "shop")["base"]
+    assert curl(f"{base}/whoami").status == 200
+    put_back(omac, lost)
+    lost.rename(omac.folder / lost.name)
+    assert curl(f"{base}/whoami").status == 200
+    assert serving.end() == 0
+    put_back(omac, lost)
+    assert [row["status"] for row in omac.audit("--path", "/whoami")][-2:] == [200, 200]
+    omac.ok("audit", "verify")
+
+
+def test_what_needs_its_events_names_it(omac: Omac, lost: Path) -> None:
+    """With the command that puts it back; nothing is shown that is not whole, and nothing is sealed or pruned."""
+    for words in (
+        ("audit",), ("audit", "-n", "2"), ("replay", "--at", "5"), ("audit", "explain", "3"), ("audit", "prove", "3"),
+        ("export", "--out", str(omac.folder / "export")), ("journal", "backup", str(omac.folder / "backup.db")),
+        ("journal", "prune", "--keep", "0s", "--yes"), ("journal", "stats"), ("journal", "check"),
+    ):  # fmt: skip
+        done = omac.run(*words)
+        assert done.status == 10, (words, done)
+        assert lost.name in done.out + done.err, (words, done)
+    assert not (omac.folder / "backup.db").exists()
+    assert not (omac.folder / "export" / "manifest.json").exists()
+
+
+def test_one_that_was_cut(omac: Omac, sealed: Path) -> None:
+    """It is no more read than one that is missing, and states come from the snapshot too."""
+    sealed.chmod(0o600)
+    sealed.write_bytes(sealed.read_bytes()[:-100])
+    omac.ok("checkpoint")
+    assert omac.run("doctor").status == 10
+    omac.ok("revoke", "echo", cwd=omac.root / "shop")
+
+
+def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
+    """What is approved cannot be known: nothing is granted, and the way back is named."""
+    for folder in (omac.state / "journals").glob("*.snapshots"):
+        shutil.rmtree(folder)
+    for words in (("approvals",), ("start", "--", "true"), ("revoke", "echo")):
+        done = omac.run(*words, cwd=omac.root / "shop")
+        assert (done.status, "install -m 400" in done.err) == (10, True), (words, done)
+    put_back(omac, lost)
+    omac.ok("status")  # whoever folds the segment leaves one
+    lost.rename(omac.folder / lost.name)
+    omac.ok("revoke", "echo", cwd=omac.root / "shop")
+
+
+def test_what_it_has_is_erased(omac: Omac, lost: Path) -> None:
+    """The key is destroyed, so what nobody can count is gone as well; afterwards states are known still."""
+    shop = str(omac.root / "shop")
+    omac.ok("start", "--workdir", shop, "--", "true")
+    told = json.loads(omac.ok("erase", shop, "--yes", "--json"))
+    assert (told["erased"], told["unread_segments"]) == (True, [lost.name])
+    omac.ok("approvals")
+    put_back(omac, lost)
+    omac.ok("audit", "verify")
+    assert WORD not in omac.ok("audit", "--json") + omac.ok("replay", "--at", "30")

@@ -1,0 +1,376 @@
+"""`omac journal prune`: contents go, proofs and state stay."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from real_omac import Omac, curl, omac_in
+from tools.test_seal_command import Killed, files, folder, moment, reset, sql
+from tools.test_snapshots import called_often
+
+BATCHES = 3
+CALLED = 40
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, list[str], Path]]:
+    """A host with segments, the times behind each, and a copy of its state: calls, an access that never ended, denials,
+    runs, launches, and approvals that came and went."""
+    with omac_in(tmp_path_factory.mktemp("host")) as omac:
+        project = omac.project("shop", "echo")
+        times = []
+        for number in range(BATCHES):
+            omac.approve(project, "echo")
+            called_often(omac, CALLED)
+            serving = omac.serve()
+            base = serving.activate(project)["skills"][0]["base"]
+            curl(f"{base}/echo/private-{number}")
+            curl(f"{base.rsplit('/', 1)[0]}/nowhere/x")
+            serving.process.terminate()
+            assert serving.process.wait(30) == 0
+            omac.ok("start", "--", "true", cwd=project)
+            omac.ok("revoke", "echo", cwd=project)
+            omac.ok("checkpoint")
+            times.append(moment())
+            omac.ok("journal", "seal")
+        omac.approve(project, "echo")
+        called_often(omac, CALLED)
+        shutil.rmtree(omac.state / "run")  # sockets, which cannot be copied
+        copy = tmp_path_factory.mktemp("copy") / "state"
+        shutil.copytree(omac.state, copy, symlinks=True)
+        yield omac, times, copy
+
+
+@pytest.fixture
+def host(original: tuple[Omac, list[str], Path]) -> Omac:
+    """That host as it was in the beginning."""
+    omac, _, copy = original
+    reset(omac, copy)
+    return omac
+
+
+def pruned(omac: Omac, *options: str) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = json.loads(omac.ok("journal", "prune", *options, "--yes", "--json"))["pruned"]
+    return found
+
+
+def head(omac: Omac) -> int:
+    position: int = json.loads(omac.ok("status", "--json"))["position"]
+    return position
+
+
+def last_sealed(omac: Omac) -> list[int]:
+    return [int(path.name[13:25]) for path in files(omac)]
+
+
+def sound(omac: Omac) -> dict[str, object]:
+    """What the verification says of a journal in which nothing is found."""
+    omac.ok("journal", "check")
+    verified: dict[str, object] = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (verified["findings"], verified["checked"]) == ([], verified["size"])
+    return verified
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    order=st.lists(st.integers(0, BATCHES - 1), min_size=1, max_size=3).map(sorted),
+    snapshots=st.booleans(),
+    data=st.data(),
+)
+def test_state_and_proofs_stay(
+    original: tuple[Omac, list[str], Path], order: list[int], snapshots: bool, data: st.DataObject
+) -> None:
+    """At and behind the last position that was pruned, every state, row and proof is what it was, byte for byte."""
+    omac, times, copy = original
+    reset(omac, copy)
+    until = head(omac)
+    ends = last_sealed(omac)
+    end = ends[order[-1]]
+    at = sorted({end, until, *data.draw(st.lists(st.integers(end, until), max_size=4))})
+
+    def told() -> list[str]:
+        if not snapshots:
+            shutil.rmtree(omac.state / "journals", ignore_errors=True)
+        rows = omac.ok("audit", "--json", "--from", str(end + 1), "--to", str(until))
+        return [
+            *(omac.ok("replay", "--at", str(position), "--json") for position in at),
+            rows,
+            omac.ok("approvals", "--json"),
+            omac.ok("audit", "explain", str(until), "--json"),
+        ]
+
+    old, new = omac.folder / "old", omac.folder / "new"
+    proof = omac.folder / "proof.json"
+    proof.write_text(omac.ok("audit", "prove", "3"))
+    old.write_text(omac.ok("checkpoint"))
+    called_often(omac, 2)
+    new.write_text(omac.ok("checkpoint"))
+    before, consistency = told(), omac.ok("proof", "consistency", str(old), str(new))
+    for number in order:
+        pruned(omac, "--before", times[number])
+    assert told() == before
+    assert omac.ok("proof", "consistency", str(old), str(new)) == consistency
+    omac.ok("proof", "verify", str(proof), "--key", omac.ok("key", "show").strip())
+    omac.ok("audit", "verify", "--checkpoint", str(old))
+    assert sound(omac)["pruned"]
+    assert [path.name.endswith(".pruned.db") for path in files(omac)] == [
+        number <= order[-1] for number in range(BATCHES)
+    ]
+
+
+@pytest.mark.full
+def test_what_ended_long_ago(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """More runs and launches than a state remembers: those that it has forgotten are dropped whole."""
+    with omac_in(tmp_path_factory.mktemp("long")) as omac:
+        project = omac.project("shop", "echo")
+        omac.approve(project, "echo")
+        for number in range(80):
+            omac.ok("start", "--", "true", cwd=project)
+            if number in (2, 75, 79):
+                omac.ok("checkpoint")
+                omac.ok("journal", "seal")
+        until = head(omac)
+        state = omac.ok("replay", "--at", str(until), "--json")
+        assert pruned(omac, "--before", moment())[1]["dropped"]["run.started"] > 5  # type: ignore[index]
+        shutil.rmtree(omac.state / "journals")
+        assert omac.ok("replay", "--at", str(until), "--json") == state
+        sound(omac)
+
+
+def test_what_is_gone(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """It is said before, it is nowhere afterwards, and who asks for it is told since when."""
+    host.ok("audit", "--path", "/echo/*")
+    done = host.run("journal", "prune", "--before", original[1][0])
+    assert (done.status, "access.requested" in done.out, "for good" in done.out) == (2, True, True), done
+    assert "--yes" in done.err
+    assert not any(path.name.endswith(".pruned.db") for path in files(host))
+    (one,) = pruned(host, "--before", original[1][0])
+    assert one["dropped"]["access.requested"] == CALLED + 1  # type: ignore[index]
+    for path in [host.state / "journal.db", *files(host), *(host.state / "journals").rglob("*")]:
+        if path.is_file():
+            assert b"private-0" not in path.read_bytes()
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    position = str(one["first"] + 5)
+    for command in (
+        ("replay", "--at", position),
+        ("audit", "prove", str(_dropped(host))),
+        ("audit", "explain", str(_dropped(host))),
+    ):
+        done = host.run(*command)
+        assert (done.status, f"were pruned on {day}" in done.err, "Traceback" in done.err) == (1, True, False), done
+    assert host.run("replay", "--at", original[1][0].replace(original[1][0][:4], "2000")).status == 1
+    assert "private-1" in host.ok("audit", "--json", "--path", "/echo/*")
+    row = host.audit("--kind", "segment")[-1]
+    assert (row["kind"], "contents of" in row["detail"]) == ("segment.pruned", True)
+
+
+def _dropped(omac: Omac) -> int:
+    """A position whose contents are gone."""
+    with closing(sqlite3.connect(f"file:{files(omac)[0]}?immutable=1", uri=True)) as connection:
+        found = connection.execute("SELECT position FROM pruned").fetchone()
+    return int(found[0])
+
+
+def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """What is young, and what is pruned already."""
+    assert "nothing is pruned" in host.ok("journal", "prune", "--keep", "400d")
+    assert len(pruned(host, "--before", original[1][1])) == 2
+    assert pruned(host, "--before", original[1][1]) == []
+    assert host.run("journal", "prune", "--yes").status == 2
+    assert len(pruned(host, "--keep", "0s")) == 1
+    sound(host)
+
+
+def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
+    """Another key, and events that were changed."""
+    key = host.state / "signing.key"
+    kept = key.read_text()
+    key.unlink()
+    done = host.run("journal", "prune", "--keep", "0s", "--yes")
+    assert (done.status != 0, "has not signed" in done.err) == (True, True), done
+    key.write_text(kept)
+    path = files(host)[0]
+    path.chmod(0o600)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET at = at + 1 WHERE position = 4")
+    done = host.run("journal", "prune", "--keep", "0s", "--yes")
+    assert (done.status, any(one.name.endswith(".pruned.db") for one in files(host))) == (10, False), done
+
+
+@pytest.mark.full
+def test_it_goes_on(host: Omac) -> None:
+    """Approvals, calls, seals, exports and backups of a journal that was pruned."""
+    project = host.root / "shop"
+    until = head(host)
+    host.ok("replay", "--at", str(until), "--json")
+    pruned(host, "--keep", "0s")
+    host.approve(project, "echo")
+    serving = host.serve()
+    base = serving.activate(project)["skills"][0]["base"]
+    assert curl(f"{base}/echo/x").status == 200
+    assert host.process("checkpoint").status == 0
+    assert host.process("journal", "seal").status == 0
+    assert host.process("journal", "prune", "--keep", "0s", "--yes").status == 0
+    assert curl(f"{base}/echo/x").status == 200
+    serving.process.terminate()
+    assert serving.process.wait(30) == 0
+    host.ok("start", "--", "true", cwd=project)
+    sound(host)
+    bundle = host.folder / "bundle"
+    shutil.rmtree(bundle, ignore_errors=True)
+    host.ok("export", "--out", str(bundle))
+    host.ok("export", "verify", str(bundle), "--key", host.ok("key", "show").strip())
+    backup = host.folder / "copy.db"
+    backup.unlink(missing_ok=True)
+    shutil.rmtree(f"{backup}.segments", ignore_errors=True)
+    host.ok("journal", "backup", str(backup))
+    host.ok("journal", "check", "--journal", str(backup))
+    host.ok("journal", "restore", str(backup), "--yes")
+    sound(host)
+
+
+STEPS = {
+    "before the file": "omac.tools.compose.pruning.written_pruned",
+    "in the file": "omac.journal.segment._flush",
+    "before its name": "omac.journal.segment_writing.publish",
+    "before the record": "omac.domain.access.sealing.ReportPruned",
+    "before the list": "omac.journal.sql_recorder.list_pruned",
+    "before the old file goes": "omac.tools.compose.pruning.withdraw",
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_it_ends_at_any_step(
+    original: tuple[Omac, list[str], Path], host: Omac, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The contents are there or dropped, and the next prune undoes or finishes what was begun."""
+    until = head(host)
+    state = host.ok("replay", "--at", str(until), "--json")
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(STEPS[step], killed)
+        with pytest.raises(Killed):
+            host.run("journal", "prune", "--before", original[1][0], "--yes")
+    assert host.ok("replay", "--at", str(until), "--json") == state
+    sound(host)
+    host.ok("journal", "prune", "--before", original[1][0], "--yes")
+    assert [path.name.endswith(".pruned.db") for path in files(host)] == [True, False, False]
+    assert not list(folder(host).glob("*.draft"))
+    assert host.ok("replay", "--at", str(until), "--json") == state
+    assert sound(host)["pruned"]
+
+
+@pytest.mark.full
+def test_killed_at_random_moments(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """kill -9: the state stays, and nothing is damaged."""
+    until = head(host)
+    state = host.ok("replay", "--at", str(until), "--json")
+    for number in range(10):
+        started = host.start("journal", "prune", "--before", original[1][number % BATCHES], "--yes")
+        time.sleep(0.3 + 0.05 * number)
+        os.kill(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+        assert host.ok("replay", "--at", str(until), "--json") == state
+        sound(host)
+    host.ok("journal", "prune", "--keep", "0s", "--yes")
+    assert all(path.name.endswith(".pruned.db") for path in files(host))
+    assert len(files(host)) == BATCHES
+    sound(host)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk(host: Omac) -> None:
+    """Nothing is dropped, and that is recorded."""
+    aside = host.folder / "aside"
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(folder(host), aside)
+    room = (sum(path.stat().st_size for path in aside.iterdir()) + 16_384) // 1024
+    subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={room}k", "tmpfs", str(folder(host))), check=True)
+    try:
+        for path in aside.iterdir():
+            shutil.copy(path, folder(host))
+        done = host.run("journal", "prune", "--keep", "0s", "--yes")
+        assert (done.status, "df -h" in done.err) == (5, True), done
+        sound(host)
+    finally:
+        subprocess.run(("umount", str(folder(host))), check=True)
+    assert host.audit("--kind", "segment")[-1]["kind"] == "segment.prune-failed"
+    pruned(host, "--keep", "0s")
+    sound(host)
+
+
+@pytest.mark.full
+def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """Whoever audits, verifies, checks, exports or appends meanwhile is right, or is told to try again."""
+    until = head(host)
+    state = host.ok("replay", "--at", str(until), "--json")
+    commands = ("audit verify", "journal check", "audit --json", "approvals", "journal backup {}", "approve echo")
+    told: list[tuple[str, int, str]] = []
+    ended = threading.Event()
+
+    def repeat(number: int, command: str) -> None:
+        count = 0
+        while not ended.is_set():
+            count += 1
+            words = command.format(host.folder / f"copy-{number}-{count}.db").split()
+            done = host.process(*words, cwd=host.root / "shop")
+            told.append((command, done.status, done.out[-300:] + done.err))
+
+    threads = [threading.Thread(target=repeat, args=pair) for pair in enumerate(commands)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(BATCHES):
+            assert host.process("journal", "prune", "--before", original[1][number], "--yes").status == 0
+            assert host.process("checkpoint").status == 0
+            assert host.process("journal", "seal").status == 0
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert {command for command, _, _ in told} == set(commands)
+    wrong = [one for one in told if one[1] != 0 and not (one[1] == 5 and "the same command again" in one[2])]
+    assert not wrong
+    assert host.ok("replay", "--at", str(until), "--json") == state
+    sound(host)
+
+
+def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """Who takes events out of a segment and says that they were pruned is found."""
+    pruned(host, "--before", original[1][0])
+    path = files(host)[0]
+    path.chmod(0o600)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=OFF")
+        connection.execute("DELETE FROM event WHERE position = (SELECT max(position) FROM event)")
+    from omac.journal.segment import digest_of_file
+
+    size, digest = path.stat().st_size, digest_of_file(str(path))
+    sql(host, f"UPDATE segment SET bytes = {size}, sha256 = '{digest}' WHERE first = 1")
+    for command in ("audit verify", "journal check"):
+        done = host.run(*command.split())
+        assert (done.status, "segment-altered" in done.out, "Traceback" in done.err) == (10, True, False), done
+
+
+def test_a_pruned_segment_that_is_missing(host: Omac) -> None:
+    """It is named, as any other."""
+    pruned(host, "--keep", "0s")
+    files(host)[1].unlink()
+    for command in ("audit verify", "journal check", "audit --json", "journal seal"):
+        done = host.run(*command.split())
+        assert (done.status, "Traceback" in done.err) == (10, False), (command, done)
+        assert "pruned.db" in done.out + done.err

@@ -1,0 +1,148 @@
+"""Exports that leave out personal fields: commitments stand in their place, and what is shown is held to its own."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from real_omac import Omac, omac_in
+from tools.test_erase_command import used
+from tools.test_export_command import FORMATS, exported, resigned, verified
+
+PATH, ARGUMENT = "private-basket", "private-argument"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
+    """A host on which an agent called a skill, and a program ran in a sandbox."""
+    with omac_in(tmp_path_factory.mktemp("host")) as omac:
+        project = omac.project("shop", "echo")
+        omac.approve(project, "echo")
+        used(omac, project, PATH, ARGUMENT)
+        yield omac
+
+
+@pytest.fixture(scope="module")
+def key(host: Omac) -> str:
+    return host.ok("key", "show").strip()
+
+
+def whole(folder: Path) -> bytes:
+    """All that a bundle says, with what its evidence has in base64."""
+    texts = [path.read_bytes() for path in sorted(folder.iterdir())]
+    lines = [json.loads(line) for line in (folder / "evidence.jsonl").read_text().splitlines()]
+    for line in lines:
+        texts += [base64.b64decode(line.get("content", "")), *(base64.b64decode(o["value"]) for o in openings(line))]
+    return b"\n".join(texts)
+
+
+def openings(line: dict[str, Any]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = line.get("openings", [])
+    return found
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_field_is_left_out(host: Omac, key: str, tmp_path: Path, form: str) -> None:
+    """In every format: it is in no file, all else is, and the bundle verifies by the public key alone."""
+    folder = exported(
+        host, tmp_path / "bundle", "--format", form, "--redact", "access.requested.path,access.refused.path"
+    )
+    assert PATH.encode() not in whole(folder)
+    assert ARGUMENT.encode() in whole(folder)
+    done = verified(folder, key)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert json.loads((folder / "manifest.json").read_text())["without_content"] == 0
+
+
+def test_what_readers_see(host: Omac, tmp_path: Path) -> None:
+    """The commitment, in the place of the field."""
+    folder = exported(host, tmp_path / "bundle", "--redact", "*.path,*.argv")
+    records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    (request,) = [one["event"] for one in records if one["kind"] == "access.requested"]
+    (launch,) = [one["event"] for one in records if one["kind"] == "sandbox.launch-requested"]
+    assert request["path"].startswith("(not shown: sha256 ")
+    assert launch["argv"][0].startswith("(not shown: sha256 ")
+    assert (request["skill"], request["method"], request["session"]) == ("echo", "GET", None)
+    assert not [word for word in (PATH, ARGUMENT) if word.encode() in whole(folder)]
+    full = exported(host, tmp_path / "full")
+    assert PATH in (full / "events.jsonl").read_text()
+
+
+def test_a_policy_that_means_nothing(host: Omac, tmp_path: Path) -> None:
+    """Fields that omac folds cannot be left out alone: they have no commitment."""
+    for policy in ("access.requested.skill", "*.dir", "nothing.path", "*", "path"):
+        refused = host.run("export", "--out", str(tmp_path / "x"), "--redact", policy)
+        assert (refused.status, "--redact takes kinds" in refused.err, (tmp_path / "x").exists()) == (2, True, False)
+
+
+def altered(host: Omac, folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a line that opens a path, and sign the bundle anew, as whoever stole the key can."""
+    lines = [json.loads(line) for line in (folder / "evidence.jsonl").read_text().splitlines()]
+    change(next(line for line in lines if any(opening["name"] == "path" for opening in openings(line))))
+    (folder / "evidence.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    resigned(host, folder, lambda _: None)
+
+
+def opening_of(line: dict[str, Any], name: str = "path") -> dict[str, str]:
+    return next(opening for opening in openings(line) if opening["name"] == name)
+
+
+def say(line: dict[str, Any]) -> None:
+    opening_of(line)["value"] = base64.b64encode(msgspec.msgpack.encode("/another")).decode()
+
+
+def flip(line: dict[str, Any]) -> None:
+    salt = bytearray(base64.b64decode(opening_of(line)["salt"]))
+    salt[3] ^= 4
+    opening_of(line)["salt"] = base64.b64encode(salt).decode()
+
+
+def rename(line: dict[str, Any]) -> None:
+    opening_of(line)["name"] = "session"
+
+
+def invent(line: dict[str, Any]) -> None:
+    line["openings"].append({"name": "method", "salt": "", "value": base64.b64encode(b"\xa3PUT").decode()})
+
+
+@pytest.mark.parametrize("change", [say, flip, rename, invent])
+def test_what_is_shown_is_what_was_committed_to(
+    host: Omac, key: str, tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Even by whoever stole the key that signs: the leaf has the commitment."""
+    folder = exported(host, tmp_path / "bundle")
+    altered(host, folder, change)
+    done = verified(folder, key)
+    assert (done.returncode, "committed to" in done.stdout) == (10, True), done
+
+
+def test_a_proof_of_one_event(host: Omac, key: str, tmp_path: Path) -> None:
+    """It shows the fields, and holds them to their commitments."""
+    position = next(row["position"] for row in host.audit() if PATH in row["path"])
+    proof = tmp_path / "proof.json"
+    proof.write_text(host.ok("audit", "prove", str(position)))
+    assert f"/echo/{PATH}" in host.ok("proof", "verify", str(proof), "--key", key)
+    content = json.loads(proof.read_text())
+    opening_of(content)["value"] = base64.b64encode(msgspec.msgpack.encode("/another")).decode()
+    proof.write_text(json.dumps(content))
+    refused = host.run("proof", "verify", str(proof), "--key", key)
+    assert (refused.status, "committed to" in refused.err) == (2, True)
+
+
+def test_an_export_after_an_erasure(host: Omac, key: str, tmp_path: Path) -> None:
+    """It has the commitments, and verifies; the one from before still shows what was there, and verifies too."""
+    before = exported(host, tmp_path / "before")
+    position = next(row["position"] for row in host.audit() if PATH in row["path"])
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    proof = tmp_path / "proof.json"
+    proof.write_text(host.ok("audit", "prove", str(position)))
+    assert "(not shown: sha256 " in host.ok("proof", "verify", str(proof), "--key", key)
+    for form in FORMATS:
+        folder = exported(host, tmp_path / form, "--format", form)
+        assert PATH.encode() not in whole(folder)
+        assert verified(folder, key).returncode == 0
+    assert verified(before, key).returncode == 0
+    assert PATH.encode() in whole(before)

@@ -1,0 +1,73 @@
+"""`omac top`: the calls of the last seconds, from the journal of a server that runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+from polling import eventually
+from real_omac import COMMAND, Omac, curl
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """A project with an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    return project
+
+
+def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
+    """Each by itself, the busier first; a call to nowhere failed; where the output is no terminal it is shown once."""
+    server = omac.serve()
+    assert omac.ok("top").splitlines()[1:] == ["no calls"]
+    for session, count in (("one", 3), ("two", 1)):
+        manifest = server.activate(shop, session)
+        (skill,) = manifest["skills"]
+        for _ in range(count):
+            assert curl(f"{skill['base']}/status").status == 200
+    eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 5.0, "the outcomes")
+    (said,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
+    assert said["window"] == 10
+    assert [(one["skill"], one["session"], one["rate"], one["failed"], one["under_way"]) for one in said["calls"]] == [
+        ("echo", "one", 0.3, 0, 0),
+        ("echo", "two", 0.1, 0, 0),
+    ]
+    assert all(0 < one["median"] <= one["p99"] < 5 and one["dir"] == str(shop) for one in said["calls"])
+    _, heads, first, second = omac.ok("top").splitlines()
+    assert heads.split() == ["SKILL", "PROJECT", "SESSION", "CALLS/S", "OPEN", "FAILED", "MEDIAN", "P99", "BYTES"]
+    assert first.split()[:6] == ["echo", "shop", "one", "0.3", "0", "0"]
+    assert second.split()[:6] == ["echo", "shop", "two", "0.1", "0", "0"]
+
+
+def test_it_is_shown_again_and_again(omac: Omac, shop: Path) -> None:
+    """As calls come, for programs a line each time; on a terminal it is drawn anew until Ctrl-C."""
+    server = omac.serve()
+    base = server.skill(shop)["base"]
+    line = [*COMMAND, "top", "-n", "3", "--json"]
+    with subprocess.Popen(line, env=omac.environment, stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        curl(f"{base}/status")
+        last = [json.loads(line) for line in watching.stdout.read().splitlines()][-1]
+        assert (first["calls"], last["calls"][0]["rate"]) == ([], 0.1)
+        assert watching.wait() == 0
+    terminal = pexpect.spawn(
+        sys.executable, [*COMMAND[1:], "top"], env=omac.environment, dimensions=(24, 80), timeout=20, encoding="utf-8"
+    )
+    for _ in range(2):
+        terminal.expect("the last 10 s")
+        terminal.expect("echo")
+    terminal.sendintr()
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130 or terminal.signalstatus == 2
+
+
+@pytest.mark.parametrize("typed", ["-1", "x", ""])
+def test_a_number_that_is_none(omac: Omac, typed: str) -> None:
+    """It is misuse."""
+    slip = omac.run("top", "-n", typed)
+    assert (slip.status, slip.out) == (2, "")

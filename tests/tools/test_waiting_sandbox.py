@@ -1,0 +1,54 @@
+"""The process that is to build a sandbox begins with omac and waits: whatever ends omac before, nothing of it stays."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import Omac, Serving
+
+SLOW = "name: slow\nsidecar:\n  command: [python3, sidecar.py]\n  start_timeout: 60\n"
+NEVER_LISTENS = "import time\ntime.sleep(600)\n"
+
+
+@pytest.fixture
+def waiting(omac: Omac) -> Serving:
+    """A start whose command waits for a skill that does not come online."""
+    project = omac.root / "shop"
+    omac.skill(project, "slow", SLOW, NEVER_LISTENS)
+    omac.approve(project, "slow")
+    begun = omac.start("start", "--workdir", str(project), "--", "sh", "-c", "touch begun; sleep 600")
+    eventually(lambda: _sandboxes(omac), 20.0, "the sandbox's own process")
+    eventually(lambda: any("sidecar.py" in _line(pid) for pid in omac.left()), 20.0, "the skill's process")
+    return begun
+
+
+def _line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def _sandboxes(omac: Omac) -> list[int]:
+    return [pid for pid in omac.left() if "--request-descriptor" in _line(pid)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) -> None:
+    """In order or at once: the command never begins, and no process is left."""
+    waiting.end(number)
+    eventually(lambda: not _sandboxes(omac), 5.0, "the end of the sandbox's own process")
+    assert not (omac.root / "shop" / "begun").exists()
+    assert "Traceback" not in waiting.said()
+
+
+def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
+    """The command cannot begin: omac ends with its status, once the skill is there or was given up."""
+    for pid in _sandboxes(omac):
+        os.kill(pid, signal.SIGKILL)
+    for pid in (pid for pid in omac.left() if "sidecar.py" in _line(pid)):
+        os.kill(pid, signal.SIGKILL)
+    assert waiting.process.wait(40) == 137, waiting.said()
+    assert not (omac.root / "shop" / "begun").exists()

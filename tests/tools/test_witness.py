@@ -1,0 +1,274 @@
+"""Witnesses of checkpoints: a real file, real sockets in the place of the system's log, runs that are killed."""
+
+import base64
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from polling import eventually
+from real_omac import Done, Omac
+from tools.test_snapshots import called_often
+
+from omac.adapters.files.note_file import NoteFile
+from omac.adapters.linux.system_log import JournaldWitness, SyslogWitness
+from omac.journal.checkpoint import notes_of
+from omac.services.kernel.checkpointing import WORTH
+
+NOTE = "omac/checkpoint\nabc\n7\n\n\u2014 omac/host AAAA\n"
+
+
+@pytest.fixture
+def used(omac: Omac) -> Omac:
+    """A host whose next run has something to sign."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    called_often(omac, WORTH)
+    return omac
+
+
+@pytest.fixture
+def notes(used: Omac, tmp_path: Path) -> Path:
+    """The file that is its witness."""
+    path = tmp_path / "elsewhere" / "omac.notes"
+    path.parent.mkdir(mode=0o755)
+    kept_by(used, str(path))
+    return path
+
+
+def kept_by(omac: Omac, word: str) -> None:
+    omac.environment["OMAC_JOURNAL_WITNESS"] = word
+
+
+def ran(omac: Omac) -> Done:
+    done = omac.run("start", "--workdir", str(omac.root / "shop"), "--", "true")
+    assert done.status == 0, done
+    return done
+
+
+def witnessed(omac: Omac) -> list[tuple[str, tuple[object, ...]]]:
+    """What became of checkpoints, as recorded."""
+    events = [event.event for event in omac.events() if type(event.event).__module__.endswith("access.witness")]
+    return [(type(event).__name__, tuple(getattr(event, name) for name in event.__struct_fields__)) for event in events]
+
+
+def test_a_file_gets_each_checkpoint_once(used: Omac, notes: Path) -> None:
+    """Signed and recorded, then delivered, then recorded again; nobody else reads the file, and nothing is repeated."""
+    ran(used)
+    first = notes.read_text()
+    assert first.endswith("\n\n")
+    assert notes.stat().st_mode & 0o777 == 0o600
+    ((name, (size, to)),) = witnessed(used)
+    assert (name, to) == ("CheckpointWitnessed", str(notes))
+    assert used.ok("checkpoint")
+    ran(used)
+    assert notes.read_text().startswith(first)
+    assert len(witnessed(used)) == 2
+    called_often(used, WORTH)
+    ran(used)
+    assert [event for event, _ in witnessed(used)] == ["CheckpointWitnessed"] * 3
+    assert isinstance(size, int)
+    assert used.run("audit", "verify", "--checkpoint", str(notes)).status == 0
+
+
+def test_what_a_rewriter_cannot_reach(used: Omac, notes: Path) -> None:
+    """Who cuts the journal together with its checkpoints is found by the file alone."""
+    ran(used)
+    with closing(sqlite3.connect(used.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    older = (used.state / "journal.db").read_bytes()
+    called_often(used, WORTH)
+    ran(used)
+    (used.state / "journal.db").write_bytes(older)
+    for leftover in used.state.glob("journals/*"):
+        if leftover.is_file():
+            leftover.unlink()  # what omac itself remembers of the journal
+    assert used.run("audit", "verify").status == 0, "inside, nothing shows"
+    done = used.run("audit", "verify", "--checkpoint", str(notes))
+    assert (done.status, "truncated" in done.out) == (10, True), done
+
+
+def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
+    """It is recorded once, told by the doctor, and the next run delivers the latest."""
+    notes.parent.rename(notes.parent.with_name("gone"))
+    done = ran(used)
+    assert "does not get the checkpoint" in done.err
+    called_often(used, WORTH)
+    ran(used)
+    ((name, (_, to, why)),) = witnessed(used)
+    assert (name, to, why) == ("WitnessFailed", str(notes), "No such file or directory")
+    (row,) = [row for row in used.attempts() if row["kind"] == "witness.failed"]
+    assert str(notes) in row["detail"]
+    assert "does not get checkpoints: No such file" in used.process("doctor").out
+    assert "no checkpoint is delivered to a witness since position 0: No such file" in used.ok("status")
+    notes.parent.with_name("gone").rename(notes.parent)
+    ran(used)
+    assert witnessed(used)[-1][0] == "CheckpointWitnessed"
+    assert notes.read_text().count("\n\u2014 ") == 1
+    assert f"{notes} keeps checkpoints" in used.process("doctor").out
+    assert "delivered" not in used.ok("status")
+
+
+def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Path) -> None:
+    """A run that died in between leaves the note; the next finds it there."""
+    ran(used)
+    text = notes.read_text()
+    note = text.removesuffix("\n")
+    NoteFile(str(notes)).deliver(1, note)
+    assert notes.read_text() == text
+
+
+@pytest.mark.full
+def test_killed_at_any_moment(used: Omac, notes: Path) -> None:
+    """Each note of the file is whole, none is there twice, and the journal is what they say."""
+    for pause in (0.2, 0.3, 0.4, 0.5, 0.6, 0.8):
+        started = used.start("start", "--workdir", str(used.root / "shop"), "--", "true")
+        try:
+            started.process.wait(pause)
+        except subprocess.TimeoutExpired:
+            os.kill(started.process.pid, signal.SIGKILL)
+        started.process.wait()
+    ran(used)
+    found, cut = notes_of(notes.read_text())
+    assert (len(found) == len(set(found)) >= 1, cut) == (True, 0)
+    assert used.run("audit", "verify", "--checkpoint", str(notes)).status == 0
+
+
+CUTS: dict[str, Callable[[bytes], bytes]] = {
+    "in the text": lambda note: note[:20],
+    "before the signature": lambda note: note[: note.index(b"\n\n") + 2],
+    "in the signature": lambda note: note[:-40],
+    "before its last line ends": lambda note: note.rstrip(b"\n"),
+    "lost": lambda note: bytes(len(note)),
+    "no text": lambda note: b"\xff\xfe\x1b[31m" * 20,
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_note_that_breaks_off(used: Omac, notes: Path, cut: str) -> None:
+    """What a loss of power left of a note takes no other along: neither the one before nor those behind it."""
+    ran(used)
+    whole = notes.read_bytes()
+    for _ in range(2):
+        notes.write_bytes(notes.read_bytes() + CUTS[cut](whole))
+        used.ok("checkpoint")
+        ran(used)
+    done = used.run("audit", "verify", "--checkpoint", str(notes), "--json")
+    assert (done.status, json.loads(done.out)["findings"], "\x1b" in done.err) == (0, [], False), done
+    is_whole = cut == "before its last line ends"
+    assert ("2 of its checkpoints break off" in done.err) == (not is_whole), done
+    assert len(notes_of(notes.read_text(errors="replace"))[0]) == (5 if is_whole else 3)
+
+
+@pytest.mark.parametrize("what", ["a link", "a folder", "others can write it", "others can change its folder"])
+def test_a_place_that_is_not_ones_own(tmp_path: Path, what: str) -> None:
+    """Nothing is written there."""
+    folder = tmp_path / "place"
+    folder.mkdir(mode=0o755)
+    path = folder / "notes"
+    target = tmp_path / "target"
+    match what:
+        case "a link":
+            path.symlink_to(target)
+        case "a folder":
+            path.mkdir()
+        case "others can write it":
+            path.write_text("")
+            path.chmod(0o666)
+        case _:
+            folder.chmod(0o777)
+    with pytest.raises(OSError, match=r"link|directory|change"):
+        NoteFile(str(path)).deliver(7, NOTE)
+    assert not target.exists()
+    assert not path.is_file() or path.read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk(tmp_path: Path) -> None:
+    """What did not fit leaves nothing behind; what fits later stands on lines of its own."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(small)), check=True)
+    try:
+        filled = small / "filled"
+        filled.write_bytes(b"x" * (60 << 10))
+        witness = NoteFile(str(small / "notes"))
+        with pytest.raises(OSError, match=r"No space|is full"):
+            witness.deliver(7, NOTE * 200)
+        filled.unlink()
+        witness.deliver(7, NOTE)
+        assert (small / "notes").read_text() == NOTE + "\n"
+    finally:
+        subprocess.run(("umount", str(small)), check=True)
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """A socket in the place of the system's log."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(path))
+        log.settimeout(5)
+        yield log
+
+
+def test_journald_gets_the_note_as_it_is(tmp_path: Path) -> None:
+    """By its native protocol: a field of several lines has its length before it."""
+    with listening(tmp_path / "socket") as log:
+        JournaldWitness(str(tmp_path / "socket")).deliver(7, NOTE)
+        datagram = log.recv(1 << 16)
+    fields, _, rest = datagram.partition(b"OMAC_NOTE\n")
+    assert fields.decode().splitlines() == [
+        "MESSAGE=omac signed the checkpoint of 7 events", "PRIORITY=5", "SYSLOG_IDENTIFIER=omac", "OMAC_SIZE=7",
+    ]  # fmt: skip
+    assert int.from_bytes(rest[:8], "little") == len(NOTE.encode())
+    assert rest[8:] == NOTE.encode() + b"\n"
+
+
+def test_syslog_gets_it_on_one_line(tmp_path: Path) -> None:
+    """Its last word is the note."""
+    with listening(tmp_path / "socket") as log:
+        SyslogWitness(str(tmp_path / "socket")).deliver(7, NOTE)
+        line = log.recv(1 << 16).decode()
+    assert line.startswith("<13>omac[")
+    assert base64.b64decode(line.split()[-1]).decode() == NOTE
+
+
+def test_the_system_log_is_the_default_where_it_is(used: Omac, tmp_path: Path) -> None:
+    """In a mount namespace with a /dev/log, a run sends its checkpoint there; without one, the doctor warns."""
+    kept_by(used, "auto")
+    quiet = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", "/run/systemd", "--dev", "/dev")
+    alone = used.run("doctor", within=quiet)
+    assert "[warn] witness: checkpoints are kept in the journal alone" in alone.out
+    assert "omac settings set journal.witness" in alone.out
+    with listening(tmp_path / "log") as log:
+        within = (*quiet, "--ro-bind", str(tmp_path / "log"), "/dev/log")
+        done = used.run("start", "--no-sandbox", "--workdir", str(used.root / "shop"), "--", "true", within=within)
+        assert done.status == 0, done
+        assert "checkpoint of" in log.recv(1 << 16).decode()
+    assert [name for name, _ in witnessed(used)] == ["CheckpointWitnessed"]
+
+
+def test_an_idle_server_signs_nothing_more(used: Omac, notes: Path) -> None:
+    """What became of a checkpoint is no reason for the next one."""
+    serving = used.serve(extra={"OMAC_JOURNAL_WITNESS": str(notes)})
+    eventually(lambda: used.ok("checkpoint") and notes.exists(), 20.0, "the first checkpoint")
+    eventually(lambda: len(witnessed(used)) >= 1, 20.0, "its delivery")
+    serving.process.terminate()
+    assert serving.process.wait(30) == 0
+
+
+def test_words_that_name_nobody(omac: Omac) -> None:
+    """The message says what there is."""
+    done = omac.run("settings", "set", "journal.witness", "nobody")
+    assert (done.status, "journald, syslog, the https address of a server or an absolute path" in done.err) == (
+        2,
+        True,
+    ), done
+    assert omac.run("settings", "set", "journal.witness", "/mnt/elsewhere/omac.notes").status == 0
+    del omac.environment["OMAC_JOURNAL_WITNESS"]
+    assert "/mnt/elsewhere/omac.notes" in omac.ok("settings", "show")

@@ -1,0 +1,120 @@
+"""omac erase: destroys the key that a project directory's personal fields are encrypted with."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from omac.domain.kernel.ids import WorkdirId, workdir_id
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.terminal_escaping import named
+from omac.projections.living import Gone
+from omac.projections.status import Status
+from omac.tools.cli.status import status_now
+from omac.tools.compose.erasing import Erasing, PlannedErasure, erasing, subject_of
+from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.progress import Progress
+from omac.tools.terminal.prompts import confirm
+from omac.tools.terminal.render import report, say
+
+BEYOND_REACH = (
+    "backups made earlier have the key; exports have what they show",
+    "what file systems and disks keep of a deleted file is theirs",
+)
+
+
+class EraseOptions(NamedTuple):
+    """The command line, as typed."""
+
+    directory: str
+    yes: bool
+    journal: str | None
+    json: bool
+
+
+def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
+    """Show what will be gone, ask, and erase it. Raises Refusal."""
+    subject = subject_of(expanded(options.directory))
+    with erasing(options.journal, environment, clock) as work:
+        status, gone = status_now(options.journal, environment)
+        _require_offline(subject, status)
+        with Progress("events read") as progress:
+            planned = work.plan(subject, progress.show)
+        if not planned.has_work:
+            return _show_nothing(planned, options, work.path)
+        if not options.json:
+            _show(planned, options.directory)
+        if not options.yes and not _confirmed(options.directory):
+            report("nothing was changed")
+            return 1
+        _perform(work, planned, gone)
+    if options.json:
+        print_json(_data(planned))
+    else:
+        say("erased: the key is destroyed. Events, proofs and checkpoints stay.")
+    return 0
+
+
+def _perform(work: Erasing, planned: PlannedErasure, gone: Gone) -> None:
+    work.end([one.launch for one in gone.sandboxes if workdir_id(one.dir) == planned.subject])
+    work.perform(planned)
+
+
+def _require_offline(subject: WorkdirId, status: Status) -> None:
+    for directory in status.directories:
+        if workdir_id(directory.dir) == subject:
+            message = f"{directory.dir} is online in run {directory.run}: nothing was erased"
+            fix = [f"omac deactivate {quoted(directory.dir)}", f"omac stop {directory.run}"]
+            raise Refusal("journal-in-use", message, fix=fix)
+    for sandbox in status.sandboxes:
+        if workdir_id(sandbox.dir) == subject:
+            message = f"a program runs in a sandbox of {sandbox.dir}: nothing was erased"
+            raise Refusal("journal-in-use", message, fix=[f"kill {sandbox.launcher_pid}  # ends it in order"])
+
+
+def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> int:
+    if not planned.erased and not planned.rows.clear and not planned.rows.encrypted:
+        where = named(os.path.abspath(expanded(options.directory)))
+        message = f"no event of {where} has personal fields in {path}"
+        raise Refusal("misuse", message, fix=["omac audit --dir DIR  # which directories it knows"])
+    if options.json:
+        print_json(_data(planned))
+        return 0
+    say("nothing is erased: no key is left, so what it encrypted is erased already")
+    _show_clear(planned)
+    return 0
+
+
+def _show(planned: PlannedErasure, typed: str) -> None:
+    say(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
+    if planned.is_begun:
+        say("  an erasure that was killed is finished")
+    say(f"  the personal fields of {planned.rows.encrypted.total()} events will be gone, for good:")
+    for kind, count in sorted(planned.rows.encrypted.items(), key=lambda pair: (-pair[1], pair[0])):
+        say(f"  {count:>9}  {kind}")
+    _show_clear(planned)
+    for file in planned.rows.unread:
+        say(f"  erased as well, and not counted: what the segment {file} has, which cannot be read")
+    for line in BEYOND_REACH:
+        say(f"  not reached: {line}")
+
+
+def _show_clear(planned: PlannedErasure) -> None:
+    if planned.rows.clear:
+        say(f"  not reached: {planned.rows.clear.total()} events that an earlier omac recorded in the clear;")
+        say("  omac journal seal, then omac journal prune --keep AGE drops them")
+
+
+def _confirmed(directory: str) -> bool:
+    return confirm("Erase them?", fix=[f"omac erase {quoted(directory)} --yes"])
+
+
+def _data(planned: PlannedErasure) -> dict[str, object]:
+    return {
+        "subject": planned.subject,
+        "dir": planned.rows.path,
+        "erased": planned.has_work,
+        "keys": list(planned.keys),
+        "events": dict(planned.rows.encrypted) if planned.has_work else {},
+        "in_the_clear": dict(planned.rows.clear),
+        "unread_segments": list(planned.rows.unread),
+    }

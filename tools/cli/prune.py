@@ -1,0 +1,79 @@
+"""omac journal prune: drops contents of old sealed segments, and keeps what proves them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from omac.domain.kernel.refusal import Refusal
+from omac.tools.cli.checkpoint import keys_in
+from omac.tools.cli.seal import moment_of
+from omac.tools.compose.pruning import PlannedPrune, pruning
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.prompts import confirm
+from omac.tools.terminal.render import report, say
+from omac.tools.terminal.timestamps import local_moment
+
+
+def run(
+    keep: str | None,
+    before: str | None,
+    yes: bool,
+    journal_path: str | None,
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Show what will be gone, ask, and drop it. Raises Refusal."""
+    moment = moment_of(before, keep, clock)
+    if moment is None:
+        raise Refusal("misuse", "say how old contents may be", fix=["omac journal prune --keep 400d"])
+    with pruning(journal_path, partial(keys_in, keys=(), environment=environment), environment, clock) as work:
+        planned = work.plan(moment)
+        if not planned:
+            _show_nothing(as_json, work.path)
+            return 0
+        if not as_json:
+            _show(planned)
+        if not yes and not _confirmed(keep, before):
+            report("nothing was changed")
+            return 1
+        for one in planned:
+            work.perform(one)
+    if as_json:
+        print_json({"path": work.path, "pruned": [_data(one) for one in planned]})
+    else:
+        say(f"pruned up to position {planned[-1].segment.last}; proofs and checkpoints stay")
+    return 0
+
+
+def _show_nothing(as_json: bool, path: str) -> None:
+    if as_json:
+        print_json({"path": path, "pruned": []})
+    else:
+        say("nothing is pruned: no sealed segment has only events of that time")
+        say("  try: omac journal seal, which seals them; then again")
+
+
+def _show(planned: Sequence[PlannedPrune]) -> None:
+    for one in planned:
+        first, last = one.segment.first, one.segment.last
+        say(f"positions {first} to {last}, from {local_moment(one.begun)} to {local_moment(one.ended)}:")
+        say(f"  the contents of {one.dropped.total()} events will be gone, for good:")
+        for kind, count in sorted(one.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
+            say(f"  {count:>9}  {kind}")
+        say(f"  {len(one.kept)} events are kept: omac's state follows from them")
+    say("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
+
+
+def _confirmed(keep: str | None, before: str | None) -> bool:
+    option = f"--keep {keep}" if keep is not None else f"--before {before}"
+    return confirm("Drop these contents?", fix=[f"omac journal prune {option} --yes"])
+
+
+def _data(one: PlannedPrune) -> dict[str, object]:
+    return {
+        "first": one.segment.first,
+        "last": one.segment.last,
+        "dropped": dict(one.dropped),
+        "kept": len(one.kept),
+        "state": one.state,
+    }

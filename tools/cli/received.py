@@ -1,0 +1,30 @@
+"""omac checkpoint --received: the checkpoints of other journals that this one keeps as their witness."""
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from omac.domain.access import receipt
+from omac.journal.reader import ReadJournal
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import print_data
+from omac.tools.terminal.render import report
+
+
+def run(of: str | None, journal_path: str | None, environment: Mapping[str, str]) -> int:
+    """Print what was received, or what was of the journal with the id `of`, the oldest first; 10 where something is
+    contested. Raises Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, journal_path)
+    status = 0
+    with closing(ReadJournal(path, mark_of(state, path))) as journal:
+        for record in journal.of_kinds(("checkpoint.received", "checkpoint.contested")):
+            event = record.event
+            if of is not None and event.journal != of:
+                continue
+            if isinstance(event, receipt.CheckpointContested):
+                status = 10
+                report(f"position {record.position}: the next one, of {event.size} events, contradicts the one of")
+                report(f"  {event.received} events that was received before")
+            print_data(event.note)
+    return status

@@ -1,0 +1,65 @@
+"""omac journal seal: moves the oldest events into a read-only file."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.segment import Segment, folder_of
+from omac.tools.cli.checkpoint import keys_in
+from omac.tools.compose.sealing import Sealed, SealRequest, seal
+from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import say
+from omac.tools.terminal.timestamps import AGO, parse_moment
+
+
+def run(
+    before: str | None,
+    keep: str | None,
+    journal_path: str | None,
+    as_json: bool,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> int:
+    """Seal, and print what was. Raises Refusal."""
+    keys = partial(keys_in, keys=(), environment=environment)
+    sealed = seal(SealRequest(moment_of(before, keep, clock), journal_path), keys, environment, clock)
+    if as_json:
+        print_json({"path": sealed.path, "segment": _data(sealed.path, sealed.segment)})
+        return 0
+    if sealed.finished is not None:
+        say(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
+    if sealed.segment is None:
+        say(f"nothing is sealed: {sealed.why}")
+        _advise(sealed)
+    else:
+        say(_described(sealed.path, sealed.segment))
+    return 0
+
+
+def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) -> int | None:
+    """Return the moment that options mean; None for neither. Raises Refusal (misuse)."""
+    if before is not None and keep is not None:
+        raise Refusal("misuse", "--before and --keep say the same thing: give one", fix=["omac journal seal --help"])
+    if keep is not None and not AGO.fullmatch(keep):
+        raise Refusal(
+            "misuse", f"--keep takes an age such as 400d, not {keep!r}", fix=["omac journal seal --keep 400d"]
+        )
+    word = before if before is not None else keep
+    return parse_moment(word, clock) if word is not None else None
+
+
+def _advise(sealed: Sealed) -> None:
+    if "no checkpoint is" in sealed.why:
+        say("  try: omac checkpoint, which signs and records one; then again")
+
+
+def _described(path: str, segment: Segment) -> str:
+    return (
+        f"positions {segment.first} to {segment.last} are sealed: {os.path.join(folder_of(path), segment.file)}, "
+        f"{segment.bytes} bytes"
+    )
+
+
+def _data(path: str, segment: Segment | None) -> dict[str, object] | None:
+    return None if segment is None else segment._asdict() | {"file": os.path.join(folder_of(path), segment.file)}

@@ -1,0 +1,97 @@
+"""omac top: how often agents call skills right now, read from the journal, whoever records it."""
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+
+import msgspec
+
+from omac.projections.evidence.audit_query import AuditQuery
+from omac.projections.evidence.load import CallLoad, RecentCalls
+from omac.tools.compose.journals import to_read
+from omac.tools.compose.searched_audit import SearchedAudit
+from omac.tools.compose.state import StateDir
+from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.render import say, show_columns
+from omac.tools.terminal.timestamps import rfc3339, wall_clock
+
+EVERY_S = 1.0
+WINDOW_S = 10.0
+CLEAR = "\x1b[H\x1b[2J"
+HEADS = ("SKILL", "PROJECT", "SESSION", "CALLS/S", "OPEN", "FAILED", "MEDIAN", "P99", "BYTES")
+
+
+def run(journal: str | None, count: int | None, as_json: bool, environment: Mapping[str, str]) -> int:
+    """Show the load each second, `count` times or until the person ends it. Raises Refusal."""
+    reading = _Reading(journal, environment)
+    stdout = current().stdout
+    draws = stdout.isatty() and not as_json
+    if not draws and not as_json and count is None:
+        count = 1
+    shown = 0
+    while count is None or shown < count:
+        if shown:
+            time.sleep(EVERY_S)
+        now = time.time_ns()
+        loads = reading.load(now)
+        if as_json:
+            print_json({"at": rfc3339(now), "window": WINDOW_S, "calls": msgspec.to_builtins(loads)})
+        else:
+            stdout.write(CLEAR if draws else "")
+            _show(now, loads)
+        stdout.flush()
+        shown += 1
+    return 0
+
+
+class _Reading:
+    """The journal, read on from where it was read last."""
+
+    def __init__(self, journal: str | None, environment: Mapping[str, str]) -> None:
+        self._journal = journal
+        self._environment = environment
+        self._calls = RecentCalls(WINDOW_S)
+        with closing(to_read(environment, journal)) as opened:
+            self._position = opened.store.head()
+            audit = SearchedAudit(opened, StateDir.of(environment), self._position)
+            since = time.time_ns() - round(2 * WINDOW_S * 1e9)
+            for row in audit.rows(AuditQuery(kind="access", since=since)):
+                if row.outcome != "open":
+                    self._calls.end(row)
+            self._fold = audit.fold()
+
+    def load(self, now: int) -> list[CallLoad]:
+        """Return the load at `now`. Raises Refusal."""
+        with closing(to_read(self._environment, self._journal)) as opened:
+            for recorded in opened.records(self._position):
+                self._position = recorded.position
+                if (row := self._fold.apply(recorded)) is not None:
+                    self._calls.end(row)
+        return self._calls.load(now, self._fold.accesses.values())
+
+
+def _show(now: int, loads: list[CallLoad]) -> None:
+    say(f"{wall_clock(now)}, the last {WINDOW_S:g} s")
+    if loads:
+        show_columns([HEADS, *map(_row, loads)])
+    else:
+        say("no calls")
+
+
+def _row(load: CallLoad) -> tuple[str, ...]:
+    return (
+        load.skill or "-",
+        os.path.basename(load.dir or "") or "-",
+        load.session or load.client or "-",
+        f"{load.rate:.1f}",
+        str(load.under_way),
+        str(load.failed),
+        _milliseconds(load.median),
+        _milliseconds(load.p99),
+        str(load.bytes),
+    )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.1f} ms"

@@ -1,0 +1,84 @@
+"""Backups with the keys of personal fields: these lie in a file of their own, beside the copy of the journal."""
+
+import os
+from contextlib import closing
+from typing import NamedTuple
+
+from omac.adapters.files.subject_keys import keep_all, kept_all
+from omac.domain.access.erasure import SubjectErased
+from omac.domain.kernel.ids import WorkdirId
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.backup import Copy, back_up, restore
+from omac.journal.reader import ReadJournal
+from omac.journal.subject_ciphers import ids_of
+from omac.tools.compose.journals import mark_of
+from omac.tools.compose.state import StateDir
+
+SUFFIX = ".keys"
+
+
+class KeptCopy(NamedTuple):
+    """A copy of a journal, and the file with so many keys beside it; "" where there are none."""
+
+    copy: Copy
+    keys_path: str
+    keys: int
+
+
+class Restored(NamedTuple):
+    """What was restored: the journal, where the one before is kept ("" for none), how many directories have keys of the
+    backup, and how many keys are not restored, for what they encrypted was erased since."""
+
+    copy: Copy
+    kept: str
+    subjects: int
+    erased: int
+
+
+def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
+    """Copy the journal at `path` and its keys to new files. Raises Refusal."""
+    beside = target + SUFFIX
+    if os.path.lexists(beside):
+        message = f"{beside} exists already; a backup never overwrites a file"
+        raise Refusal("misuse", message, fix=[f"ls -l {quoted(beside)}"])
+    copy = back_up(path, target)  # first: the keys that its events use are there by then
+    keys = state.subject_keys(path, copy.id).all()
+    if not keys:
+        return KeptCopy(copy, "", 0)
+    try:
+        keep_all(beside, keys)
+    except OSError as error:
+        message = f"the journal is copied to {target}, but not its keys: {beside} cannot be written: {error.strerror}"
+        raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(os.path.dirname(beside))}"]) from error
+    return KeptCopy(copy, beside, sum(map(len, keys.values())))
+
+
+def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
+    """Put a backup in the place of the journal at `path`, and keep its keys with those that are there; a key that was
+    erased since stays away. Raises Refusal."""
+    gone, keys = _erased(path), dict[WorkdirId, list[bytes]]()
+    beside, erased = source.path + SUFFIX, 0
+    if os.path.exists(beside):
+        try:
+            found = kept_all(beside)
+        except OSError as error:
+            message = f"{beside} cannot be read: {error.strerror}; nothing was changed"
+            raise Refusal("state-unusable", message, fix=[f"ls -l {quoted(beside)}"]) from error
+        for subject, of in found.items():
+            keys[subject] = [key for key, name in zip(of, ids_of(of), strict=True) if name not in gone]
+            erased += len(of) - len(keys[subject])
+    state.subject_keys(path, source.id).add(keys)
+    copy, kept = restore(source.path, path, mark_of(state, path))
+    return Restored(copy, kept, sum(map(bool, keys.values())), erased)
+
+
+def _erased(path: str) -> frozenset[str]:
+    """The ids of keys that the present journal says were destroyed; none where it cannot be read."""
+    if not os.path.lexists(path):
+        return frozenset()
+    try:
+        with closing(ReadJournal(path)) as journal:
+            events = [record.event for record in journal.of_kinds(["subject.erased"])]
+    except Refusal:
+        return frozenset()
+    return frozenset(name for event in events if isinstance(event, SubjectErased) for name in event.keys)

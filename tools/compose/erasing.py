@@ -1,0 +1,154 @@
+"""An erasure: the record of it, the keys that it destroys, and what omac made of the fields that they encrypted."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import NamedTuple
+
+import trio
+
+from omac.adapters.files.subject_keys import SubjectKeyFiles, is_subject
+from omac.domain.access import erasure
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import LaunchId, WorkdirId
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.sandbox import launch
+from omac.journal.application import Journal
+from omac.journal.audit_index import delete_index
+from omac.journal.reader import ReadJournal
+from omac.journal.spool import REJECTED, waiting_in
+from omac.journal.subject_ciphers import LEASE_S, ids_of
+from omac.journal.subject_rows import SubjectRows, rows_of
+from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.journals import mark_of, snapshots_of, to_write
+from omac.tools.compose.state import StateDir, host_id
+
+PERSON = Cause("person")
+WHY_LOST = "omac was killed"
+RECORD_BYTES_MAX = 1 << 20  # of a file that the spool rejected
+
+
+class PlannedErasure(NamedTuple):
+    """What an erasure would do: to which events, with how many keys. `is_begun`: an earlier one was killed; `erased` is
+    how often one was done."""
+
+    subject: WorkdirId
+    rows: SubjectRows
+    keys: tuple[str, ...]
+    is_begun: bool
+    erased: int
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is left to be erased."""
+        return bool(self.keys or self.is_begun)
+
+
+class Erasing:
+    """A journal of which a directory is erased. Methods raise Refusal."""
+
+    def __init__(self, journal: Journal, state: StateDir, path: str) -> None:
+        self.path = path
+        self._journal = journal
+        self._state = state
+        self._host = host_id(state)
+        self._carrier = OpenedJournal(journal, self._host, snapshots_of(state, journal.store.reader))
+        self._keys = state.subject_keys(path, journal.store.journal_id())
+
+    @property
+    def keys(self) -> SubjectKeyFiles:
+        """Where the keys are."""
+        return self._keys
+
+    def plan(self, subject: WorkdirId, tell: Callable[[int, int], None]) -> PlannedErasure:
+        """Return what would be erased; nothing is changed."""
+        state = self._carrier.entry(erasure.AGGREGATE, ids.subject_stream(self._host, subject)).state
+        rows = rows_of(self._journal.store.reader, subject, tell)
+        keys = ids_of(self._keys.own(subject))
+        return PlannedErasure(subject, rows, keys, state.requested is not None, state.erased)
+
+    def end(self, launches: Sequence[str]) -> None:
+        """Record the end of launches whose omac was killed: what lives is kept in the state."""
+        for name in launches:
+            stream = ids.sandbox_stream(self._host, LaunchId(name))
+            trio.run(self._carrier.execute, launch.AGGREGATE, stream, launch.Lose(WHY_LOST), PERSON)
+
+    def perform(self, planned: PlannedErasure) -> None:
+        """Erase it. What was killed goes on from any step when it is asked for again."""
+        subject = planned.subject
+        self._require_taken_in(planned.rows.path)
+        keys = ids_of(self._keys.own(subject))
+        self._execute(erasure.RequestErasure(subject, keys), subject)
+        self._keys.destroy(subject)
+        time.sleep(2 * LEASE_S)  # no process records anything with them from then on
+        self._forget(subject, planned.rows.path)
+        self._execute(erasure.ReportErased(), subject)
+        self._carrier.leave_snapshot()
+        self._journal.store.checkpoint()
+
+    def _require_taken_in(self, directory: str) -> None:
+        """Raise Refusal (contention) while records of a directory wait in the spool: they are in the clear."""
+        spool = self._state.spool(self.path)
+        for name in sorted(waiting_in(spool)):
+            with suppress(FileNotFoundError):  # it was taken in meanwhile
+                if directory and _names(os.path.join(spool, name), directory):
+                    message = f"records of {directory} wait in {spool}: nothing was erased"
+                    raise Refusal("contention", message, fix=["omac status  # takes them in", "then again"])
+
+    def _execute(self, command: erasure.Command, subject: WorkdirId) -> None:
+        stream = ids.subject_stream(self._host, subject)
+        trio.run(self._carrier.execute, erasure.AGGREGATE, stream, command, PERSON)
+
+    def _forget(self, subject: WorkdirId, directory: str) -> None:
+        """Remove what omac made of the journal's events, what it rejected of this directory, and the logs of its
+        sidecars."""
+        folder = os.path.dirname(mark_of(self._state, self.path).file)
+        rejected = os.path.join(self._state.spool(self.path), REJECTED)
+        try:
+            for name in _listed(folder):
+                if name.endswith(".snapshots"):
+                    shutil.rmtree(os.path.join(folder, name))
+                elif name.endswith(".audit"):
+                    delete_index(os.path.join(folder, name))
+            for name in _listed(rejected):
+                if directory and _names(os.path.join(rejected, name), directory):
+                    os.unlink(os.path.join(rejected, name))
+            for log in self._state.logs_of(subject):
+                os.unlink(log)
+        except OSError as error:
+            message = f"{error.filename} cannot be removed: {error.strerror}; the key is destroyed"
+            fix = [f"ls -ld {quoted(str(error.filename))}", "omac erase DIR  # then again: it goes on"]
+            raise Refusal("state-unusable", message, fix=fix) from error
+
+
+@contextmanager
+def erasing(flag: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> Iterator[Erasing]:
+    """The journal that a command means, from which nobody else erases meanwhile; what was in the spool is in it. Raises
+    Refusal."""
+    state = StateDir.of(environment)
+    path = state.journal_in_use(environment, flag)
+    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
+    with closing(to_write(state, host_id(state), environment, flag, clock)) as journal:
+        work = Erasing(journal, state, path)
+        with work.keys.turn():
+            yield work
+
+
+def subject_of(typed: str) -> WorkdirId:
+    """Return the workdir id of what a person names: that id, or a folder's path, which need not exist any more."""
+    return WorkdirId(typed) if is_subject(typed) else ids.workdir_id(os.path.realpath(typed))
+
+
+def _listed(folder: str) -> list[str]:
+    with suppress(FileNotFoundError):
+        return os.listdir(folder)
+    return []
+
+
+def _names(path: str, directory: str) -> bool:
+    """Whether a file has a directory's path in it."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return os.fsencode(directory) in file.read(RECORD_BYTES_MAX)

@@ -1,0 +1,260 @@
+"""The draft of an export: a folder beside its place, with the files as far as they were written.
+
+Rules
+
+1. `.progress.json` says what the first start exports. It is durable before any file of the bundle, and is no authority:
+   whoever goes on compares it with the record of the export in the journal.
+2. Whoever goes on derives each file again from the journal, and keeps what stands as far as it is the same. So what a
+   killed export cut in the middle of a line, and what somebody changed meanwhile, is written anew.
+3. An agent may have been in the folder: no link is followed, and no file with another name elsewhere is written.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import msgspec
+
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
+
+DRAFT = ".omac-export-"
+PROGRESS = ".progress.json"
+PROGRESS_BYTES_MAX = 1 << 20
+SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the first start of an export takes: the events up to position `head` of a journal, of which it recorded
+    `events`. Its tree had `size` leaves with this `root`; `at` is when it began."""
+
+    at: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+    journal: str
+    format: str
+    filters: dict[str, str]
+    redacted: tuple[str, ...]
+    head: int
+    events: int
+    size: int
+    root: bytes
+
+
+class ExportDraft:
+    """A draft that this process holds. `begun` None: nothing of it counts yet."""
+
+    def __init__(self, path: str, begun: Begun | None) -> None:
+        self.path = path
+        self.begun = begun
+        self.written: dict[str, BundleFile] = {}
+
+    def begin(self, begun: Begun) -> None:
+        """State what this export takes, durably. Raises OSError."""
+        for name in os.listdir(self.path):
+            _remove(os.path.join(self.path, name))
+        place = os.path.join(self.path, PROGRESS)
+        with open(os.open(f"{place}.new", _NEW, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(begun))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{place}.new", place)
+        sync(self.path)
+        self.begun = begun
+
+    def finish(self, place: str) -> None:
+        """Move the whole bundle to its place. Raises OSError."""
+        os.unlink(os.path.join(self.path, PROGRESS))
+        for name in set(os.listdir(self.path)) - {*self.written, MANIFEST, SIGNATURE}:
+            _remove(os.path.join(self.path, name))
+        sync(self.path)
+        os.rename(self.path, place)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a whole file. Raises OSError."""
+        with self.open(name) as file:
+            file.write(content)
+
+    @contextmanager
+    def open(self, name: str) -> "Iterator[KeptFile]":
+        """Write a file from its beginning, over what stands of it. Raises OSError."""
+        descriptor = _opened(os.path.join(self.path, name))
+        try:
+            file = KeptFile(descriptor)
+            yield file
+            file.end()
+        finally:
+            os.close(descriptor)
+        if name not in (MANIFEST, SIGNATURE):
+            self.written[name] = BundleFile(file.bytes, file.digest.hexdigest())
+
+
+class KeptFile:
+    """A file that is derived again: its bytes are written from the first that differs, or is missing, on."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._standing = os.fstat(descriptor).st_size
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self.bytes = 0
+        self.digest = hashlib.sha256()
+
+    def write(self, content: bytes) -> None:
+        """Append to what was derived so far. Raises OSError."""
+        self.digest.update(content)
+        self._pieces.append(content)
+        self._waiting += len(content)
+        if self._waiting >= _PIECE:
+            self._flush()
+
+    def end(self) -> None:
+        """Cut what stands behind it, and make it durable. Raises OSError."""
+        self._flush()
+        os.ftruncate(self._descriptor, self.bytes)
+        os.fsync(self._descriptor)
+
+    def _flush(self) -> None:
+        content = memoryview(b"".join(self._pieces))
+        self._pieces, self._waiting = [], 0
+        if self._standing >= self.bytes + len(content) and _read(self._descriptor, self.bytes, len(content)) == content:
+            self.bytes += len(content)
+            return
+        if self._standing > self.bytes:
+            os.ftruncate(self._descriptor, self.bytes)
+        self._standing = 0
+        while content:
+            done = os.pwrite(self._descriptor, content, self.bytes)
+            self.bytes += done
+            content = content[done:]
+
+
+def draft_path(folder: str) -> str:
+    """Return where an export to a folder is written."""
+    parent, name = os.path.split(folder)
+    return os.path.join(parent, f"{DRAFT}{name}")
+
+
+def begun_at(folder: str) -> int | None:
+    """Return when an export to a folder began that was interrupted: words such as 7d count from then."""
+    begun = _begun(draft_path(folder))
+    return begun.at if begun else None
+
+
+@contextmanager
+def held_draft(folder: str) -> Iterator[ExportDraft]:
+    """Hold the draft of an export to `folder`, made where there is none. It is removed unless it was moved, or the disk
+    was full. Raises Refusal: state-unusable, contention (another export is at it)."""
+    parent, path = os.path.dirname(folder), draft_path(folder)
+    held, is_kept = -1, False
+    try:
+        held = _held(path)
+        draft = ExportDraft(path, _begun(path))
+        is_kept = draft.begun is not None  # what is refused before it goes on changes nothing
+        yield draft
+        is_kept = False
+    except BlockingIOError:
+        raise Refusal("contention", f"another export to {folder} is at work", fix=["--out NEW"]) from None
+    except DraftRefused as refused:
+        raise Refusal("misuse", refused.args[0], fix=[f"rm -r {quoted(path)}", "--out NEW"]) from None
+    except OSError as problem:
+        where = problem.filename or folder
+        message = f"the export to {folder} failed: {where}: {problem.strerror}"
+        fix = [f"df -h {quoted(parent)}", f"ls -ld {quoted(parent)}"]
+        is_kept = problem.errno in SPACE and _begun(path) is not None
+        if is_kept:
+            message += f"; what was written stays in {path}: make room, then type the same command again"
+            fix = [f"df -h {quoted(parent)}", f"rm -r {quoted(path)}  # to give it up instead"]
+        raise Refusal("state-unusable", message, fix=fix) from None
+    except BaseException:
+        is_kept = False
+        raise
+    finally:
+        if held >= 0:
+            if not is_kept:
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(path)
+            os.close(held)
+
+
+class DraftRefused(Exception):
+    """Why an export does not go on with what stands."""
+
+
+def sync(folder: str) -> None:
+    """Make the names in a folder durable. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _held(path: str) -> int:
+    """Make a folder, or take over what a killed export left, and keep others from it. Raises BlockingIOError where
+    another process has it; OSError."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen = os.fstat(held)
+        if seen.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", path)
+        if not os.path.samestat(seen, os.stat(path, follow_symlinks=False)):
+            raise BlockingIOError  # another one finished with it meanwhile
+        os.fchmod(held, 0o700)
+    except BaseException:
+        os.close(held)
+        raise
+    return held
+
+
+def _begun(path: str) -> Begun | None:
+    """What a draft says of itself; None where nothing that can be read."""
+    try:
+        descriptor = os.open(os.path.join(path, PROGRESS), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return msgspec.json.decode(file.read(PROGRESS_BYTES_MAX), type=Begun)
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _opened(path: str) -> int:
+    """A file of the draft to be read and written: its own, of one name, else a new one."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        seen = os.fstat(descriptor)
+        if stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_uid == os.geteuid():
+            os.fchmod(descriptor, 0o600)
+            return descriptor
+        os.close(descriptor)
+    _remove(path)
+    return os.open(path, _NEW, 0o600)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):
+        shutil.rmtree(path)
+
+
+def _read(descriptor: int, at: int, size: int) -> bytes:
+    content = b""
+    while len(content) < size and (part := os.pread(descriptor, size - len(content), at + len(content))):
+        content += part
+    return content
+
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 1 << 18

@@ -1,0 +1,202 @@
+"""A prune: which contents are dropped from sealed segments, the record of it, and what is left.
+
+What omac's state follows from is kept as events, not as a state: so a later omac, whose folds are others, computes its
+own state from the same events. That both give the same state is compared before anything is dropped.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import trio
+from msgspec.structs import replace
+
+from omac.domain.access import sealing
+from omac.domain.access.access import AccessAborted, AccessCompleted
+from omac.domain.access.sealing import SegmentSealed
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.ids import HostId, RunId, StreamId
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.set_aside import PositionPruned, PositionSetAside
+from omac.journal.application import Journal
+from omac.journal.audit_index import delete_index
+from omac.journal.checkpoint import VerifierKey, verified
+from omac.journal.codec import Codec
+from omac.journal.event_kinds import KIND_OF
+from omac.journal.file import disk_refusal
+from omac.journal.reader import ReadJournal
+from omac.journal.segment import PrunedContent, Segment, pruned_file_of, withdraw
+from omac.journal.segment_writing import require_verified, written_pruned
+from omac.projections.snapshot import encoded
+from omac.projections.system import System
+from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.journals import mark_of, to_write
+from omac.tools.compose.sealing import KeysOf, alone, finish
+from omac.tools.compose.state import StateDir, host_id
+
+PERSON = Cause("person")
+
+
+class PlannedPrune(NamedTuple):
+    """What is dropped of a segment: how many events of which kinds, from when to when (nanoseconds since 1970 UTC).
+    `kept` are the positions that stay, `state` is the SHA-256 of the state at its end."""
+
+    segment: Segment
+    dropped: Counter[str]
+    kept: frozenset[int]
+    counted_at: int
+    counts: PositionPruned
+    begun: int
+    ended: int
+    state: str
+
+
+class Pruning:
+    """A journal that is about to be pruned. Methods raise Refusal."""
+
+    def __init__(
+        self, journal: Journal, host: HostId, path: str, keys: Sequence[VerifierKey], clock: Callable[[], int]
+    ) -> None:
+        self.path = path
+        self._journal = journal
+        self._carrier = OpenedJournal(journal, host)
+        self._stream = ids.segment_stream(host)
+        self._keys = keys
+        self._clock = clock
+
+    def finish(self) -> None:
+        """Finish what an earlier prune or seal left."""
+        finish(self._journal, self._carrier, self.path, self._clock)
+
+    def plan(self, moment: int) -> list[PlannedPrune]:
+        """Return what is dropped when all segments are pruned whose events are of that moment or before."""
+        reader = self._journal.store.reader
+        until = reader.position_at(moment)
+        segments = [segment for segment in reader.segments() if not segment.pruned and segment.last <= until]
+        for segment in segments:
+            self._require_signed(segment)
+        return [self._planned(segment) for segment in segments]
+
+    def perform(self, planned: PlannedPrune) -> Segment:
+        """Drop it, and return what is left."""
+        segment = planned.segment
+        left = PrunedContent(
+            planned.kept, planned.counted_at, Codec().encode(planned.counts)[1], planned.ended, self._clock()
+        )
+        self._record(sealing.RequestPrune(segment.first, segment.last, pruned_file_of(segment.first, segment.last)))
+        try:
+            pruned = written_pruned(self.path, segment, left)
+        except Refusal as refusal:
+            self._record(sealing.ReportPruneFailure(refusal.message))
+            raise
+        dropped = planned.dropped.total()
+        self._record(sealing.ReportPruned(pruned.bytes, pruned.sha256, dropped, planned.state))
+        self._journal.store.replace_segment(pruned)
+        try:
+            withdraw(self.path, self._journal.store.reader.segments())
+        except OSError as error:
+            raise disk_refusal(error, self.path) from error
+        return pruned
+
+    def _record(self, command: sealing.Command) -> None:
+        trio.run(self._carrier.execute, sealing.AGGREGATE, self._stream, command, PERSON)
+
+    def _require_signed(self, segment: Segment) -> None:
+        notes = [
+            recorded.event.note
+            for recorded in self._journal.history(self._stream)
+            if isinstance(recorded.event, SegmentSealed) and recorded.event.first == segment.first
+        ]
+        if not notes:
+            message = f"positions {segment.first} to {segment.last} were sealed by another host, which can prune them"
+            raise Refusal("misuse", message, fix=["omac audit --kind segment"])
+        checkpoint = verified(notes[-1], *self._keys)
+        if checkpoint.size != segment.last or checkpoint.journal != self._journal.store.journal_id():
+            message = f"the checkpoint of positions {segment.first} to {segment.last} counts other events"
+            raise Refusal("journal-damaged", message, fix=["omac audit verify"])
+        require_verified(self.path, segment.first, checkpoint)
+
+    def _planned(self, segment: Segment) -> PlannedPrune:
+        system = System().replay(self._journal.folded(0, segment.last))
+        streams = _living(system)
+        kept, dropped, seen = set[int](), Counter[str](), set[StreamId]()
+        counted_at = begun = ended = 0
+        for recorded in self._journal.records(segment.first - 1, segment.last):
+            begun, ended = begun or recorded.at, recorded.at
+            if recorded.version is not None and recorded.stream not in seen:
+                seen.add(recorded.stream)
+                if recorded.version > 1:
+                    streams.add(recorded.stream)  # an earlier segment has its beginning
+            if _is_kept(recorded, segment.first, system, streams):
+                kept.add(recorded.position)
+            else:
+                counted_at = counted_at or recorded.position
+                dropped[KIND_OF[type(recorded.event)]] += 1
+        counts = self._counted(segment, system, kept)
+        digest = hashlib.sha256(encoded(system)).hexdigest()
+        return PlannedPrune(segment, dropped, frozenset(kept), counted_at, counts, begun, ended, digest)
+
+    def _counted(self, segment: Segment, system: System, kept: set[int]) -> PositionPruned:
+        """What the dropped events add to counts, the state without them being the same otherwise. Raises Refusal."""
+        left = System()
+        for recorded in self._journal.folded(0, segment.last):
+            is_left = recorded.position < segment.first or recorded.position in kept
+            left.apply(recorded if is_left else replace(recorded, version=None, event=PositionPruned()))
+        before, after = _counts(left), _counts(system)
+        counts = PositionPruned(*(whole - part for whole, part in zip(after, before, strict=True)))
+        left.position -= 1
+        stream = ids.journal_stream(HostId("-"))
+        left.apply(Recorded(left.position + 1, stream, None, 0, "", "omac", None, None, counts))
+        if encoded(left) != encoded(system):
+            message = (
+                f"positions {segment.first} to {segment.last} cannot be pruned: the state would be another; "
+                "nothing was dropped"
+            )
+            raise Refusal("unfoldable", message, fix=["omac version  # and report it"])
+        return counts
+
+
+@contextmanager
+def pruning(
+    flag: str | None, keys: KeysOf, environment: Mapping[str, str], clock: Callable[[], int]
+) -> Iterator[Pruning]:
+    """A journal that nobody else seals or prunes meanwhile, what an earlier seal or prune left being finished. `keys`
+    have signed its checkpoints. Raises Refusal."""
+    state = StateDir.of(environment)
+    host = host_id(state)
+    path = state.journal_in_use(environment, flag)
+    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
+    with alone(path), closing(to_write(state, host, environment, flag, clock)) as journal:
+        work = Pruning(journal, host, path, keys(path), clock)
+        work.finish()
+        yield work
+        delete_index(mark_of(state, path).file + ".audit")  # it has rows of what is gone
+
+
+def _living(system: System) -> set[StreamId]:
+    """The streams whose events the state follows from."""
+    streams = {stream for aggregates in system.aggregates.values() for stream in aggregates.entries}
+    for namespace, of_run in system.run_namespaces.state().streams.items():
+        host, _, run = namespace.partition("@")
+        streams |= {*of_run, ids.run_stream(HostId(host), RunId(run))}
+    return streams
+
+
+def _is_kept(recorded: Recorded, first: int, system: System, streams: set[StreamId]) -> bool:
+    """Whether an event of the segment that begins at position `first` stays; `system` is the state at its end."""
+    if isinstance(recorded.event, PositionSetAside):
+        return True  # it excuses a position from its proof
+    if isinstance(recorded.event, AccessCompleted | AccessAborted):
+        return recorded.event.request < first  # its request was open, and kept, at the end of an earlier segment
+    if recorded.version is None:
+        return recorded.position in system.accesses.open
+    return recorded.stream in streams
+
+
+def _counts(system: System) -> tuple[int, ...]:
+    ended, controls = system.accesses, system.controls
+    counts = ended.completed, ended.aborted, ended.refused, system.guarded.denied
+    return (*counts, controls.called, controls.refused)

@@ -1,0 +1,170 @@
+"""A seal: which events are sealed, the record of it, and the segment's file; one at a time for a journal."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import trio
+
+from omac.domain.access import sealing
+from omac.domain.access.signing import CheckpointSigned
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Cause
+from omac.domain.kernel.ids import HostId
+from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.application import Journal
+from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
+from omac.journal.file import disk_refusal, refusal_of
+from omac.journal.reader import ReadJournal
+from omac.journal.segment import Segment, SegmentError, file_of, folder_of, verify_segment, withdraw
+from omac.journal.segment_writing import make_folder, require_verified, written_segment
+from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.journals import mark_of, snapshots_of, to_write
+from omac.tools.compose.state import StateDir, host_id
+
+PERSON = Cause("person")
+
+KeysOf = Callable[[str], Sequence[VerifierKey]]  # the public keys that can have signed the journal at a path
+
+
+class SealRequest(NamedTuple):
+    """What is sealed: events up to the moment `before` (nanoseconds since 1970 UTC; None: all that a checkpoint
+    counts)."""
+
+    before: int | None
+    journal: str | None
+
+
+class SignedSize(NamedTuple):
+    """A recorded checkpoint that holds, and its text."""
+
+    checkpoint: Checkpoint
+    note: str
+
+
+class Sealed(NamedTuple):
+    """What was sealed; `segment` None: nothing, and why. `finished` is a segment that an earlier seal left behind."""
+
+    segment: Segment | None
+    finished: Segment | None
+    path: str
+    why: str = ""
+
+
+def seal(request: SealRequest, keys: KeysOf, environment: Mapping[str, str], clock: Callable[[], int]) -> Sealed:
+    """Finish what an earlier seal left, then seal what a checkpoint by one of `keys` counts. Raises Refusal."""
+    state = StateDir.of(environment)
+    host = host_id(state)
+    path = state.journal_in_use(environment, request.journal)
+    ReadJournal(path, mark_of(state, path)).close()  # where there is none, none is made
+    with alone(path), closing(to_write(state, host, environment, request.journal, clock)) as journal:
+        carrier = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
+        reader = journal.store.reader
+        stream = ids.segment_stream(host)
+        finished = finish(journal, carrier, path, clock)
+        first = reader.sealed_to() + 1
+        signed = _chosen(journal, host, request, keys(path))
+        if signed is None or signed.checkpoint.size < first:
+            return Sealed(None, finished, path, _why_nothing(signed, first, request))
+        checkpoint = signed.checkpoint
+        require_verified(path, first, checkpoint)
+        before = carrier.entry(sealing.AGGREGATE, stream).state.sealed
+        is_again = before is not None and before.last >= first
+        command = sealing.RequestSeal(first, checkpoint.size, file_of(first, checkpoint.size), is_again)
+        trio.run(carrier.execute, sealing.AGGREGATE, stream, command, PERSON)
+        repaired_at = reader.repaired_at()
+        try:
+            segment = written_segment(path, first, checkpoint, signed.note)
+        except Refusal as refusal:
+            with contextlib.suppress(Refusal, OSError):  # the disk may be that of the journal
+                withdraw(path, reader.segments())
+                trio.run(carrier.execute, sealing.AGGREGATE, stream, _failure(refusal), PERSON)
+            raise
+        outcome = sealing.ReportSealed(segment.bytes, segment.sha256, checkpoint.root.hex(), signed.note)
+        trio.run(carrier.execute, sealing.AGGREGATE, stream, outcome, PERSON)
+        journal.store.take_out(segment, repaired_at)
+        carrier.leave_snapshot()
+    return Sealed(segment, finished, path)
+
+
+def finish(journal: Journal, carrier: OpenedJournal, path: str, clock: Callable[[], int]) -> Segment | None:
+    """Finish what an earlier seal or prune recorded, and remove what it left that counts for nothing; return a segment
+    that was finished. Raises Refusal."""
+    state = carrier.entry(sealing.AGGREGATE, ids.segment_stream(carrier.host)).state
+    event, pruned = state.sealed, state.pruned
+    finished, reader = None, journal.store.reader
+    try:
+        if event is not None and event.last >= reader.sealed_to() and reader.rows_before(event.last + 1):
+            segment = Segment(event.first, event.last, event.file, event.bytes, event.sha256)
+            try:
+                verify_segment(path, reader.journal_id(), segment)
+            except SegmentError:
+                if event.last <= reader.sealed_to() or not reader.has_rows(event.first, event.last):
+                    raise  # else nothing is lost with it, and the next seal makes it again
+            else:
+                journal.store.take_out(segment, reader.repaired_at())
+                finished = segment
+        if pruned is not None and any(one.first == pruned.first and not one.pruned for one in reader.segments()):
+            left = Segment(pruned.first, pruned.last, pruned.file, pruned.bytes, pruned.sha256, clock())
+            verify_segment(path, reader.journal_id(), left)
+            journal.store.replace_segment(left)
+        withdraw(path, reader.segments())
+    except SegmentError as error:
+        raise refusal_of(error, path) from error
+    except OSError as error:
+        raise disk_refusal(error, path) from error
+    return finished
+
+
+def _chosen(journal: Journal, host: HostId, request: SealRequest, keys: Sequence[VerifierKey]) -> SignedSize | None:
+    """The last recorded checkpoint that counts only events that may be sealed. Raises Refusal for one that none of the
+    keys has signed."""
+    reader = journal.store.reader
+    until = reader.head() if request.before is None else reader.position_at(request.before)
+    chosen: CheckpointSigned | None = None
+    for recorded in journal.history(ids.checkpoint_stream(host)):
+        if isinstance(recorded.event, CheckpointSigned) and recorded.event.size <= until:
+            chosen = recorded.event
+    if chosen is None:
+        return None
+    checkpoint = verified(chosen.note, *keys)
+    if (checkpoint.journal, checkpoint.size) != (reader.journal_id(), chosen.size):
+        message = f"the checkpoint of {chosen.size} events is of another journal, or counts others; nothing is sealed"
+        raise Refusal("journal-damaged", message, fix=["omac audit verify"])
+    return SignedSize(checkpoint, chosen.note)
+
+
+def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) -> str:
+    of = " of that time" if request.before is not None else ""
+    if first > 1:
+        return f"positions 1 to {first - 1} are sealed, and no later checkpoint{of} is recorded"
+    assert signed is None or signed.checkpoint.size < first
+    return f"no checkpoint{of} is recorded"
+
+
+def _failure(refusal: Refusal) -> sealing.ReportSealFailure:
+    return sealing.ReportSealFailure(refusal.message)
+
+
+@contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Keep other seals of this journal away. Raises Refusal (contention)."""
+    folder = folder_of(path)
+    make_folder(folder)
+    held = -1
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        message = f"another seal of the journal {path} is at work"
+        raise Refusal("contention", message, fix=["omac journal seal  # when it has ended"]) from None
+    except NotADirectoryError:
+        message = f"{folder} is no folder; the segments of the journal belong there"
+        raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(folder)}"]) from None
+    finally:
+        if held >= 0:
+            os.close(held)

@@ -1,0 +1,100 @@
+"""The causes and conversations of records: by the index of the audit where one helps, else from the journal, with equal
+results."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+
+import msgspec
+
+from omac.domain.kernel.event import Recorded
+from omac.journal.audit_index import BROKEN, delete_index, is_damage
+from omac.journal.link_index import LinkIndex, LinkProgress
+from omac.journal.mark import Mark
+from omac.journal.reader import ReadJournal
+from omac.tools.compose.searched_audit import INDEXED_FROM
+from omac.tools.compose.state import StateDir
+
+BATCH = 50_000
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class SearchedLinks:
+    """The links of a journal, with their index in the state directory. `progress` is told how many events are indexed,
+    of how many."""
+
+    def __init__(
+        self,
+        journal: ReadJournal,
+        state: StateDir,
+        indexed_from: int = INDEXED_FROM,
+        progress: Callable[[int, int], None] = lambda done, whole: None,
+    ) -> None:
+        self._journal = journal
+        self._progress = progress
+        self._file = Mark.of(state.path, journal.store.path).file + ".audit"
+        self._is_indexed = journal.store.head() >= indexed_from
+
+    def at(self, position: int) -> Recorded | None:
+        """Return the record at a position; None where there is none. Raises Refusal."""
+        return self._journal.at(position)
+
+    def caused_by(self, positions: Collection[int]) -> Iterator[int]:
+        """Yield the positions of all that follows from these records, in order. Raises Refusal."""
+        last = 0
+        if self._is_indexed:
+            try:
+                with self._index() as index:
+                    for last in index.caused_by(positions):
+                        yield last
+                return
+            except BROKEN as error:
+                self._drop(error)
+        yield from (position for position in self._journal.caused_by(positions) if position > last)
+
+    def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
+        """Return the first positions of a conversation. Raises Refusal."""
+        if self._is_indexed:
+            try:
+                with self._index() as index:
+                    return index.of_correlation(correlation, limit)
+            except BROKEN as error:
+                self._drop(error)
+        return self._journal.of_correlation(correlation, limit)
+
+    def _index(self) -> closing[LinkIndex]:
+        """The index at the head, to be closed."""
+        index = LinkIndex(self._file, self._journal.store.journal_id())
+        try:
+            index.hold(self._caught_up(index))
+        except BaseException:
+            index.close()
+            raise
+        return closing(index)
+
+    def _caught_up(self, index: LinkIndex) -> LinkProgress:
+        store = self._journal.store
+        before = index.progress()
+        head, repaired, (pruned, _) = store.head(), store.repaired_at(), store.pruned_to()
+        if before is not None and (
+            (before.repaired, before.pruned) != (repaired, pruned)
+            or before.position > head
+            or before.digest != self._digest(before.position)
+        ):
+            before = None  # another journal, an older copy of this one, or one of which less is left
+        position = before.position if before is not None else 0
+        while before is None or position < head:
+            first, position = position, min(position + BATCH, head)
+            after = LinkProgress(position, self._digest(position), repaired, pruned)
+            index.append(before, store.links(first, position), after)
+            self._progress(position, head)
+            before = after
+        return before
+
+    def _digest(self, position: int) -> bytes:
+        return hashlib.sha256(_encode(self._journal.store.select(position - 1, 1, position))).digest()
+
+    def _drop(self, error: Exception) -> None:
+        """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
+        if is_damage(error):
+            delete_index(self._file)
