@@ -34,7 +34,7 @@ FILL_MAX = 100_000  # missing positions that are taken for rows that were there
 STRAYS_MAX = 100  # rows behind more missing positions than that, which are taken for moved ones
 SOUND_MAX = 20  # findings of SQLite's own check that are shown
 
-Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "segment", "none"]
+Remedy = Literal["empty", "fill", "retime", "remove", "head", "reindex", "segment", "snapshot", "none"]
 Fold = Callable[[Recorded], None]  # raises Refusal for a record that cannot follow
 
 

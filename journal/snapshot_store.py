@@ -34,49 +34,18 @@ class SnapshotStore:
         self._folder = folder
         self._form = form
 
-    def newest(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """Yield positions at or before `position` with their snapshots, the newest first. Raises Refusal."""
-        for at in reversed(self._positions()):
-            if at <= position and (snapshot := self._read(at)) is not None:
-                yield at, snapshot
-
-    def sealed_to(self) -> int:
-        """Return the last position of the journal that is in a segment; 0 for none. Raises Refusal."""
-        return self._reader.sealed_to()
-
-    def write(self, position: int, snapshot: bytes) -> None:
-        """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
-        before = [at for at in self._positions() if at < position]
-        head = b"".join((self._binding(position), sha256(snapshot).digest()))
-        draft = self._path(position) + f".{os.getpid()}"
-        with contextlib.suppress(OSError):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                with open(os.open(draft, flags, 0o600), "wb") as file:
-                    file.write(head + snapshot)
-                os.replace(draft, self._path(position))
-            except OSError:
-                os.unlink(draft)
-                return
-            if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
-                self.remove(before[-1])
-
-    def remove(self, position: int) -> None:
-        """Give a snapshot up."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._path(position))
-
-    def _positions(self) -> list[int]:
+    def positions(self) -> list[int]:
+        """Return where there is a snapshot, whether it counts or not, in order."""
         try:
             names = os.listdir(self._folder)
         except OSError:
             return []
         return sorted(int(name) for name in names if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit())
 
-    def _read(self, position: int) -> bytes | None:
+    def read(self, position: int) -> bytes | None:
+        """Return the snapshot of a position; None where none counts. Raises Refusal."""
         with contextlib.suppress(OSError):
-            descriptor = os.open(self._path(position), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(self.path(position), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode) or status.st_size > BYTES_MAX:
@@ -86,11 +55,45 @@ class SnapshotStore:
                 return snapshot
         return None
 
+    def path(self, position: int) -> str:
+        """Return where the snapshot of a position is kept."""
+        return os.path.join(self._folder, f"{position:0{_NAME_DIGITS}}")
+
+    def newest(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """Yield positions at or before `position` with their snapshots, the newest first. Raises Refusal."""
+        for at in reversed(self.positions()):
+            if at <= position and (snapshot := self.read(at)) is not None:
+                yield at, snapshot
+
+    def sealed_to(self) -> int:
+        """Return the last position of the journal that is in a segment; 0 for none. Raises Refusal."""
+        return self._reader.sealed_to()
+
+    def write(self, position: int, snapshot: bytes) -> None:
+        """Keep a snapshot, and give up the one before it where it is not needed any more. Raises Refusal."""
+        before = [at for at in self.positions() if at < position]
+        head = b"".join((self._binding(position), sha256(snapshot).digest()))
+        draft = self.path(position) + f".{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                with open(os.open(draft, flags, 0o600), "wb") as file:
+                    file.write(head + snapshot)
+                os.replace(draft, self.path(position))
+            except OSError:
+                os.unlink(draft)
+                return
+            if before and before[-1] - (before[-2] if len(before) > 1 else 0) < APART:
+                self.remove(before[-1])
+
+    def remove(self, position: int) -> None:
+        """Give a snapshot up."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path(position))
+
     def _binding(self, position: int) -> bytes:
         """What must be the same for a snapshot to count."""
         rows = self._reader.select(position - 1, 1, position)
         bound = (self._form, self._reader.journal_id(), self._reader.repaired_at(), rows)
         return sha256(msgspec.msgpack.encode(bound)).digest()
-
-    def _path(self, position: int) -> str:
-        return os.path.join(self._folder, f"{position:0{_NAME_DIGITS}}")

@@ -13,6 +13,7 @@ from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Records
 from omac.journal.snapshot_store import APART, SnapshotStore
+from omac.projections.evidence.unfinished import erasures_of
 from omac.projections.snapshot import decoded, encoded
 from omac.projections.system import System
 
@@ -43,6 +44,21 @@ def restored(
     is_sealed = snapshots is not None and began < snapshots.sealed_to() < head
     kept.notice(system, 1 if is_sealed else WORTH)  # who comes next needs no segment for it, which may be lost
     return system
+
+
+def forged(journal: Records, snapshots: SnapshotStore, head: Callable[[], int]) -> list[int]:
+    """Return the positions whose snapshot counts and is not what the events give; all are folded for it.
+
+    While an erasure is not finished, a snapshot may still have what the events no longer tell; it removes them all.
+    Raises Refusal.
+    """
+    waiting, system, found = set(snapshots.positions()), System(), []
+    while system.position < (last := head()):  # what was appended meanwhile may be an erasure
+        for recorded in journal.folded(system.position, last):
+            system.apply(recorded)
+            if system.position in waiting and snapshots.read(system.position) not in (None, encoded(system)):
+                found.append(system.position)
+    return [] if any(erasures_of(system)) else [at for at in found if snapshots.read(at) is not None]
 
 
 class KeptSnapshots:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def snapshots(omac: Omac) -> list[Path]:
     return sorted((omac.state / "journals").glob("*.snapshots/*"))
+
+
+def approvals(omac: Omac, project: Path) -> list[dict[str, str]]:
+    """Those of one directory."""
+    every = [json.loads(line) for line in omac.ok("approvals", "--json", cwd=project).splitlines()]
+    return [one for one in every if one["scope"] == str(project)]
 
 
 def told(omac: Omac) -> tuple[str, ...]:
@@ -104,6 +111,37 @@ def test_two_at_once(busy: Omac) -> None:
     started = [busy.start("status", "--json") for _ in range(4)]
     assert {one.process.communicate(timeout=60)[0].decode() for one in started} == {first[0]}
     assert told(busy) == first
+
+
+def test_a_forged_approval(busy: Omac) -> None:
+    """One that was written into a snapshot as omac would is believed by whoever reads it; the check of the journal
+    tells it from what the events give, and says which file to delete."""
+    projects = {name: busy.project(name, "echo") for name in ("mine", "other")}
+    codes = {name: project / ".agents/skills/echo/sidecar.py" for name, project in projects.items()}
+    digests = {}
+    for name, code in codes.items():
+        code.write_text(code.read_text() + f"# {name}\n")
+        busy.approve(projects[name], "echo")
+        (digests[name],) = (approved["bundle_hash"] for approved in approvals(busy, projects[name]))
+    codes["mine"].write_bytes(codes["other"].read_bytes())
+    called_often(busy, WORTH)
+    told(busy)
+    assert [one["code"] for one in approvals(busy, projects["mine"])] != ["ok"]
+    busy.ok("journal", "check")
+
+    newest = snapshots(busy)[-1]
+    snapshot = newest.read_bytes()[64:].replace(digests["mine"].encode(), digests["other"].encode())
+    newest.write_bytes(newest.read_bytes()[:32] + sha256(snapshot).digest() + snapshot)
+    assert [one["code"] for one in approvals(busy, projects["mine"])] == ["ok"]
+    checked = busy.run("journal", "check", "--json")
+    (finding,) = json.loads(checked.out)["findings"]
+    assert (checked.status, finding["position"], finding["remedy"]) == (10, int(newest.name), "snapshot")
+    shown = busy.run("journal", "check")
+    assert f"the snapshot {newest} is not what the events give" in shown.out
+    assert f"try: rm {newest}" in shown.err
+    newest.unlink()
+    busy.ok("journal", "check")
+    assert [one["code"] for one in approvals(busy, projects["mine"])] != ["ok"]
 
 
 @pytest.mark.full

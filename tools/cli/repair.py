@@ -3,14 +3,17 @@
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
+from omac.journal.reader import ReadJournal
 from omac.journal.repair import Repair
 from omac.projections.system import System
-from omac.tools.compose.journals import codec_of_damaged, path_in_use
+from omac.services.kernel.restoring import forged
+from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
@@ -25,6 +28,7 @@ ACTIONS = {
     "head": "set the head to the last event",
     "reindex": "make the index again",
     "segment": "no repair changes a segment: put its file back",
+    "snapshot": "delete the file, it is made again",
     "none": "no repair is possible",
 }
 
@@ -53,7 +57,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     state = StateDir.of(environment)
     path = path_in_use(state, environment, journal_path)
     system = System()
-    findings = findings_of(path, system.apply, codec_of_damaged(state, path))
+    findings = findings_of(path, system.apply, codec_of_damaged(state, path)) or _forged_snapshots(state, path)
     if as_json:
         print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
@@ -66,10 +70,22 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     return DAMAGED if findings else 0
 
 
+def _forged_snapshots(state: StateDir, path: str) -> list[Damage]:
+    """The snapshots of a sound journal that say what its events do not: a start would believe them."""
+    with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
+        snapshots = snapshots_of(state, journal.store)
+        found = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
+    return [
+        Damage(at, "", None, "", f"the snapshot {file} is not what the events give", "snapshot",
+               fix=f"rm {shlex.quote(file)}")
+        for at, file in found
+    ]  # fmt: skip
+
+
 def _ways(path: str, findings: Sequence[Damage]) -> list[str]:
     """The commands that mend what was found."""
-    if segments := [finding.fix for finding in findings if finding.fix]:
-        return segments
+    if fixes := [finding.fix for finding in findings if finding.fix]:
+        return fixes
     beyond = any(finding.remedy == "none" for finding in findings)
     return [f"omac journal restore BACKUP --journal {shlex.quote(path)}" if beyond else "omac journal repair --dry-run"]
 
