@@ -138,7 +138,7 @@ class Repair:
                 raw.execute("INSERT INTO head (id, position) VALUES (1, ?)", (self._last,))
             case "reindex":
                 pass  # around all others
-            case "none" | "segment":
+            case "none" | "segment" | "snapshot":
                 message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 

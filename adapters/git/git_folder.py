@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes up to three descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
+_PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
 _OF_OTHERS = ("alternates", "autostash", "conflicts")  # judges whose verdict depends on what else there is
 
 
@@ -97,7 +98,7 @@ class GitFolder:
         if entry.is_dir(follow_symlinks=False):
             if not self._inspection.while_running:  # then what is in it is judged when it appears
                 self._subfolder(folder, entry, path, here, child, depth)
-        elif self._has_others and not within and child is None:
+        elif not within and self._is_left_alone(folder, entry, child):
             return
         elif not entry.is_file(follow_symlinks=False):
             kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
@@ -107,6 +108,11 @@ class GitFolder:
                 self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
         else:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
+
+    def _is_left_alone(self, folder: int, entry: Entry, child: RuleNode | None) -> bool:
+        return (self._has_others and child is None) or (
+            self._inspection.while_running and _is_link_probe(folder, entry)
+        )
 
     def _subfolder(self, folder: int, entry: Entry, path: str, here: str, child: RuleNode | None, depth: int) -> None:
         full = f"{path}/{entry.name}"
@@ -320,6 +326,18 @@ class GitFolder:
         finally:
             if lock:
                 os.unlink(lock, dir_fd=folder)
+
+
+def _is_link_probe(folder: int, entry: Entry) -> bool:
+    """Whether it is the link by which git, at work, finds out whether there can be links, or was until a moment ago."""
+    name = entry.name
+    is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
+    if not is_named or not entry.is_symlink():
+        return False
+    try:
+        return os.readlink(name, dir_fd=folder) == _PROBED
+    except FileNotFoundError:
+        return True
 
 
 def try_to_put(inspection: Inspection, folder: int, name: str, path: str, content: bytes) -> None:

@@ -55,7 +55,6 @@ _READ_BYTES = 1 << 16
 READS_MAX = 16  # before what they brought is judged
 OF_A_BARE_ONE = frozenset((*MARKS, "config"))  # a folder that has one of them may be a repository now
 _JUDGED = frozenset(name.lower().encode() for name in (".git", *OF_A_BARE_ONE))  # of the files in a worktree
-_PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
 _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file there is what its name says, or nothing
 
 
@@ -244,14 +243,6 @@ class GitWatch:
                 return  # the folder itself is what should not be there
             node = below
         child = node.child(entry.name)
-        if not within and _is_link_probe(opened, entry):
-            return
         if child is not None and child.rule and child.rule.writer != AGENT and entry.is_file(follow_symlinks=False):
             self._follow(folder, entry.name)
         GitFolder(self._inspection, git, known).judge(opened, entry, folder, within, node)
-
-
-def _is_link_probe(opened: int, entry: FoundEntry) -> bool:
-    name = entry.name
-    is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
-    return is_named and entry.is_symlink() and os.readlink(name, dir_fd=opened) == _PROBED

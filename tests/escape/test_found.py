@@ -280,6 +280,7 @@ def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
     assert "fsmonitor" not in (world.workdir / "n" / ".git" / "config").read_text()
 
 
+@pytest.mark.full
 def test_killed_while_it_builds(world: Box) -> None:
     """Killed at any moment, omac leaves nothing behind that holds its streams open; the twin comes to its end."""
     line = world.omac("sandbox", "run", "--", "echo", "ran")

@@ -86,6 +86,7 @@ def plant_program(world: Box, name: str, folder: Path) -> None:
     world.give(folder / name, PROGRAM.format(mark=world.home / "MARK", real=real), 0o755)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["absolute", "relative", "current"])
 def test_modules_of_the_project_are_not_imported(world: Box, way: str) -> None:
     """PYTHONPATH and the current folder lead to what an agent left: no command of omac's loads it, from its first line

@@ -304,6 +304,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", some(ATTACKS, of=5))
 def test_what_is_done_to_an_approved_skill(house: House, name: str) -> None:
     """Activated again, it is the same process; ended, it starts from its approved copy; looked at again, it goes on or

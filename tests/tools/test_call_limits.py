@@ -68,6 +68,7 @@ def cut_off(url: str) -> tuple[float, bytes]:
     return time.monotonic() - began, done.stdout
 
 
+@pytest.mark.full
 def test_a_call_that_is_silent(omac: Omac, limited: Any) -> None:
     """For longer than its skill says, it is a 504; one that takes longer than others may is waited for."""
     base = limited(idle_timeout_secs=2)

@@ -49,6 +49,7 @@ def test_what_omac_makes_is_well(used: Omac) -> None:
     assert used.run("status").status == 0
 
 
+@pytest.mark.full
 def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
     """Rights of others are taken away, in the state directory and for the settings; links are not followed."""
     aside = tmp_path / "aside"

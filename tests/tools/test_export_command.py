@@ -178,6 +178,7 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
     (folder / "manifest.sig").write_text(sign_note(digest_of(text), name, seed))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("what", "named", "why"),
     [

@@ -95,6 +95,7 @@ def seen(world: Box, workdir: Path) -> list[str]:
     return ["\n".join(sorted(git(world, *words, cwd=workdir).splitlines())) for words in LOOKING]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", some(SCRIPTS, of=12))
 def test_as_outside(world: Box, layout: str, name: str) -> None:

@@ -202,6 +202,7 @@ def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
     assert min(seen["allowed"], seen["denied"], seen["landed"]) > EXAMPLES / 20, seen
 
 
+@pytest.mark.full
 def test_git_files_that_mean_nothing(place: Ground) -> None:
     """Whatever a `.git` below the worktree says, it takes nothing away from what is denied and opens nothing."""
     chance = random.Random(SEED)

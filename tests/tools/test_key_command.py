@@ -359,6 +359,7 @@ def test_the_key_is_kept_in_the_vault(vault: Omac, tmp_path: Path) -> None:
     assert (refused.status, "--to takes file, vault, keychain" in refused.err) == (2, True)
 
 
+@pytest.mark.full
 def test_a_move_that_the_journal_does_not_take(vault: Omac) -> None:
     """The key stays where it is, and signs."""
     with closing(sqlite3.connect(vault.state / "journal.db", isolation_level=None)) as connection:

@@ -94,6 +94,7 @@ def test_it_keeps_what_the_other_signs(used: Omac, keeper: Keeper) -> None:
     assert keeper.omac.run("audit", "verify").status == 0
 
 
+@pytest.mark.full
 def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) -> None:
     """A history that was taken back, or rewritten, is told on both sides, and recorded once where it was seen."""
     ran(used)
@@ -155,6 +156,7 @@ def test_a_long_run_delivers_while_it_goes_on(used: Omac, keeper: Keeper) -> Non
     eventually(lambda: keeper.received(), 10.0, "a checkpoint")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("prepare", "says"),
     [
@@ -230,6 +232,7 @@ def answering(answer: bytes) -> Iterator[_Elsewhere]:
             thread.join()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("answer", "says"),
     [

@@ -42,6 +42,7 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
     assert second.split()[:6] == ["echo", "shop", "two", "0.1", "0", "0"]
 
 
+@pytest.mark.full
 def test_it_is_shown_again_and_again(omac: Omac, shop: Path) -> None:
     """As calls come, for programs a line each time; on a terminal it is drawn anew until Ctrl-C."""
     server = omac.serve()

@@ -35,6 +35,7 @@ def _sandboxes(omac: Omac) -> list[int]:
     return [pid for pid in omac.left() if "--request-descriptor" in _line(pid)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) -> None:
     """In order or at once: the command never begins, and no process is left."""

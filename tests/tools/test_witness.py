@@ -149,6 +149,7 @@ CUTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_note_that_breaks_off(used: Omac, notes: Path, cut: str) -> None:
     """What a loss of power left of a note takes no other along: neither the one before nor those behind it."""

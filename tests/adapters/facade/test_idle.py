@@ -22,6 +22,7 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("known", [True, False])
 async def test_idle_connections_starve_nobody(
     build: Callable[..., Awaitable[Any]], replies: Any, descriptors: None, known: bool

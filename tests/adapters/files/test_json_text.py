@@ -20,6 +20,7 @@ def nodes(node: JsonNode) -> list[JsonNode]:
     return [node, *(each for child in node.children for each in nodes(child))]
 
 
+@pytest.mark.full
 @settings(max_examples=examples(300), deadline=None)
 @given(VALUES, INDENTS, VALUES, st.integers(0), st.booleans())
 def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: int, windows: bool) -> None:

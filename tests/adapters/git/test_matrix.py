@@ -100,6 +100,7 @@ def test_as_outside(
     assert not inside.moved()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "operation"),
     spread(["linked", "linked-packed", "nested", "bare-main", "plain", "packed"], ["edit", "join"]),

@@ -141,6 +141,18 @@ def test_gits_look_whether_there_can_be_links(scene: Scene) -> None:
     assert probe.is_symlink()
 
 
+def test_gits_look_for_links_in_a_new_repository(scene: Scene, tmp_path: Path) -> None:
+    """Likewise where the watch meets the repository as a whole, because it saw its folder late."""
+    host("git", "init", "-q", "new", cwd=tmp_path, home=scene.home)
+    (tmp_path / "new/.git/tk8ES1V").symlink_to("testing")
+    (tmp_path / "new/.git/tk8ES1W").symlink_to("/etc")
+    (tmp_path / "new").rename(scene.workdir / "new")
+    git = scene.workdir / "new/.git"
+    eventually(lambda: not os.path.lexists(git / "tk8ES1W"), WITHIN_S, "the other link is set aside")
+    scene.catch_up()
+    assert (git / "tk8ES1V").is_symlink()
+
+
 def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
     """What was made a moment ago and is empty is judged when it is written, though nobody closes it."""
     host("git", "worktree", "add", "-q", "w", cwd=scene.workdir, home=scene.home)

@@ -86,6 +86,7 @@ def stated(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "\ufeff"])) + blank() + "{" + blank() + body + blank() + end + "}" + blank()
 
 
+@pytest.mark.full
 @settings(max_examples=examples(1000), deadline=None)
 @given(
     stated() | st.sampled_from(["", "\n", "\ufeff", "{}", "{ }\r\n"]),
@@ -107,6 +108,7 @@ def test_to_the_byte(tmp_path_factory: pytest.TempPathFactory, text: str, steps:
     assert not world.uninstall()
 
 
+@pytest.mark.full
 @settings(max_examples=examples(1000), deadline=None)
 @given(stated(), VALUES, st.booleans(), st.booleans())
 def test_what_is_changed_meanwhile_stays(

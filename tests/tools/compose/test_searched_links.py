@@ -77,6 +77,7 @@ def linked(tmp_path: Path) -> Linked:
 PAIRS = st.tuples(st.none() | st.integers(0, 14), st.none() | st.sampled_from("cd"))
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(PAIRS, max_size=6), min_size=1, max_size=3).filter(any))
 def test_explanations_are_equal(batches: list[Pairs]) -> None:
