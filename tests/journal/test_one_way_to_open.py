@@ -23,7 +23,7 @@ ALLOWED = {
     ("spool.py", "_create"): "a folder",
     ("inbox.py", "_content"): "a record of the spool",
     ("snapshot_store.py", "write"): "a snapshot",
-    ("snapshot_store.py", "_read"): "a snapshot",
+    ("snapshot_store.py", "read"): "a snapshot",
     ("bundle_verification.py", "_opened"): "a file of a bundle",
     ("log_connection.py", "require_listed"): "sqlite3 alone, to read",
     ("segment.py", "open_segment"): "a segment",
