@@ -102,27 +102,32 @@ class Journal(Application[str]):
         Whether a group may follow is judged inside the transaction. Raises Refusal when nothing was appended. The rows
         go to the recorder as they are: `save` of the library makes four objects of each.
         """
-        results: dict[int, Sequence[Recorded] | Conflict] = {}
-        while waiting := [number for number in range(len(groups)) if number not in results]:
+        conflicts: dict[int, Conflict] = {}
+        positions: Iterator[int] = iter(())
+        while waiting := [number for number in range(len(groups)) if number not in conflicts]:
             stored = [event for number in waiting for event in groups[number].stored]
             sizes = [(len(groups[number].drafts), groups[number].envelope) for number in waiting]
             try:
                 positions = iter(self.store.insert_events(stored, groups=sizes))
-            except Conflicts as conflicts:
-                results |= {waiting[at]: conflict for at, conflict in conflicts.of_groups.items()}
-                continue
-            for number in waiting:
-                results[number] = [
-                    _record(next(positions), draft, groups[number].envelope) for draft in groups[number].drafts
-                ]
-        return [results[number] for number in range(len(groups))]
+                break
+            except Conflicts as found:
+                conflicts |= {waiting[at]: conflict for at, conflict in found.of_groups.items()}
+        return [
+            conflicts[number] if number in conflicts else _records(positions, group)
+            for number, group in enumerate(groups)
+        ]
 
 
-def _record(position: int, draft: Draft, meta: Envelope) -> Recorded:
-    return Recorded(
-        position, draft.stream, draft.version, meta.at, meta.run, meta.actor, meta.correlation, meta.causation,
-        draft.event, meta.happened,
-    )  # fmt: skip
+def _records(positions: Iterator[int], group: CommitGroup) -> list[Recorded]:
+    meta = group.envelope
+    at, run, actor, correlation, causation = meta.at, meta.run, meta.actor, meta.correlation, meta.causation
+    return [
+        Recorded(
+            next(positions), draft.stream, draft.version, at, run, actor, correlation, causation, draft.event,
+            meta.happened,
+        )
+        for draft in group.drafts
+    ]  # fmt: skip
 
 
 def _unreadable(event: Event, why: str) -> Refusal:

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from functools import partial
 
 import msgspec
 import outcome
@@ -43,7 +42,7 @@ QUIET_S = 1.0  # without events, after which even one is worth it
 _log = logging.getLogger("omac.journal")
 
 Late = Callable[[Sequence[Recorded]], None]
-Answered = Callable[["outcome.Outcome[Sequence[Recorded]]"], object]
+Answered = Callable[[Sequence[Recorded] | Exception], object]  # the records, or why there are none
 
 
 class _Item(msgspec.Struct, eq=False):
@@ -64,7 +63,7 @@ class _Poll(Enum):
 
 
 _LOOK = _Poll.NOW
-_Answer = tuple[_Item, "outcome.Outcome[Sequence[Recorded]]"]
+_Answer = tuple[_Item, Sequence[Recorded] | Exception]
 
 
 class Writer(trio.abc.Instrument):
@@ -157,7 +156,13 @@ class Writer(trio.abc.Instrument):
         await self._wait_for(group)
 
     async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
-        item = self._expect(group, partial(trio.lowlevel.reschedule, trio.lowlevel.current_task()), late)
+        task = trio.lowlevel.current_task()
+
+        def answered(answer: Sequence[Recorded] | Exception) -> None:
+            ended = outcome.Error(answer) if isinstance(answer, Exception) else outcome.Value(answer)
+            trio.lowlevel.reschedule(task, ended)
+
+        item = self._expect(group, answered, late)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             if late is None:
@@ -187,16 +192,16 @@ class Writer(trio.abc.Instrument):
         for item in tuple(self._unanswered):
             if now - item.since > seconds:
                 message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
-                self._answer(item, outcome.Error(Refusal("stopping", message)))
+                self._answer(item, Refusal("stopping", message))
 
-    def _answer(self, item: _Item, answer: "outcome.Outcome[Sequence[Recorded]]") -> None:
+    def _answer(self, item: _Item, answer: Sequence[Recorded] | Exception) -> None:
         """Tell who waits, if somebody does; that is the last word on it."""
         if item.answered is not None:
             self._unanswered.discard(item)
             answered, item.answered = item.answered, None
             answered(answer)
-        elif item.late is not None and isinstance(answer, outcome.Value):
-            item.late(answer.value)
+        elif item.late is not None and not isinstance(answer, Exception):
+            item.late(answer)
 
     def _put(self, item: _Item) -> None:
         item.since = trio.current_time()
@@ -271,11 +276,11 @@ class Writer(trio.abc.Instrument):
             self._retry_at = time.monotonic() + RETRY_S
             _log.error("%s", refusal.message)
             self._owed = [item for item in items if item.kept]
-            return [(item, outcome.Error(refusal)) for item in items if not item.kept]
+            return [(item, refusal) for item in items if not item.kept]
         self._owed = []
         for item, result in zip(items, results, strict=True):
             if isinstance(result, Conflict):
-                answers.append((item, outcome.Error(result)))
+                answers.append((item, result))
             else:
                 self._committed.append((item, result))
         return answers
@@ -292,8 +297,7 @@ class Writer(trio.abc.Instrument):
             time.sleep(RETRY_S)
             return
         self._active(len(own))
-        answers: list[_Answer] = [(item, outcome.Value(result)) for item, result in self._committed]
-        self._committed = []
+        answers, self._committed = self._committed, []
         token.run_sync_soon(self._settle, records, answers)
 
     def _catch_up(self, waiting: list[_Item], token: trio.lowlevel.TrioToken) -> None:
@@ -307,7 +311,7 @@ class Writer(trio.abc.Instrument):
             if refusal.reason in FATAL:
                 raise
             refused = refusal
-        answers = [(item, outcome.Error(refused) if refused else outcome.Value(())) for item in waiting]
+        answers = [(item, refused or ()) for item in waiting]
         token.run_sync_soon(self._settle, news, answers)
 
     def _idle(self, token: trio.lowlevel.TrioToken) -> None:
@@ -358,4 +362,4 @@ class Writer(trio.abc.Instrument):
         self._ended.set()
         while self._unanswered:
             message = "the journal's writer ended before it answered; the journal shows whether this was recorded"
-            self._answer(self._unanswered.pop(), outcome.Error(Refusal("journal-unavailable", message)))
+            self._answer(self._unanswered.pop(), Refusal("journal-unavailable", message))

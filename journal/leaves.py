@@ -136,14 +136,10 @@ def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
         raise damaged(path, f"the tree of its leaves cannot be used: {error}") from None
 
 
-def store(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes]) -> None:
-    """Append leaves to a tree that stands, and store both."""
-    if not leaves:
-        return
+def grow(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes]) -> None:
+    """Add leaves to a tree that stands, and store how large it is; their rows are inserted beside."""
     tree = stored.tree
-    first = tree.size + 1
     tree.extend(leaves)
-    connection.exec_driver_sql("INSERT INTO leaf (position, hash) VALUES (?, ?)", list(enumerate(leaves, first)))
     connection.exec_driver_sql(
         "UPDATE tree SET size = ?, peaks = ?, late = ?", (tree.size, b"".join(tree.peaks), stored.late)
     )
@@ -191,7 +187,8 @@ def _advance(connection: sa.Connection, stored: StoredTree, until: int) -> Store
             leaves.append(leaf_hash(text))
     if leaves:
         stored = stored._replace(late=size + len(leaves))
-        store(connection, stored, leaves)
+        connection.exec_driver_sql("INSERT INTO leaf (position, hash) VALUES (?, ?)", list(enumerate(leaves, size + 1)))
+        grow(connection, stored, leaves)
     return stored
 
 

@@ -15,11 +15,12 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import EncodedEvent
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, StoredEvents, conflicts_of, raise_times, remember
-from omac.journal.leaves import completed, content, standing, store
+from omac.journal.leaves import completed, content, grow, standing
 from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
-from omac.journal.schema import EVENT, NAME, checkpoint, pragma, refusal_of
+from omac.journal.row_insert import RowInsert
+from omac.journal.schema import EVENT, LEAF, NAME, checkpoint, pragma, refusal_of
 from omac.journal.sealing import delete_sealed, list_pruned, list_segment
 from omac.journal.segment import Segment
 from omac.journal.watch import JournalWatch
@@ -44,7 +45,8 @@ class SqlRecorder(ApplicationRecorder):
         self._writer = writer
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
-        self._statement = _insert_statement(writer)
+        self._events = RowInsert(writer, EVENT, COLUMNS)
+        self._leaves = RowInsert(writer, LEAF, ("position", "hash"))
         self._watch = JournalWatch(path)
         self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
@@ -72,54 +74,43 @@ class SqlRecorder(ApplicationRecorder):
         already; Refusal when the store fails.
         """
         groups: Groups = kwargs["groups"]
+        events = [event if isinstance(event, EncodedEvent) else _encoded(event) for event in stored_events]
         self._require_same_file()
         new: dict[str, int] = {}
-        sealed = [event.sealed if isinstance(event, EncodedEvent) else None for event in stored_events]
         try:
             with self._writer.begin() as connection:
-                kinds = {event.topic for event in stored_events}
-                top = next_top(connection, kinds, self.path, self._is_living, encrypted=any(sealed))
-                unheard = self._intern(
-                    connection, {str(event.originator_id) for event in stored_events} | kinds, groups, new
-                )
+                streams, kinds = {event.originator_id for event in events}, {event.topic for event in events}
+                encrypted = any(event.sealed for event in events)
+                top = next_top(connection, kinds, self.path, self._is_living, encrypted=encrypted)
+                unheard = self._intern(connection, streams | kinds, groups, new)
                 ids = self._ids | new if new else self._ids
-                if conflicts := conflicts_of(connection, stored_events, groups, ids, unheard):
+                if conflicts := conflicts_of(connection, events, groups, ids, unheard):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
-                tree = completed(connection, standing(connection, top, self.path), top)
-                self._insert(connection, top, stored_events, sealed, groups, ids)
-                if tree is not None:
-                    store(connection, tree, _leaves(top, stored_events, sealed, groups))
-                connection.exec_driver_sql("UPDATE head SET position = ?", (top + len(stored_events),))
+                self._insert(connection, top, events, groups, ids)
         except sa.exc.DBAPIError as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
-        return range(top + 1, top + 1 + len(stored_events))
+        return range(top + 1, top + 1 + len(events))
 
     def _insert(
         self,
         connection: sa.Connection,
         top: int,
-        stored_events: StoredEvents,
-        sealed: Sequence[bytes | None],
+        events: Sequence[EncodedEvent],
         groups: Groups,
         ids: dict[str, int],
     ) -> None:
-        rows: list[tuple[Any, ...]] = []
-        events = zip(stored_events, sealed, strict=True)
-        for size, meta in groups:
-            run, actor = ids[meta.run], ids[meta.actor]
-            for event, fields in itertools.islice(events, size):
-                top += 1
-                stream, kind = ids[event.originator_id], ids[event.topic]  # type: ignore[index]  # our ids are texts
-                rows.append(
-                    (top, stream, event.originator_version, kind, meta.at, run, actor, meta.correlation,
-                     meta.causation, event.state, fields, meta.happened)
-                )  # fmt: skip
+        """Insert events behind position `top`, and their leaves."""
+        tree = completed(connection, standing(connection, top, self.path), top)
+        rows, leaves = _rows(top, events, groups, ids)
         if files := [meta.spooled for _, meta in groups if meta.spooled is not None]:
             remember(connection, files)
-        if rows:
-            connection.exec_driver_sql(self._statement, rows)
+        self._events.insert(connection, rows)
+        if tree is not None and leaves:
+            self._leaves.insert(connection, [value for row in enumerate(leaves, top + 1) for value in row])
+            grow(connection, tree, leaves)
+        connection.exec_driver_sql("UPDATE head SET position = ?", (top + len(events),))
 
     def _intern(self, connection: sa.Connection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
         """Add to `new` the ids of `names`, and of those of the groups, that this process has not met; returns those
@@ -231,30 +222,35 @@ class SqlRecorder(ApplicationRecorder):
         raise NotImplementedError("use the feed")
 
 
-def _leaves(top: int, stored_events: StoredEvents, sealed: Sequence[bytes | None], groups: Groups) -> list[bytes]:
-    """The leaves of events that come after position `top`."""
+def _rows(
+    top: int, events: Sequence[EncodedEvent], groups: Groups, ids: dict[str, int]
+) -> tuple[list[Any], list[bytes]]:
+    """The values of the rows of events that come after position `top`, one after the other, and their leaves."""
+    rows: list[Any] = []
     leaves: list[bytes] = []
-    events = zip(stored_events, sealed, strict=True)
+    waiting = iter(events)
     for size, meta in groups:
-        for event, fields in itertools.islice(events, size):
+        at, run, actor = meta.at, meta.run, meta.actor
+        correlation, causation, happened = meta.correlation, meta.causation, meta.happened
+        for event in itertools.islice(waiting, size):
             top += 1
-            text = content(
-                top, str(event.originator_id), event.originator_version, event.topic, meta.at, meta.run, meta.actor,
-                meta.correlation, meta.causation, meta.happened, fields, event.state,
+            stream, version, kind = event.originator_id, event.originator_version, event.topic
+            body, fields = event.state, event.sealed
+            rows += (
+                top, ids[stream], version, ids[kind], at, ids[run], ids[actor], correlation, causation, body, fields,
+                happened,
             )  # fmt: skip
-            leaves.append(leaf_hash(text))
-    return leaves
+            leaves.append(
+                leaf_hash(
+                    content(top, stream, version, kind, at, run, actor, correlation, causation, happened, fields, body)
+                )
+            )
+    return rows, leaves
+
+
+def _encoded(event: StoredEvent) -> EncodedEvent:
+    return EncodedEvent(str(event.originator_id), event.originator_version, event.topic, event.state)
 
 
 def _is_within(version: int, above: int | None, up_to: int | None) -> bool:
     return (above is None or version > above) and (up_to is None or version <= up_to)
-
-
-def _insert_statement(engine: sa.Engine) -> str:
-    """The insert in the engine's dialect, its parameters in the order of COLUMNS.
-
-    Given to the driver as it is: what Core does for each row costs three times what the database does.
-    """
-    compiled = sa.insert(EVENT).compile(dialect=engine.dialect, column_keys=list(COLUMNS))
-    assert tuple(compiled.positiontup or ()) == COLUMNS, "a dialect with positional parameters"
-    return str(compiled)

@@ -27,19 +27,20 @@ SQL = re.compile(r"\s*(insert (or \w+ )?into|replace into|update .* set|delete f
 WRITES_SQL = {
     f"journal/{name}.py" for name in ("sql_recorder", "leaves", "judgement", "schema", "format", "repair", "backup")
 }
+WRITES_SQL |= {"journal/row_insert.py"}  # for the recorder
 WRITES_SQL |= {"journal/audit_index.py", "journal/link_index.py", "journal/segment.py"}  # in files of their own
 WRITES_SQL |= {"journal/sealing.py"}
 WRITES_EVENTS = {
-    "journal/sql_recorder.py",
     "journal/repair.py",  # replaces rows in a transaction of its own
     "journal/segment.py",  # in the file of a segment
     "journal/sealing.py",  # deletes rows that a segment has
 }
 EVENTS = re.compile(r".*\b(into|update|from) event\b", re.IGNORECASE | re.DOTALL)
-OPENS = ("open_for_writing", "SqlRecorder", "Writer")  # makers of what can append
+OPENS = ("open_for_writing", "SqlRecorder", "Writer", "RowInsert")  # makers of what can append
 MAKING = {
     "journal/opening.py": {"open_for_writing", "SqlRecorder"},
     "journal/repair.py": {"open_for_writing"},
+    "journal/sql_recorder.py": {"RowInsert"},
     "services/kernel/engine.py": {"Writer"},
 }
 

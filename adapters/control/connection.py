@@ -18,7 +18,8 @@ from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.bodies import bad_request, decoder_for
-from omac.adapters.http.http1 import Fields, RequestHead, parse_request_head, request_line, whole_answer
+from omac.adapters.http.fields import Fields
+from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, whole_answer
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.control import Listener

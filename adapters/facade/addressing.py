@@ -11,16 +11,20 @@ PATH_CHARS_MAX = 1024
 
 
 class AddressedRequest(msgspec.Struct, frozen=True):
-    """A request that leads somewhere. `path` is below the mount, with the query; `prefix` is what the client has before
-    it, `/<token>/<mount>`; `token` is "" where the socket itself says which directory is meant. `request` is what is
-    recorded of it."""
+    """A request that leads somewhere. `path` is below the mount, with the query; `token` is "" where the socket itself
+    says which directory is meant. `request` is what is recorded of it."""
 
     head: RequestHead
     route: ResolvedRoute
     token: str
-    prefix: str
+    mount: str
     path: str
     request: Request
+
+    @property
+    def prefix(self) -> str:
+        """What the client has before the path, `/<token>/<mount>`."""
+        return f"/{self.token}/{self.mount}" if self.token else f"/{self.mount}"
 
     @property
     def closes(self) -> bool:
@@ -33,9 +37,8 @@ def address(head: RequestHead, recorder: AccessRecorder, *, flat: bool) -> Addre
     `AccessRecorder.resolve` raises."""
     token, mount, rest, query = split(head.target, recorder, flat=flat)
     route = recorder.resolve(token or None, mount)
-    prefix = f"/{token}/{mount}" if token else f"/{mount}"
     path = rest if query is None else f"{rest}?{query}"
-    return AddressedRequest(head, route, token, prefix, path, Request(head.method, recorded_path(rest, token)))
+    return AddressedRequest(head, route, token, mount, path, Request(head.method, recorded_path(rest, token)))
 
 
 def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, str, str, str | None]:

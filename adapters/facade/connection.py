@@ -126,11 +126,11 @@ class FacadeConnection:
         """Run an admitted exchange and tell the recorder its one fate."""
         progress, method, skill = exchange.progress, addressed.head.method, addressed.route.skill
         try:
-            unwatch = self._recorder.watch(addressed.route, exchange.cut)
+            self._recorder.watch(addressed.route, exchange.cut)
             try:
                 await exchange.run()
             finally:
-                unwatch()
+                self._recorder.unwatch(exchange.cut)
             if progress.refusal is not None:
                 await self._send(refusal_answer(progress.refusal, close=True, skill=skill, method=method))
         finally:

@@ -5,6 +5,7 @@ what the client claims about the way here is dropped, and the routing token neve
 """
 
 import re
+from collections.abc import Collection
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -13,7 +14,8 @@ import msgspec
 from omac.adapters.facade.cookies import confined
 from omac.adapters.facade.references import REFERRING, referred
 from omac.adapters.http.bodies import UpstreamError
-from omac.adapters.http.http1 import Fields, RequestHead, ResponseHead, options_of, whole_answer
+from omac.adapters.http.fields import FieldNames, Values, options_of
+from omac.adapters.http.http1 import UNFRAMED, RequestHead, ResponseHead, whole_answer
 from omac.domain.kernel.refusal import Refusal
 
 _PROTOCOL = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z/-]{1,64}")
@@ -21,7 +23,7 @@ _PROTOCOL = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z/-]{1,64}")
 Delivery = Literal["none", "length", "chunked", "close"]
 
 _HOP_BY_HOP = frozenset(
-    b"connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
+    b"close connection http2-settings keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"transfer-encoding upgrade".split()
 )
 # written by us, or a claim of the client about the way here
@@ -32,25 +34,52 @@ _OF_THE_HOST = frozenset(
 )
 
 
+def _stops_at_skill(lower: bytes) -> bool:
+    """Whether a field of a request does not reach the skill as it is. CGI-like upstreams read X_Forwarded_Prefix as
+    X-Forwarded-Prefix."""
+    meaning = lower.replace(b"_", b"-")
+    return (
+        meaning in _HOP_BY_HOP
+        or meaning in _OURS_UPSTREAM
+        or meaning == b"referer"
+        or meaning.startswith(b"x-forwarded-")
+    )
+
+
+def _stops_at_client(lower: bytes) -> bool:
+    """Whether a field of an answer does not reach the client as it is, or not always."""
+    return (
+        lower in _HOP_BY_HOP
+        or lower in _OF_THE_HOST
+        or lower in REFERRING
+        or lower in (b"content-length", b"set-cookie", b"x-accel-buffering")
+        or lower.replace(b"_", b"-").startswith(b"x-omac-")
+    )
+
+
+_STOPPED_AT_SKILL, _STOPPED_AT_CLIENT = FieldNames(_stops_at_skill), FieldNames(_stops_at_client)
+
+
 def upgrade_of(head: RequestHead) -> bytes | None:
     """The protocol that a request may be switched to, in lower case; None: it is forwarded as if it asked for none.
 
     Another HTTP is never switched to, as its requests could be neither judged nor recorded.
     """
-    names = [value.lower() for name, value in head.headers if name.lower() == b"upgrade"]
-    if head.minor == 0 or head.method != "GET" or head.framing.has_body or len(names) != 1:
+    named = head.values.get(b"upgrade", ())
+    if len(named) != 1 or head.minor == 0 or head.method != "GET" or head.framing.has_body:
         return None
-    if not _PROTOCOL.fullmatch(names[0]) or b"upgrade" not in options_of(head.headers, b"connection"):
+    name = named[0].lower()
+    if not _PROTOCOL.fullmatch(name) or b"upgrade" not in options_of(head.values, b"connection"):
         return None
-    return None if names[0].startswith((b"h2", b"h3", b"http", b"tls")) else names[0]
+    return None if name.startswith((b"h2", b"h3", b"http", b"tls")) else name
 
 
 def is_switch(response: ResponseHead, asked: bytes | None) -> bool:
     """Whether the skill switches to what was asked for. Raises UpstreamError when it switches to anything else."""
     if response.status != 101:
         return False
-    names = [value.lower() for name, value in response.headers if name.lower() == b"upgrade"]
-    if asked is None or names != [asked] or b"upgrade" not in options_of(response.headers, b"connection"):
+    names = [value.lower() for value in response.values.get(b"upgrade", ())]
+    if asked is None or names != [asked] or b"upgrade" not in options_of(response.values, b"connection"):
         raise UpstreamError("it switched protocols without being asked")
     return True
 
@@ -64,29 +93,27 @@ def upstream_head(
     The skill is told to close the connection behind a body: one that does not read it all, as many do not where they
     refuse, would take the rest for requests that nobody recorded.
     """
-    named = options_of(head.headers, b"connection")
     lines = [
         f"{head.method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Forwarded-Prefix: /{mount}\r\n".encode("ascii"),
     ]
     if upgrade is not None:
         lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % upgrade)
-    elif head.framing.has_body:
-        lines.append(b"Connection: close\r\n")
-    if head.framing.chunked:
-        lines.append(b"Transfer-Encoding: chunked\r\n")
-    elif head.framing.content_length is not None:
-        lines.append(b"Content-Length: %d\r\n" % head.framing.content_length)
+    if head.framing is not UNFRAMED:
+        if head.framing.has_body:
+            lines.append(b"Connection: close\r\n")
+        if head.framing.chunked:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+        elif head.framing.content_length is not None:
+            lines.append(b"Content-Length: %d\r\n" % head.framing.content_length)
+    named = _named_in_connection(head.values)
     for name, value in head.headers:
-        lower = name.lower()
-        # CGI-like upstreams read X_Forwarded_Prefix as X-Forwarded-Prefix
-        meaning = lower.replace(b"_", b"-")
-        if meaning in _HOP_BY_HOP or meaning in _OURS_UPSTREAM or meaning.startswith(b"x-forwarded-"):
-            continue
-        if lower in named:
-            continue
-        sent = value if meaning != b"referer" else _without_token(value, token.encode("ascii"))
-        if sent is not None:
-            lines.append(b"%b: %b\r\n" % (name, sent))
+        stopped = _STOPPED_AT_SKILL[name]
+        if not stopped and not (named and name.lower() in named):
+            lines += name, b": ", value, b"\r\n"
+        elif stopped == b"referer" and stopped not in named:
+            sent = _without_token(value, token.encode("ascii"))
+            if sent is not None:
+                lines += name, b": ", sent, b"\r\n"
     lines.append(b"\r\n")
     return b"".join(lines)
 
@@ -101,32 +128,36 @@ def client_head(
     references to the skill on `port` lead there too; the skill does not speak for omac or for the host.
     """
     delivery = _delivery(response, request)
-    named = options_of(response.headers, b"connection")
-    events = _is_event_stream(response.headers)
-    outside, inside = prefix.encode("ascii"), f"/{mount}".encode("ascii")
+    named = _named_in_connection(response.values)
+    events = b"content-type" in response.values and _is_event_stream(response.values)
     lines = [b"HTTP/1.1 %d %b\r\n" % (response.status, response.reason)]
     for name, value in response.headers:
-        lower = name.lower()
-        if lower in _HOP_BY_HOP or (events and lower == b"x-accel-buffering"):
-            continue
-        if lower == b"content-length":
-            if response.status in (101, 204):  # RFC 9110 section 8.6 forbids it there
-                continue
-        elif lower in named or lower in _OF_THE_HOST or lower.replace(b"_", b"-").startswith(b"x-omac-"):
-            continue
-        if lower == b"set-cookie":
-            folder = path.partition("?")[0].rpartition("/")[0]
-            cookie = confined(value, outside, inside, folder.encode("ascii"))
-            if cookie is None:
-                continue
-            value = cookie
-        elif lower in REFERRING:
-            value = referred(lower, value, outside, inside, port)
-        lines.append(b"%b: %b\r\n" % (name, value))
+        stopped = _STOPPED_AT_CLIENT[name]
+        if not stopped:
+            if not named or name.lower() not in named:
+                lines += name, b": ", value, b"\r\n"
+        elif stopped == b"content-length":
+            if response.status not in (101, 204):  # RFC 9110 section 8.6 forbids it there
+                lines += name, b": ", value, b"\r\n"
+        elif stopped not in named:
+            changed = _changed(stopped, value, path, mount=mount, prefix=prefix, port=port, events=events)
+            if changed is not None:
+                lines += name, b": ", changed, b"\r\n"
     if events:
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either
     lines.append(_connection_fields(response.status, request, delivery) + b"\r\n")
     return b"".join(lines), delivery
+
+
+def _changed(name: bytes, value: bytes, path: str, *, mount: str, prefix: str, port: int, events: bool) -> bytes | None:
+    """The value of a field of an answer as the client gets it, `name` in lower case; None: it does not get it."""
+    outside, inside = prefix.encode("ascii"), f"/{mount}".encode("ascii")
+    if name == b"set-cookie":
+        folder = path.partition("?")[0].rpartition("/")[0]
+        return confined(value, outside, inside, folder.encode("ascii"))
+    if name in REFERRING:
+        return referred(name, value, outside, inside, port)
+    return None if name != b"x-accel-buffering" or events else value
 
 
 def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
@@ -167,9 +198,15 @@ def _delivery(response: ResponseHead, request: RequestHead) -> Delivery:
     return "chunked" if request.minor == 1 else "close"
 
 
-def _is_event_stream(fields: Fields) -> bool:
-    types = [value for name, value in fields if name.lower() == b"content-type"]
-    return any(value.partition(b";")[0].strip().lower() == b"text/event-stream" for value in types)
+def _is_event_stream(values: Values) -> bool:
+    return any(
+        value.partition(b";")[0].strip().lower() == b"text/event-stream" for value in values.get(b"content-type", ())
+    )
+
+
+def _named_in_connection(values: Values) -> Collection[bytes]:
+    """The names of the fields that Connection keeps to one connection, beside those that always are."""
+    return options_of(values, b"connection") - _HOP_BY_HOP if b"connection" in values else ()
 
 
 def _without_token(value: bytes, token: bytes) -> bytes | None:

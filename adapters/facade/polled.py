@@ -14,14 +14,12 @@ Rules
 
 import logging
 import socket
-from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
 import msgspec
 import trio
-from outcome import Error, Outcome, Value
 
 from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
@@ -68,8 +66,8 @@ class PolledConnection:
     """One connection, from its acceptance on and from each rest on until something unusual happens."""
 
     __slots__ = (
-        "_access", "_addressed", "_answer", "_client_gone", "_keeper", "_more", "_skill",
-        "_started", "_stopped", "_unwatch", "deadline", "phase", "slot", "socket", "surroundings",
+        "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_more",
+        "_skill", "_started", "_stopped", "deadline", "phase", "slot", "socket", "surroundings",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
@@ -96,7 +94,7 @@ class PolledConnection:
         self._access = 0
         self._addressed: AddressedRequest | None = None
         self._skill: SkillConnection | None = None
-        self._unwatch: Callable[[], None] | None = None
+        self._is_watching = False
 
     def ready(self, events: int) -> None:
         """See Polled."""
@@ -182,17 +180,19 @@ class PolledConnection:
         except Refusal as refusal:
             self._hand_over(b"", self._begun(refused=refusal))
 
-    def _admitted(self, addressed: AddressedRequest, recorded: Outcome[int]) -> None:
+    def _admitted(self, addressed: AddressedRequest, recorded: int | Exception) -> None:
         """The record is durable, or it cannot be made. This must not fail."""
         try:
             if self.phase is not Phase.ADMITTING or self._addressed is not addressed:
-                if isinstance(recorded, Value):
-                    self._abort_late(recorded.value)
-            elif isinstance(recorded, Error) and isinstance(recorded.error, Refusal):
-                self._hand_over(b"", self._begun(refused=recorded.error))
-            else:
-                self._access = recorded.unwrap()
+                if isinstance(recorded, int):
+                    self._abort_late(recorded)
+            elif isinstance(recorded, int):
+                self._access = recorded
                 self._forward(addressed)
+            elif isinstance(recorded, Refusal):
+                self._hand_over(b"", self._begun(refused=recorded))
+            else:
+                raise recorded
         except Exception as error:
             log_failure(_log, error)
             self.fail()
@@ -204,11 +204,10 @@ class PolledConnection:
         if self._client_gone:
             self._abort("client-gone")
             return
-        unwatch = self.surroundings.recorder.watch(addressed.route, self._cut)
+        self._is_watching = True
+        self.surroundings.recorder.watch(addressed.route, self._cut)
         if self.phase is not Phase.WAITING:
-            unwatch()
             return
-        self._unwatch = unwatch
         connections = self.surroundings.connections
         assert connections is not None
         skill = connections.take(addressed.route.port)
@@ -297,9 +296,8 @@ class PolledConnection:
             return
         assert self._addressed is not None
         assert self._skill is not None
-        assert self._unwatch is not None
         surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
-        self._unwatch()
+        self._end_watch()
         if response.keep_alive and not surplus and surroundings.connections is not None:
             surroundings.connections.rest(skill)
         else:
@@ -360,9 +358,9 @@ class PolledConnection:
         self._keeper.forget(self)
 
     def _end_watch(self) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
+        if self._is_watching:
+            self.surroundings.recorder.unwatch(self._cut)
+            self._is_watching = False
 
     def _drop_skill(self) -> None:
         if self._skill is not None and self.surroundings.connections is not None:

@@ -13,6 +13,7 @@ where a message ends or whom it is for, so the rules stand here:
 """
 
 import re
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -20,6 +21,7 @@ import httptools
 import msgspec
 
 from omac.adapters.http.bodies import Framing, UpstreamError, bad_request
+from omac.adapters.http.fields import FieldNames, Fields, Values, options_of, values_of
 from omac.domain.kernel import loopback
 from omac.domain.kernel.ids import SHARED
 from omac.domain.kernel.refusal import Refusal
@@ -27,13 +29,19 @@ from omac.domain.kernel.refusal import Refusal
 HEAD_BYTES_MAX = 65536
 FIELDS_MAX = 100  # of one head, as Apache has it by default
 NO_BODY = Framing(content_length=0)
+UNFRAMED = Framing()
 
-Fields = list[tuple[bytes, bytes]]
-
+_READ = FieldNames(
+    frozenset(
+        b"connection content-length content-type expect host origin sec-fetch-site transfer-encoding upgrade".split()
+    ).__contains__
+)
+_LINES = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)++\r\n")  # of a head, as rule 1 has them
 _CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
-_PATH = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=:@/]|%(?!00)[0-9A-Fa-f]{2})*")
+_PATH = rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=:@/]++|%(?!00)[0-9A-Fa-f]{2})*+"
+_GOOD_LINE = re.compile(rb"([A-Z]{1,20}) (/" + _PATH + rb"(?:\?[!\"$-~]*+)?) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SLASHES = re.compile(r"/{2,}")
@@ -41,12 +49,14 @@ _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?:/|$)", re.IGNORECASE)
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """A request that may be judged further; `minor` is the digit of HTTP/1.x, names keep the client's spelling."""
+    """A request that may be judged further; `minor` is the digit of HTTP/1.x, names keep the client's spelling.
+    `values` are those of the fields that are read here."""
 
     method: str
     target: str
     minor: int
     headers: Fields
+    values: Values
     framing: Framing
     keep_alive: bool
     expect_continue: bool
@@ -58,6 +68,7 @@ class ResponseHead(msgspec.Struct, frozen=True):
     status: int
     reason: bytes
     headers: Fields
+    values: Values
     framing: Framing
     keep_alive: bool
 
@@ -84,30 +95,29 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
         raise Refusal("head-too-large", f"the head of a request is limited to {bytes_max} bytes")
     if _has_too_many_fields(head):
         raise Refusal("head-too-large", f"the head of a request is limited to {FIELDS_MAX} fields")
-    fault = _fault(head)
-    if fault is not None:
+    if not _LINES.fullmatch(head) and (fault := _fault(head)) is not None:
         raise bad_request(fault)
-    line = _REQUEST_LINE.match(head)
-    if line is None or b"#" in line[2]:
-        raise bad_request("the request line is not METHOD /path HTTP/1.1 in visible ASCII, without fragment")
-    if not _PATH.fullmatch(line[2].partition(b"?")[0]):
-        raise bad_request("the path holds %00, or something that must be percent-encoded (RFC 3986 section 3.3)")
-    if line[1] == b"CONNECT":
+    line = _GOOD_LINE.match(head)
+    if line is None:
+        raise bad_request(_line_fault(head))
+    method, target, digit = line.groups()
+    if method == b"CONNECT":
         raise bad_request("omac is not a tunnel")
     fields = _fields(httptools.HttpRequestParser, head)
     if fields is None:
         raise bad_request("the method is unknown or a header field is malformed")
-    minor = int(line[3])
-    _judge_caller(fields, any_host=any_host)
-    framing, options, expects = _request_framing(fields, minor)
+    minor, values = int(digit), values_of(fields, _READ)
+    _judge_caller(values, any_host=any_host)
+    framing = _request_framing(values, minor)
     return RequestHead(
-        method=line[1].decode("ascii"),
-        target=line[2].decode("ascii"),
+        method=method.decode("ascii"),
+        target=target.decode("ascii"),
         minor=minor,
         headers=fields,
+        values=values,
         framing=framing,
-        keep_alive=minor == 1 and b"close" not in options,
-        expect_continue=minor == 1 and expects and framing.has_body,
+        keep_alive=minor == 1 and not (b"connection" in values and b"close" in options_of(values, b"connection")),
+        expect_continue=minor == 1 and framing.has_body and b"100-continue" in options_of(values, b"expect"),
     )
 
 
@@ -118,8 +128,7 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
         raise UpstreamError(f"the head of its answer is over {bytes_max} bytes")
     if _has_too_many_fields(head):
         raise UpstreamError(f"the head of its answer has more than {FIELDS_MAX} fields")
-    fault = _fault(head)
-    if fault is not None:
+    if not _LINES.fullmatch(head) and (fault := _fault(head)) is not None:
         raise UpstreamError(fault)
     line = _STATUS_LINE.match(head)
     if line is None:
@@ -127,12 +136,15 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
     fields = _fields(httptools.HttpResponseParser, head)
     if fields is None:
         raise UpstreamError("a header field of its answer is malformed")
-    minor, status = int(line[1]), int(line[2])
-    framing, options = _response_framing(fields, minor)
+    digit, code, reason = line.groups()
+    minor, status, values = int(digit), int(code), values_of(fields, _READ)
+    framing = _response_framing(values, minor)
     if status < 200 or status in (204, 304) or request_method == "HEAD":
         framing = NO_BODY
-    keep_alive = minor == 1 and b"close" not in options and not framing.until_close
-    return ResponseHead(status, line[3] or b"", fields, framing, keep_alive)
+    keep_alive = minor == 1 and not framing.until_close
+    if keep_alive and b"connection" in values:
+        keep_alive = b"close" not in options_of(values, b"connection")
+    return ResponseHead(status, reason or b"", fields, values, framing, keep_alive)
 
 
 def whole_answer(status: int, fields: Fields, body: bytes, *, close: bool, method: str) -> bytes:
@@ -154,8 +166,9 @@ def split_target(target: str, *, flat: bool = False) -> tuple[str, str, str, str
     unknown-mount.
     """
     path, question, query = target.partition("?")
-    path = _SLASHES.sub("/", path)
-    if _DOT_SEGMENT.search(path):
+    if "//" in path:
+        path = _SLASHES.sub("/", path)
+    if ("/." in path or "/%2" in path) and _DOT_SEGMENT.search(path):
         raise bad_request("the path holds a dot segment")
     token, _, below = ("", "", path.removeprefix("/")) if flat else path.removeprefix("/").partition("/")
     mount, _, rest = below.partition("/")
@@ -175,20 +188,15 @@ def request_line(head: bytes) -> tuple[str, str] | None:
     return (line[1].decode("ascii"), line[2].decode("ascii")) if line else None
 
 
-def options_of(fields: Fields, name: bytes) -> set[bytes]:
-    """The members of a comma-separated field over all its lines, in lower case (RFC 9110 section 5.6.1)."""
-    members = (member for field, value in fields if field.lower() == name for member in value.split(b","))
-    return {member.strip(b" \t").lower() for member in members} - {b""}
-
-
 class _Collector:
+    __slots__ = ("complete", "fields")
+
     def __init__(self) -> None:
         self.fields: Fields = []
         self.complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # llhttp leaves the blanks behind a value, which are no part of it (RFC 9112 section 5.1)
-        self.fields.append((name, value.rstrip(b" \t")))
+        self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.complete = True
@@ -201,9 +209,13 @@ def _fields(parser: Any, head: bytes) -> Fields | None:  # Any: httptools has tw
     except httptools.HttpParserUpgrade:
         pass  # the head asks for another protocol; whether it gets it is not decided here
     except httptools.HttpParserError:
-        # a bare 101 stops llhttp behind a complete head, and so does a coding it cannot frame, which we refuse
-        return collector.fields if collector.complete else None
-    return collector.fields if collector.complete else None
+        pass  # a bare 101 stops llhttp behind a complete head, and so does a coding it cannot frame, which we refuse
+    if not collector.complete:
+        return None
+    if b" \r\n" in head or b"\t\r\n" in head:
+        # llhttp leaves the blanks behind a value, which are no part of it (RFC 9112 section 5.1)
+        return [(name, value.rstrip(b" \t")) for name, value in collector.fields]
+    return collector.fields
 
 
 def _has_too_many_fields(head: bytes) -> bool:
@@ -221,24 +233,38 @@ def _fault(head: bytes) -> str | None:
     return None
 
 
-def _judge_caller(fields: Fields, *, any_host: bool) -> None:
+def _line_fault(head: bytes) -> str:
+    """What is wrong with the request line of a head."""
+    line = _REQUEST_LINE.match(head)
+    if line is None or b"#" in line[2]:
+        return "the request line is not METHOD /path HTTP/1.1 in visible ASCII, without fragment"
+    return "the path holds %00, or something that must be percent-encoded (RFC 3986 section 3.3)"
+
+
+def _judge_caller(values: Values, *, any_host: bool) -> None:
     """A name that resolves here and a page that calls here are both steered from elsewhere: DNS rebinding, CSRF."""
-    hosts = [value for name, value in fields if name.lower() == b"host"]
+    hosts = values.get(b"host", ())
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
-    if not any_host and not loopback.HOST.fullmatch(hosts[0].decode("latin-1")):
+    if not any_host and not _is_loopback(hosts[0]):
         raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
-    for name, value in fields:
-        lower = name.lower()
-        if lower == b"origin" and not loopback.ORIGIN.fullmatch(value.decode("latin-1")):
+    for value in values.get(b"origin", ()):
+        if not loopback.ORIGIN.fullmatch(value.decode("latin-1")):
             raise Refusal("foreign-origin", "a page of another origin may not call omac; see the Origin field")
-        if lower == b"sec-fetch-site" and value.lower() == b"cross-site":
-            raise Refusal("foreign-origin", "a page of another site may not call omac; see Sec-Fetch-Site")
+    if any(value.lower() == b"cross-site" for value in values.get(b"sec-fetch-site", ())):
+        raise Refusal("foreign-origin", "a page of another site may not call omac; see Sec-Fetch-Site")
 
 
-def _request_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes], bool]:
-    """RFC 9112 section 6.3 for requests: with the connection options, and whether 100 Continue is awaited."""
-    lengths, codings, other = _framing_fields(fields)
+@lru_cache(maxsize=256)
+def _is_loopback(host: bytes) -> bool:
+    return loopback.HOST.fullmatch(host.decode("latin-1")) is not None
+
+
+def _request_framing(values: Values, minor: int) -> Framing:
+    """Return the framing of a request (RFC 9112 section 6.3)."""
+    lengths, codings = values.get(b"content-length"), values.get(b"transfer-encoding")
+    if lengths is None and codings is None:
+        return UNFRAMED
     if lengths and codings:
         raise bad_request("Content-Length and Transfer-Encoding contradict each other")
     if codings:
@@ -248,36 +274,17 @@ def _request_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes], b
             raise bad_request("the only transfer coding understood is chunked")
     if lengths and (len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0])):
         raise bad_request("Content-Length is one number in digits")
-    framing = Framing(content_length=int(lengths[0]) if lengths else None, chunked=bool(codings))
-    expects = b"expect" in other and b"100-continue" in options_of(fields, b"expect")
-    return framing, options_of(fields, b"connection") if b"connection" in other else set(), expects
+    return Framing(content_length=int(lengths[0]) if lengths else None, chunked=bool(codings))
 
 
-def _response_framing(fields: Fields, minor: int) -> tuple[Framing, set[bytes]]:
-    lengths, codings, other = _framing_fields(fields)
+def _response_framing(values: Values, minor: int) -> Framing:
+    lengths, codings = values.get(b"content-length"), values.get(b"transfer-encoding")
     if lengths and codings:
         raise UpstreamError("its answer has both Content-Length and Transfer-Encoding")
     if codings and (minor == 0 or len(codings) > 1 or codings[0].lower() != b"chunked"):
         raise UpstreamError("the transfer coding of its answer is not chunked")
     if lengths and (len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0])):
         raise UpstreamError("the Content-Length of its answer is not one number in digits")
-    options = options_of(fields, b"connection") if b"connection" in other else set()
     if codings:
-        return Framing(chunked=True), options
-    return Framing(content_length=int(lengths[0])) if lengths else Framing(until_close=True), options
-
-
-def _framing_fields(fields: Fields) -> tuple[list[bytes], list[bytes], set[bytes]]:
-    """Values of Content-Length and of Transfer-Encoding, and the lower-case names of all other fields."""
-    lengths: list[bytes] = []
-    codings: list[bytes] = []
-    other: set[bytes] = set()
-    for name, value in fields:
-        lower = name.lower()
-        if lower == b"content-length":
-            lengths.append(value)
-        elif lower == b"transfer-encoding":
-            codings.append(value)
-        else:
-            other.add(lower)
-    return lengths, codings, other
+        return Framing(chunked=True)
+    return Framing(content_length=int(lengths[0])) if lengths else Framing(until_close=True)

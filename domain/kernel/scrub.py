@@ -6,7 +6,9 @@ what can be recognised: an agent that knows its token can always hide it.
 """
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,17 +22,21 @@ SCRUBBED = "[token]"
 
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{TOKEN_DIGITS},}}")
 _ENCODED = re.compile(r"%([0-9a-fA-F]{2})")
+_NUMBERS = (int, bool, float, int | None, bool | None, float | None)  # types of fields without a text
 
 
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     """The event with every living token in its texts replaced; itself where there is none."""
-    clean: Event = _scrubbed(event, living)
-    return clean
+    for field in _texts_of(type(event))(event):
+        if not (field is None or (type(field) is str and _is_clean(field))):
+            clean: Event = _scrubbed(event, living)
+            return clean
+    return event
 
 
 def scrub_text(text: str, living: Container[TokenDigest]) -> str:
     """The text with every living token replaced; itself where there is none."""
-    if len(text) < TOKEN_DIGITS:
+    if _is_clean(text):
         return text
     clean = layer = text
     for _ in range(ROUNDS + 1):
@@ -41,6 +47,24 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
             break
         layer = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), layer)
     return clean
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a text shows at once that it holds no token."""
+    return len(text) < TOKEN_DIGITS or ("%" not in text and not _DIGITS.search(text))
+
+
+@cache
+def _texts_of(kind: type[Event]) -> Callable[[Event], tuple[Any, ...]]:
+    """What gives the fields of such an event that may hold a text."""
+    fields = [field.name for field in msgspec.structs.fields(kind) if field.type not in _NUMBERS]
+    match fields:
+        case []:
+            return lambda _: ()
+        case [name]:
+            return lambda event: (getattr(event, name),)
+        case _:
+            return attrgetter(*fields)
 
 
 def _scrubbed(value: Any, living: Container[TokenDigest]) -> Any:

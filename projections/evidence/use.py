@@ -41,11 +41,13 @@ class RunUse:
         if recorded.run != self._run:
             return
         match recorded.event:
-            case RunStarted():
-                self.began_at = recorded.at
             case AccessRequested(skill=skill):
                 self._count(skill, 1)
                 self._open[recorded.position] = skill
+            case AccessCompleted(request=request):
+                self._open.pop(request, None)
+            case RunStarted():
+                self.began_at = recorded.at
             case AccessAborted(request=request):
                 if skill := self._open.pop(request, ""):
                     self._count(skill, aborted=1)
@@ -59,8 +61,6 @@ class RunUse:
                 self.vanished += paths
                 more = (one.partition(" ")[0] for one in vanished[len(paths) :])  # "12 more" than a record has room for
                 self.vanished_more += sum(int(number) for number in more if number.isdecimal())
-            case AccessCompleted(request=request):
-                self._open.pop(request, None)
             case _:
                 pass
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-from outcome import Outcome
 
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
@@ -42,16 +41,19 @@ class AccessRecorder(Protocol):
         Cancelled, it is aborted should the record become durable after all.
         """
 
-    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         """The same without waiting: `answered` is called once, with the position or the Refusal, and must not fail.
         Raises Refusal for what can be said at once. Who does not wait any more has to abort it."""
 
-    def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
-        """Have `cut` called as soon as the route ends, because its token dies or it is not mounted any more, until the
-        function that this returns is called.
+    def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
+        """Have `cut` called as soon as the route ends, because its token dies or it is not mounted any more, until
+        `unwatch`.
 
         It is called at once if that is so already, and gets the reason: revoked, or stopping. It must not fail.
         """
+
+    def unwatch(self, cut: Callable[[Refusal], None]) -> None:
+        """Have `cut` called no more. May be called twice."""
 
     def completed(self, access: int, answer: Answer) -> None:
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""

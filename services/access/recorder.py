@@ -1,12 +1,9 @@
 """Access: the gate of the facade, on the live routes and the journal."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-import outcome
 import trio
 from msgspec.structs import astuple
-from outcome import Outcome
 
 from omac.domain.access import access
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
@@ -24,13 +21,8 @@ from omac.services.kernel.refusals import Refusals
 PATH_MAX = 1_024  # characters of a path that are recorded
 RECORD_S = 5.0  # for the record of a request to become durable
 
-
-@dataclass(eq=False, repr=False)
-class _Watched:
-    """A route in use, and what cuts it; compared by identity."""
-
-    route: ResolvedRoute
-    cut: Callable[[Refusal], None]
+_AGENT = Cause("agent")
+_Cut = Callable[[Refusal], None]
 
 
 class JournalAccessRecorder:
@@ -43,15 +35,14 @@ class JournalAccessRecorder:
         self._only = only
         self._stream = ids.access_stream(engine.host)
         self._open: dict[tuple[TokenDigest | None, str], ResolvedRoute] = {}  # as far as somebody asked
-        self._in_use: dict[StreamId, dict[_Watched, None]] = {}  # by the directories that can end a route
+        self._in_use: dict[_Cut, ResolvedRoute] = {}  # the routes of calls under way, and what cuts each
         self._gauges = CallGauges(trio.current_time)
         self._stopping = False
 
     def notice(self, recorded: Recorded) -> None:
-        """Cut the routes that an event has ended. Accesses end none, and change none."""
-        if recorded.stream != self._stream:
-            self._open.clear()
-            self._cut_ended(recorded.stream)
+        """Cut the routes that an event has ended; accesses end none, and change none."""
+        self._open.clear()
+        self._cut_ended(recorded.stream)
 
     def notice_revocation(self, stream: StreamId, _cause: Cause | None) -> None:
         """Cut the routes that a revocation has ended which is not recorded yet."""
@@ -87,30 +78,33 @@ class JournalAccessRecorder:
             raise
         return self._still_open(route, recorded)
 
-    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
+        def recorded(answer: Sequence[Recorded] | Exception) -> None:
+            answered(self._answered(route, answer))
+
         fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
-
-        def recorded(what: Outcome[Sequence[Recorded]]) -> None:
-            answered(outcome.capture(self._answered, route, what))
-
-        self._engine.record_then([fact], Cause("agent"), recorded)
+        self._engine.record_then([fact], _AGENT, recorded)
         self._gauges.reserve(route)
 
     def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
         path = self._recorded(request.path)
         return AccessRequested(route.dir, route.skill, route.mount, route.session, request.method, path)
 
-    def _answered(self, route: ResolvedRoute, recorded: Outcome[Sequence[Recorded]]) -> int:
-        try:
-            (record,) = recorded.unwrap()
-        except BaseException:
+    def _answered(self, route: ResolvedRoute, answer: Sequence[Recorded] | Exception) -> int | Exception:
+        if isinstance(answer, Exception):
             self._gauges.release(route)
-            raise
-        return self._still_open(route, record)
+            return answer
+        (record,) = answer
+        try:
+            return self._still_open(route, record)
+        except Refusal as refusal:
+            return refusal
 
     def _still_open(self, route: ResolvedRoute, recorded: Recorded) -> int:
         """The position of a record. What changed while it was made durable counts: the route is looked up again."""
         self._gauges.begin(route, recorded.position)
+        if self._is_current(route):
+            return recorded.position
         try:
             now = self._resolve(route.digest, route.mount)
             if now.port != route.port:
@@ -120,20 +114,17 @@ class JournalAccessRecorder:
             raise
         return recorded.position
 
-    def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
-        watched = _Watched(route, cut)
-        for stream in route.streams:
-            self._in_use.setdefault(stream, {})[watched] = None
+    def watch(self, route: ResolvedRoute, cut: _Cut) -> None:
+        self._in_use[cut] = route
+        if not self._is_current(route):
+            self._cut_unless_open(cut, route)
 
-        def end() -> None:
-            for stream in route.streams:
-                del self._in_use[stream][watched]
-                if not self._in_use[stream]:
-                    del self._in_use[stream]
+    def unwatch(self, cut: _Cut) -> None:
+        self._in_use.pop(cut, None)
 
-        if self._open.get((route.digest, route.mount)) is not route or self._is_revoked(route):
-            self._cut_unless_open(watched)
-        return end
+    def _is_current(self, route: ResolvedRoute) -> bool:
+        """Whether nothing has changed since the route was resolved that could have ended it."""
+        return self._open.get((route.digest, route.mount)) is route and not self._engine.is_revoking
 
     def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
         route = self._open.get((digest, mount))
@@ -149,6 +140,8 @@ class JournalAccessRecorder:
         return route
 
     def _is_revoked(self, route: ResolvedRoute) -> bool:
+        if not self._engine.is_revoking:
+            return False
         return self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, route.streams))
 
     def _digest(self, token: str | None) -> TokenDigest:
@@ -170,14 +163,14 @@ class JournalAccessRecorder:
         return stream is not None and stream.startswith(f"directory/{self._engine.namespace}/")
 
     def _cut_ended(self, stream: StreamId) -> None:
-        for watched in tuple(self._in_use.get(stream, ())):
-            self._cut_unless_open(watched)
+        for cut, route in tuple(self._in_use.items()):
+            if stream in route.streams:
+                self._cut_unless_open(cut, route)
 
-    def _cut_unless_open(self, watched: _Watched) -> None:
-        route = watched.route
+    def _cut_unless_open(self, cut: _Cut, route: ResolvedRoute) -> None:
         _, skill, mounted = find_skill(self._engine.system, self._engine.namespace, route.digest, route.mount)
         if self._is_revoked(route) or skill != route.skill or mounted is None or mounted.why is not None:
-            watched.cut(stopping() if self._stopping else _revoked(route))
+            cut(stopping() if self._stopping else _revoked(route))
 
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
@@ -194,7 +187,7 @@ class JournalAccessRecorder:
                 self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
 
         with trio.move_on_after(RECORD_S):
-            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, Cause("agent"), late=late)
+            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, _AGENT, late=late)
             return recorded
         raise _slow()
 
@@ -216,7 +209,7 @@ class JournalAccessRecorder:
         fact = Addressed(access.AGGREGATE, self._stream, event)
         # any number of them may come: of strangers one event an interval, of known callers a bounded number
         kind = (event.dir, event.skill, event.session, reason)
-        await self._refusals.note(fact, Cause("agent"), kind, stranger=not directory.path)
+        await self._refusals.note(fact, _AGENT, kind, stranger=not directory.path)
 
     def _recorded(self, path: str) -> str:
         """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""

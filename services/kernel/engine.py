@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from omac.domain.access import access
 from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, StreamId, TokenDigest, key_of, namespace_beside, server_namespace
@@ -56,6 +57,7 @@ class Engine(Execution):
         self._kept = KeptSnapshots(snapshots, self.system.position)
         self._writer = Writer(journal, self.system.position, self._fold)
         self._observers: list[Observer] = []
+        self._access_observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
         # by streams, or by the tokens meant: how many commands that take away are not recorded yet
         self._revoked: dict[StreamId | TokenDigest, int] = {}
@@ -78,8 +80,13 @@ class Engine(Execution):
         self._writer.refuse_waiting(seconds)
 
     def observe(self, *observers: Observer) -> None:
-        """Have `observers` called with every record from now on, right after it is folded. They must not fail."""
+        """Have `observers` called with every record but those of accesses from now on, right after it is folded. They
+        must not fail."""
         self._observers += observers
+
+    def observe_accesses(self, *observers: Observer) -> None:
+        """The same for the records of accesses, of which there are by far the most."""
+        self._access_observers += observers
 
     async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Read what other processes append as soon as `changed` returns, until cancelled."""
@@ -91,6 +98,11 @@ class Engine(Execution):
     def observe_revocations(self, observer: RevocationObserver) -> None:
         """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
         self._revocation_observers.append(observer)
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether anything was taken away that is not recorded yet."""
+        return bool(self._revoked)
 
     def is_revoked(self, what: StreamId | TokenDigest) -> bool:
         """Whether something was taken away here, or this token was, and that is not recorded yet."""
@@ -225,11 +237,13 @@ class Engine(Execution):
         return self.system.aggregates[key_of(stream).aggregate][stream].position
 
     def _fold(self, records: Sequence[Recorded]) -> None:
+        apply, accesses, moved = self.system.apply, access.AGGREGATE.events, self._moved
         for recorded in records:
-            self.system.apply(recorded)
-            for observer in self._observers:
+            apply(recorded)
+            for observer in self._access_observers if type(recorded.event) in accesses else self._observers:
                 observer(recorded)
-            self._wake(recorded.stream)
+            if recorded.stream in moved:
+                self._wake(recorded.stream)
         self._kept.notice(self.system)
 
     def _wake(self, stream: StreamId) -> None:

@@ -17,11 +17,10 @@ against `Execution`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any, TypeVar
 
 from omac.domain.kernel.aggregate import Addressed, Aggregate
-from omac.domain.kernel.event import Cause, Draft, Latest, Recorded, Spooled
+from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.scrub import scrub, scrub_text
@@ -118,7 +117,7 @@ class Execution(ABC):
     def _decided(
         self, aggregate: Aggregate[State, Command], stream: StreamId, command: Command, entry: Latest[State]
     ) -> list[Draft]:
-        events = aggregate.decided(command, entry.state, partial(scrub, living=self._living()))
+        events = aggregate.decided(command, entry.state, self._scrubbed)
         if not aggregate.versioned:
             return [Draft(stream, None, event) for event in events]
         return [Draft(stream, entry.version + n, event) for n, event in enumerate(events, 1)]
@@ -127,8 +126,11 @@ class Execution(ABC):
         drafts: list[Draft] = []
         for log, stream, fact in addressed:
             assert not log.versioned, f"{log.name} is decided on its state"
-            drafts += self._decided(log, stream, fact, Latest(log.initial))
+            drafts += [Draft(stream, None, event) for event in log.decided(fact, None, self._scrubbed)]
         return drafts
+
+    def _scrubbed(self, event: Event) -> Event:
+        return scrub(event, self._living())
 
     @abstractmethod
     async def _append(

@@ -324,6 +324,7 @@ class World:
         self.engine = Engine(journal, HOST)
         self.credentials = Credentials(self.engine, self.secrets, KEY)
         self.engine.observe(lambda recorded: bell.ring())
+        self.engine.observe_accesses(lambda recorded: bell.ring())
         self.refusals = Refusals(self.engine)
         self.gate = JournalAccessRecorder(self.engine, self.refusals)
         self.engine.observe(self.gate.notice)

@@ -74,9 +74,13 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
         way = omac.gate.resolve(token, "echo")
         cuts: list[str] = []
         back = await away(omac, "directory.deactivation-requested", "sidecar.stop-requested")
-        unwatch = omac.gate.watch(way, lambda refusal: cuts.append(refusal.reason))
+
+        def cut(refusal: Refusal) -> None:
+            cuts.append(refusal.reason)
+
+        omac.gate.watch(way, cut)
         done = await omac.directories.deactivate("/w/shop", omac.caller)
-        unwatch()
+        omac.gate.unwatch(cut)
         assert (done.dir, done.recorded) == ("/w/shop", False)
         assert cuts
         with pytest.raises(Refusal, match="unknown skill mount"):
@@ -222,11 +226,11 @@ async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill:
         ended, other = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]
         cut: list[Refusal] = []
         back = await away(omac, "directory.session-ended")
-        unwatch = omac.gate.watch(omac.gate.resolve(ended, "echo"), cut.append)
+        omac.gate.watch(omac.gate.resolve(ended, "echo"), cut.append)
         done = await omac.directories.end_session("/w/shop", "s1", omac.calls_by("bridge", "c9"))
         assert not done.recorded
         assert [one.reason for one in cut] == ["revoked"]
-        unwatch()
+        omac.gate.unwatch(cut.append)
         with pytest.raises(Refusal, match="unknown"):
             omac.gate.resolve(ended, "echo")
         with pytest.raises(Refusal) as caught:

@@ -55,6 +55,7 @@ async def test_every_position_replays_to_what_was_live_there() -> None:
                 live[recorded.position] = msgspec.json.encode(status_of(system))
 
             here.server.engine.observe(capture)
+            here.server.engine.observe_accesses(capture)
             projects = [here.project(f"p{number}", "one", "two") for number in range(3)]
             await approve_all(here, projects)
             async with trio.open_nursery() as nursery:

@@ -106,6 +106,7 @@ class Server:
         snapshots = snapshots_of(self.state, self.journal.store.reader)
         self.engine = Engine(self.journal, host, beside=options.beside, snapshots=snapshots)
         self.engine.observe(self.use.apply)
+        self.engine.observe_accesses(self.use.apply)
         self._loading = LaterLoading(self.engine, options.launch, self._writable)
         self._intake = Intake(inbox_of(self.state, host, path), self.engine)
         self._refusals = Refusals(self.engine)

@@ -4,10 +4,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import outcome
 import pytest
 import trio
-from outcome import Outcome
 
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade, FacadeListener
@@ -54,15 +52,22 @@ class RecordingGate:
         self.admitted += 1
         return self.admitted
 
-    def admit_then(self, way: ResolvedRoute, request: Request, answered: Callable[[Outcome[int]], None]) -> None:
+    def admit_then(self, way: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         async def admit() -> None:
-            answered(await outcome.acapture(self.admit, way, request))
+            try:
+                access: int | Exception = await self.admit(way, request)
+            except Refusal as refusal:
+                access = refusal
+            answered(access)
 
         trio.lowlevel.spawn_system_task(admit)
 
-    def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> Callable[[], None]:
+    def watch(self, way: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         self.cuts.append(cut)
-        return lambda: self.cuts.remove(cut)
+
+    def unwatch(self, cut: Callable[[Refusal], None]) -> None:
+        if cut in self.cuts:
+            self.cuts.remove(cut)
 
     def completed(self, access: int, answer: Answer) -> None:
         self._note(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))

@@ -186,18 +186,21 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         cuts: list[str] = []
-        unwatch = omac.gate.watch(target, lambda refusal: cuts.append(refusal.reason))
+
+        def cut(refusal: Refusal) -> None:
+            cuts.append(refusal.reason)
+
+        omac.gate.watch(target, cut)
         assert cuts == []
         if stopping:
             omac.gate.stop()
         await omac.deactivate()
         reason = "stopping" if stopping else "revoked"
         assert set(cuts) == {reason}
-        unwatch()
-        late: list[str] = []
-        unwatch = omac.gate.watch(target, lambda refusal: late.append(refusal.reason))
-        assert late == [reason]
-        unwatch()
+        omac.gate.unwatch(cut)
+        cuts.clear()
+        omac.gate.watch(target, cut)
+        assert cuts == [reason]
 
 
 async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:

@@ -1,0 +1,42 @@
+"""Fields of a head: which names mean something to whoever reads it, remembered in every spelling."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+Fields = list[tuple[bytes, bytes]]
+Values = Mapping[bytes, Sequence[bytes]]  # of fields, by their names in lower case
+
+SPELLINGS_MAX = 4_096
+
+
+class FieldNames(dict[bytes, bytes]):
+    """The names of certain fields: `names[spelling]` is the name in lower case, b"" for that of any other field.
+
+    Clients spell the same few names again and again, so that each is judged once.
+    """
+
+    def __init__(self, is_meant: Callable[[bytes], bool]) -> None:
+        super().__init__()
+        self._is_meant = is_meant
+
+    def __missing__(self, spelling: bytes) -> bytes:
+        lower = spelling.lower()
+        name = lower if self._is_meant(lower) else b""
+        if len(self) >= SPELLINGS_MAX:
+            self.clear()
+        self[spelling] = name
+        return name
+
+
+def values_of(fields: Fields, names: FieldNames) -> Values:
+    """Return the values of those fields that `names` names."""
+    values: dict[bytes, list[bytes]] = {}
+    for spelling, value in fields:
+        if name := names[spelling]:
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def options_of(values: Values, name: bytes) -> set[bytes]:
+    """Return the members of a comma-separated field over all its lines, in lower case (RFC 9110 section 5.6.1)."""
+    members = (member for value in values.get(name, ()) for member in value.split(b","))
+    return {member.strip(b" \t").lower() for member in members} - {b""}
