@@ -35,7 +35,7 @@ WATCHED_POLL_S = 1.0  # the same where somebody does
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
-CHECKPOINT_EVENTS = 200  # events since the last checkpoint that make an idle moment worth using
+CHECKPOINT_EVENTS = 10_000  # events since the last checkpoint that make an idle moment worth using
 FATAL = ("journal-newer", "journal-damaged")  # this omac cannot read the journal: continuing would be guessing
 QUIET_S = 1.0  # without events, after which even one is worth it
 
@@ -53,7 +53,7 @@ class _Item(msgspec.Struct, eq=False):
     answered: "Answered | None"
     kept: bool = False
     late: Late | None = None
-    since: float = 0.0  # when it was queued, by Trio's clock
+    since: float = 0.0  # when it was queued, by the monotonic clock
 
 
 class _Poll(Enum):
@@ -188,7 +188,7 @@ class Writer(trio.abc.Instrument):
     def refuse_waiting(self, seconds: float) -> None:
         """Refuse callers that have waited longer than this: omac ends, and the journal stalls. Their events may still
         become durable; the next start settles what follows from them."""
-        now = trio.current_time()
+        now = time.monotonic()
         for item in tuple(self._unanswered):
             if now - item.since > seconds:
                 message = f"omac is stopping, and the journal {self._journal.store.path} takes no records"
@@ -204,7 +204,7 @@ class Writer(trio.abc.Instrument):
             item.late(answer)
 
     def _put(self, item: _Item) -> None:
-        item.since = trio.current_time()
+        item.since = time.monotonic()
         self._under_way += 1
         self._gathered.append(item)
 

@@ -60,7 +60,7 @@ class DataPlane:
         self._poller.forget(connection.socket)
 
     def _watch(self, connection: PolledConnection, wait_s: float) -> None:
-        connection.rest(wait_s)
+        connection.rest(self.surroundings.clock() + wait_s)
         self._polled.add(connection)
         try:
             self._poller.watch(connection.socket, connection)
@@ -93,7 +93,7 @@ class DataPlane:
                 self._busy = trio.Event()
                 await self._busy.wait()
             await trio.sleep(SWEEP_S)
-            now = trio.current_time()
+            now = self.surroundings.clock()
             for connection in [each for each in self._polled if each.deadline <= now]:
                 _guarded(connection, connection.late)
             self._connections.sweep(now - REST_S)

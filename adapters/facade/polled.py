@@ -19,7 +19,6 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-import trio
 
 from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
@@ -80,21 +79,20 @@ class PolledConnection:
         self._stopped = False
         self._forget_request()
 
-    def rest(self, wait_s: float) -> None:
-        """Expect the head of a request within `wait_s`."""
+    def rest(self, until: float) -> None:
+        """Expect the head of a request until a moment of Trio's clock."""
         self.slot.evict = self.close
         self.phase = Phase.RESTING
-        self.deadline = trio.current_time() + wait_s
+        self.deadline = until
         self._forget_request()
 
     def _forget_request(self) -> None:
         self._answer = b""
-        self._client_gone = self._more = False
+        self._client_gone = self._more = self._is_watching = False
         self._started = 0.0
         self._access = 0
         self._addressed: AddressedRequest | None = None
         self._skill: SkillConnection | None = None
-        self._is_watching = False
 
     def ready(self, events: int) -> None:
         """See Polled."""
@@ -172,11 +170,11 @@ class PolledConnection:
 
     def _admit(self, addressed: AddressedRequest) -> None:
         """Have the request recorded."""
-        recorder, limits = self.surroundings.recorder, self.surroundings.limits
+        surroundings = self.surroundings
         self.phase = Phase.ADMITTING
-        self.deadline = trio.current_time() + limits.record_timeout_s
+        self.deadline = self._started + surroundings.limits.record_timeout_s
         try:
-            recorder.admit_then(addressed.route, addressed.request, partial(self._admitted, addressed))
+            surroundings.recorder.admit_then(addressed.route, addressed.request, partial(self._admitted, addressed))
         except Refusal as refusal:
             self._hand_over(b"", self._begun(refused=refusal))
 
@@ -199,22 +197,21 @@ class PolledConnection:
 
     def _forward(self, addressed: AddressedRequest) -> None:
         """Send a request that is recorded to its skill."""
+        surroundings, route, head = self.surroundings, addressed.route, addressed.head
         self.phase = Phase.WAITING
-        self.deadline = trio.current_time() + PATIENCE_S
+        self.deadline = surroundings.clock() + PATIENCE_S
         if self._client_gone:
             self._abort("client-gone")
             return
         self._is_watching = True
-        self.surroundings.recorder.watch(addressed.route, self._cut)
+        surroundings.recorder.watch(route, self._cut)
         if self.phase is not Phase.WAITING:
             return
-        connections = self.surroundings.connections
-        assert connections is not None
-        skill = connections.take(addressed.route.port)
+        assert surroundings.connections is not None
+        skill = surroundings.connections.take(route.port, repeatable=head.method in REPEATED)
         if skill is None:
             self._hand_over(b"", self._begun())
             return
-        route, head = addressed.route, addressed.head
         data = upstream_head(head, addressed.path, port=route.port, mount=route.mount, token=addressed.token)
         self._skill, skill.answered = skill, self._skill_ready
         try:
@@ -298,32 +295,31 @@ class PolledConnection:
         assert self._skill is not None
         surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
         self._end_watch()
+        now = surroundings.clock()
         if response.keep_alive and not surplus and surroundings.connections is not None:
-            surroundings.connections.rest(skill)
+            surroundings.connections.rest(skill, now)
         else:
             self._drop_skill()
-        surroundings.recorder.completed(self._access, self._outcome(response.status, length))
+        duration_us = round((now - self._started) * 1_000_000)
+        surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
         if not keep:
             self.close()
             return
         more = self._more
         self.slot.rest()
-        self.rest(surroundings.limits.idle_timeout_s)
+        self.rest(now + surroundings.limits.idle_timeout_s)
         if more:
             self._receive()
 
     # its end here
-
-    def _outcome(self, status: int | None, bytes_out: int = 0) -> Answer:
-        duration_s = self.surroundings.clock() - self._started
-        return Answer(status, 0, bytes_out, round(duration_s * 1_000_000))
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
         if self.phase is Phase.WAITING:
             self._end_watch()
             self._drop_skill()
-            self.surroundings.recorder.aborted(self._access, self._outcome(status), reason)
+            duration_us = round((self.surroundings.clock() - self._started) * 1_000_000)
+            self.surroundings.recorder.aborted(self._access, Answer(status, 0, 0, duration_us), reason)
         self.close()
 
     def _abort_late(self, access: int) -> None:

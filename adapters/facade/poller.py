@@ -33,11 +33,17 @@ class Polled(Protocol):
 
 
 class Poller:
-    """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more."""
+    """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more.
+
+    `looks` counts the looks at what has happened, `seen` has what came of them and nobody was told yet, by descriptors.
+    """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._watched: dict[int, Polled] = {}
+        self._trio = trio.lowlevel.current_trio_token()
+        self.looks = 0
+        self.seen: dict[int, int] = {}
 
     def watch(self, sock: socket.socket, owner: Polled) -> None:
         """Tell `owner` what happens on a socket, and what has happened already. Raises OSError where the system has no
@@ -47,28 +53,46 @@ class Poller:
 
     def forget(self, sock: socket.socket) -> None:
         """Watch a socket no longer. May be called twice, and for one that is closed."""
-        if self._watched.pop(sock.fileno(), None) is not None:
+        number = sock.fileno()
+        if self._watched.pop(number, None) is not None:
+            self.seen.pop(number, None)  # the next socket may get the same number
             self._epoll.unregister(sock)
+
+    def look(self) -> None:
+        """See what has happened by now. Who does not wait for `run` to look calls this, in the Trio loop."""
+        if self._look():
+            self._trio.run_sync_soon(self._tell, idempotent=True)
 
     async def run(self) -> None:
         """Tell the owners, until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             for _ in range(LOOKS):
-                events = self._epoll.poll(0, EVENTS_MAX)
-                if not events:
+                if not self._look():
                     break
-                for number, what in events:
-                    owner = self._watched.get(number)
-                    if owner is not None:
-                        self._tell(owner, what)
+                self._tell()
+
+    def _look(self) -> bool:
+        """Whether there is anything to tell."""
+        self.looks += 1
+        events = self._epoll.poll(0, EVENTS_MAX)
+        if self.seen:
+            for number, what in events:
+                self.seen[number] = self.seen.get(number, 0) | what
+        else:
+            self.seen = dict(events)
+        return bool(self.seen)
 
     def close(self) -> None:
         self._epoll.close()
 
-    def _tell(self, owner: Polled, events: int) -> None:
-        try:
-            owner.ready(events)
-        except Exception as error:
-            log_failure(_log, error)
-            owner.fail()
+    def _tell(self) -> None:
+        for number in tuple(self.seen):
+            what, owner = self.seen.pop(number, 0), self._watched.get(number)
+            if not what or owner is None:
+                continue
+            try:
+                owner.ready(what)
+            except Exception as error:
+                log_failure(_log, error)
+                owner.fail()

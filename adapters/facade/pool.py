@@ -8,6 +8,8 @@ Rules
    another: a skill that serves one connection after the other is soon free for the next.
 3. Where an answer is late (`late`), no connection to that skill rests: the call may be waiting behind one.
 4. The one that came last goes out first, so that the others time out when they are not needed.
+5. One goes out when the poller has looked since it came, and saw nothing on it. For a request that must not be sent
+   twice it is asked at that moment.
 """
 
 import contextlib
@@ -27,13 +29,15 @@ class SkillConnection:
     """A connection to a skill that the poller watches. `answered` is called with the events of an answer; None: it
     rests."""
 
-    __slots__ = ("_pool", "answered", "port", "since", "socket")
+    __slots__ = ("_pool", "answered", "look", "number", "port", "since", "socket")
 
     def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
         self._pool = pool
         self.socket = sock
+        self.number = sock.fileno()
         self.port = port
         self.since = 0.0
+        self.look = 0  # the poller's last before it came to rest
         self.answered: Callable[[int], None] | None = None
 
     def ready(self, events: int) -> None:
@@ -60,24 +64,28 @@ class SkillConnections:
     def __len__(self) -> int:
         return sum(map(len, self._resting.values()))
 
-    def take(self, port: int) -> SkillConnection | None:
-        """A connection to a skill that is still open; None where none rests."""
-        resting = self._resting.get(port)
+    def take(self, port: int, *, repeatable: bool) -> SkillConnection | None:
+        """A connection to a skill that is still open; None where none rests. `repeatable`: see rule 5."""
+        resting, poller = self._resting.get(port), self._poller
         while resting:
             connection = resting.pop()
-            if _is_quiet(connection.socket):
+            if connection.look == poller.looks:
+                poller.look()
+            if connection.number not in poller.seen and (repeatable or _is_quiet(connection.socket)):
                 return connection
             self.drop(connection)
         return None
 
-    def rest(self, connection: SkillConnection) -> None:
+    def rest(self, connection: SkillConnection, now: float) -> None:
         """Keep a connection whose answer is whole, for the next request."""
-        resting = self._resting.setdefault(connection.port, [])
+        resting = self._resting.get(connection.port)
+        if resting is None:
+            resting = self._resting[connection.port] = []
         connection.answered = None
         if self._closed or connection.port in self._late or len(resting) >= RESTING_MAX:
             self.drop(connection)
             return
-        connection.since = trio.current_time()
+        connection.since, connection.look = now, self._poller.looks
         resting.append(connection)
 
     def rest_of_task(self, sock: socket.socket, port: int) -> None:
@@ -91,7 +99,7 @@ class SkillConnections:
         except OSError:  # the system has no room for more
             self.drop(connection)
         else:
-            self.rest(connection)
+            self.rest(connection, trio.current_time())
 
     def drop(self, connection: SkillConnection) -> None:
         """Close a connection, at rest or not."""

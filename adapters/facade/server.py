@@ -1,7 +1,7 @@
 """The facade's server: connections of all its listeners, in the poller or in tasks, until it is told to stop."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -42,11 +42,11 @@ class Facade:
         self,
         recorder: AccessRecorder,
         limits: FacadeLimits,
-        clock: Callable[[], float] = trio.current_time,
         *,
         polling: bool = True,
     ) -> None:
-        self._surroundings = Surroundings(recorder, limits, clock)
+        self._recorder = recorder
+        self._limits = limits
         self._polling = polling
 
     async def serve(
@@ -60,11 +60,13 @@ class Facade:
         Each listener has bounds of its own: who fills up TCP, which every user of the machine can reach, does not fill
         up the private socket.
         """
+        clock = trio.lowlevel.current_clock().current_time  # of this loop, without looking for it each time
+        alone = Surroundings(self._recorder, self._limits, clock)
         async with trio.open_nursery() as nursery:
-            plane = DataPlane(nursery, self._surroundings) if self._polling else None
+            plane = DataPlane(nursery, alone) if self._polling else None
             for each in listeners:
                 assert each.unix or not each.flat, "every user of the machine can reach a port"
-                surroundings = plane.surroundings if plane else self._surroundings
+                surroundings = plane.surroundings if plane else alone
                 surroundings = msgspec.structs.replace(surroundings, unix=each.unix, flat=each.flat)
                 if plane is None:
                     serve = partial(_serve_in_task, surroundings)

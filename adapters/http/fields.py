@@ -38,5 +38,8 @@ def values_of(fields: Fields, names: FieldNames) -> Values:
 
 def options_of(values: Values, name: bytes) -> set[bytes]:
     """Return the members of a comma-separated field over all its lines, in lower case (RFC 9110 section 5.6.1)."""
-    members = (member for value in values.get(name, ()) for member in value.split(b","))
-    return {member.strip(b" \t").lower() for member in members} - {b""}
+    lines = values.get(name, ())
+    if len(lines) == 1 and b"," not in lines[0]:
+        member = lines[0].strip(b" \t").lower()
+        return {member} if member else set()
+    return {member.strip(b" \t").lower() for line in lines for member in line.split(b",")} - {b""}

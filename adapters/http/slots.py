@@ -115,14 +115,16 @@ class Slot:
 
     def recognize(self) -> None:
         """The caller has shown that it may be here, and is served until it rests."""
-        self.known = True
-        self._slots._strangers.pop(self, None)
+        if not self.known:
+            self.known = True
+            self._slots._strangers.pop(self, None)
 
     def rest(self) -> None:
         """The connection waits for its next request."""
         if self.known:
             self._slots._resting[self] = None
-            self._slots._room.unpark()
+            if self._slots._room:
+                self._slots._room.unpark()
 
     def serve(self) -> bool:
         """A request has come; False when the connection was closed for another one meanwhile."""

@@ -46,12 +46,22 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
                     raise KeyError(f"no event of a {self.name}")
                 state = self.evolve(state, event)
             except KeyError as impossible:
-                message = (
-                    f"{type(event).__name__}, from {type(command).__name__} for a {self.name}, cannot follow in this "
-                    f"state ({impossible}); nothing was recorded: this is a defect of omac"
-                )
-                raise Refusal("unfoldable", message, fix=["omac version  # and report it"]) from impossible
+                raise self._unfoldable(event, command, impossible) from impossible
         return events
+
+    def fact(self, event: Event, scrub: Callable[[Event], Event] = lambda event: event) -> Event:
+        """What is recorded of an event of a log, which is decided and folded without a state. Raises as `decided`."""
+        assert not self.versioned, f"{self.name} is decided on its state"
+        if type(event) not in self.events:
+            raise self._unfoldable(event, event, KeyError(f"no event of a {self.name}"))
+        return scrub(event)
+
+    def _unfoldable(self, event: object, command: object, impossible: KeyError) -> Refusal:
+        message = (
+            f"{type(event).__name__}, from {type(command).__name__} for a {self.name}, cannot follow in this "
+            f"state ({impossible}); nothing was recorded: this is a defect of omac"
+        )
+        return Refusal("unfoldable", message, fix=["omac version  # and report it"])
 
 
 def log(name: str, events: Sequence[type[Event]]) -> "Aggregate[None, Event]":

@@ -123,11 +123,7 @@ class Execution(ABC):
         return [Draft(stream, entry.version + n, event) for n, event in enumerate(events, 1)]
 
     def _facts(self, addressed: Iterable[Addressed[Any, Any]]) -> list[Draft]:
-        drafts: list[Draft] = []
-        for log, stream, fact in addressed:
-            assert not log.versioned, f"{log.name} is decided on its state"
-            drafts += [Draft(stream, None, event) for event in log.decided(fact, None, self._scrubbed)]
-        return drafts
+        return [Draft(stream, None, log.fact(event, self._scrubbed)) for log, stream, event in addressed]
 
     def _scrubbed(self, event: Event) -> Event:
         return scrub(event, self._living())
