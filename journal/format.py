@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.event_kinds import ENCRYPTED, SCHEMA, SINCE
 from omac.journal.file import connect_for_reading, damaged, require_known
-from omac.journal.schema import FIRST_SCHEMA, JOURNAL, OPENED
+from omac.journal.schema import FIRST_SCHEMA, JOURNAL, OPENED, cursor_of
 
 IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
 
@@ -47,7 +47,7 @@ def next_top(
     """Return the last position, after which events of `kinds` may now be appended in this transaction, with `encrypted`
     fields or without. Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one
     of them)."""
-    standing = connection.exec_driver_sql(_STANDING).fetchone()
+    standing = cursor_of(connection).execute(_STANDING).fetchone()
     if standing is None:
         raise damaged(path, "it has no head or no name")
     schema, head, last = standing
@@ -121,5 +121,4 @@ def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, pat
             raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
 
 
-# Given to the driver as it is, as all that each append reads and writes: Core would take longer than the database.
 _STANDING = "SELECT schema, head.position, (SELECT max(position) FROM event) FROM journal, head"

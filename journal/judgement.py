@@ -17,7 +17,7 @@ from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.kernel.event import Spooled
 from omac.journal.codec import EncodedEvent
-from omac.journal.schema import EVENT, SEALED_VERSION, SPOOLED
+from omac.journal.schema import EVENT, SEALED_VERSION, SPOOLED, cursor_of
 
 
 class Envelope(msgspec.Struct):
@@ -104,7 +104,8 @@ def _last_version(connection: sa.Connection, stream: int) -> int:
 
 def raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
     """Recorded time never runs back, whatever a clock says."""
-    latest = int(connection.exec_driver_sql("SELECT at FROM event WHERE position = ?", (top,)).scalar() or 0)
+    row = cursor_of(connection).execute("SELECT at FROM event WHERE position = ?", (top,)).fetchone()
+    latest = int(row[0]) if row else 0
     for _, meta in groups:
         meta.at = latest = max(latest, meta.at)
 

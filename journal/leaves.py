@@ -14,6 +14,7 @@ Rules
 
 import logging
 import shlex
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import damaged
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
-from omac.journal.schema import HEAD, refusal_of
+from omac.journal.schema import HEAD, cursor_of, refusal_of
 
 PART = 5_000  # leaves computed later in one transaction
 NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
@@ -124,7 +125,7 @@ def without_leaves(path: str) -> Refusal:
 
 def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
     """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
-    row = connection.exec_driver_sql("SELECT size, peaks, late FROM tree").fetchone()
+    row = cursor_of(connection).execute("SELECT size, peaks, late FROM tree").fetchone()
     if row is None:
         raise damaged(path, "the tree of its leaves is missing")
     size, peaks, late = row
@@ -140,9 +141,8 @@ def grow(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes])
     """Add leaves to a tree that stands, and store how large it is; their rows are inserted beside."""
     tree = stored.tree
     tree.extend(leaves)
-    connection.exec_driver_sql(
-        "UPDATE tree SET size = ?, peaks = ?, late = ?", (tree.size, b"".join(tree.peaks), stored.late)
-    )
+    statement = "UPDATE tree SET size = ?, peaks = ?, late = ?"
+    cursor_of(connection).execute(statement, (tree.size, b"".join(tree.peaks), stored.late))
 
 
 def completed(connection: sa.Connection, stored: StoredTree, head: int) -> StoredTree | None:
@@ -170,7 +170,7 @@ def take_over(engine: sa.Engine, path: str, progress: Callable[[int, int], None]
             if stored.tree.size == before or stored.tree.size >= head:
                 break
             progress(stored.tree.size - begun, head - begun)
-    except sa.exc.DBAPIError as error:
+    except (sqlite3.Error, sa.exc.DBAPIError) as error:
         raise refusal_of(error, path) from error
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from omac.journal.schema import cursor_of
+
 ROWS = (128, 16, 1)  # of one statement, the largest first; each is compiled once
 
 
@@ -26,10 +28,10 @@ class RowInsert:
         self._statements = [(rows, head + values + ", ".join([row] * rows)) for rows in ROWS]
 
     def insert(self, connection: sa.Connection, values: Sequence[Any]) -> None:
-        """Insert rows, whose values follow one another in the order of the columns. Raises sa.exc.DBAPIError."""
-        at = 0
+        """Insert rows, whose values follow one another in the order of the columns. Raises sqlite3.Error."""
+        cursor, at = cursor_of(connection), 0
         for rows, statement in self._statements:
             step = rows * self._width
             while len(values) - at >= step:
-                connection.exec_driver_sql(statement, tuple(values[at : at + step]))
+                cursor.execute(statement, values[at : at + step])
                 at += step

@@ -213,6 +213,12 @@ def pragma(engine: sa.Engine, path: str, text: str) -> Sequence[Any]:
             raise refusal_of(error, path) from error
 
 
+def cursor_of(connection: sa.Connection) -> Any:
+    """Return the driver's cursor in the transaction of a connection, for what every append executes: Core takes ten
+    times as long as the database. What fails there raises sqlite3.Error."""
+    return connection.connection.cursor()
+
+
 def refusal_of(error: sqlite3.Error | sa.exc.DBAPIError, path: str) -> Refusal:
     """What a database error means for the person who runs omac."""
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else None

@@ -5,6 +5,7 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 
 import contextlib
 import itertools
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
 from omac.journal.row_insert import RowInsert
-from omac.journal.schema import EVENT, LEAF, NAME, checkpoint, pragma, refusal_of
+from omac.journal.schema import EVENT, LEAF, NAME, checkpoint, cursor_of, pragma, refusal_of
 from omac.journal.sealing import delete_sealed, list_pruned, list_segment
 from omac.journal.segment import Segment
 from omac.journal.watch import JournalWatch
@@ -43,6 +44,7 @@ class SqlRecorder(ApplicationRecorder):
         self.path = path
         self.reader = Reader(path)
         self._writer = writer
+        self._connection = writer.connect()
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
         self._events = RowInsert(writer, EVENT, COLUMNS)
@@ -56,14 +58,15 @@ class SqlRecorder(ApplicationRecorder):
         with contextlib.suppress(Refusal):
             self._leave()
         self.reader.close()
+        self._connection.close()
         self._writer.dispose()  # the last to close: it takes the log away
 
     def _leave(self) -> None:
         """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
         self._require_same_file()
         if self._present:
-            with contextlib.suppress(sa.exc.DBAPIError), self._writer.begin() as connection:
-                leave(connection, self._present.run)
+            with contextlib.suppress(sqlite3.Error, sa.exc.DBAPIError), self._connection.begin():
+                leave(self._connection, self._present.run)
         self._write_mark()
 
     def insert_events(self, stored_events: StoredEvents, **kwargs: Any) -> Sequence[int]:
@@ -78,7 +81,8 @@ class SqlRecorder(ApplicationRecorder):
         self._require_same_file()
         new: dict[str, int] = {}
         try:
-            with self._writer.begin() as connection:
+            connection = self._connection
+            with connection.begin():
                 streams, kinds = {event.originator_id for event in events}, {event.topic for event in events}
                 encrypted = any(event.sealed for event in events)
                 top = next_top(connection, kinds, self.path, self._is_living, encrypted=encrypted)
@@ -88,7 +92,7 @@ class SqlRecorder(ApplicationRecorder):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 self._insert(connection, top, events, groups, ids)
-        except sa.exc.DBAPIError as error:
+        except (sqlite3.Error, sa.exc.DBAPIError) as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
         return range(top + 1, top + 1 + len(events))
@@ -110,7 +114,7 @@ class SqlRecorder(ApplicationRecorder):
         if tree is not None and leaves:
             self._leaves.insert(connection, [value for row in enumerate(leaves, top + 1) for value in row])
             grow(connection, tree, leaves)
-        connection.exec_driver_sql("UPDATE head SET position = ?", (top + len(events),))
+        cursor_of(connection).execute("UPDATE head SET position = ?", (top + len(events),))
 
     def _intern(self, connection: sa.Connection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
         """Add to `new` the ids of `names`, and of those of the groups, that this process has not met; returns those

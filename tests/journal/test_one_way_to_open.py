@@ -10,6 +10,7 @@ ALLOWED = {
     ("file.py", "_connect"): "sqlite3 alone, to read",
     ("schema.py", "open_for_writing"): "SQLAlchemy, to write; and pooled connections of it",
     ("schema.py", "pragma"): "a pooled connection",
+    ("sql_recorder.py", "__init__"): "a pooled connection",
     ("schema.py", "_create_file"): "O_EXCL: a file that nobody has open",
     ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
