@@ -56,7 +56,7 @@ class Codec:
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder().decode
         self._prefix = {cls: (kind, self._encode(version)) for kind, (version, cls) in kinds.items()}
-        self._current: dict[str, tuple[bytes, Callable[[bytes], Event]]] = {}
+        self._current: dict[str, tuple[bytes, Callable[[bytes], Event]]] = {}  # as far as they were needed
 
     def encode(self, event: Event) -> tuple[str, bytes]:
         """The kind and the stored bytes of an event. Raises TypeError for one that is not registered."""
@@ -70,13 +70,18 @@ class Codec:
         """The event as it will be stored, proven to be decodable. Raises Refusal, TypeError, ValueError, OverflowError
         for one that is not."""
         kind, body = self.encode(event)
-        if self.decode(kind, body) != event:
+        prefix, decode = self._current.get(kind) or self._newest(kind)
+        try:
+            is_same = decode(body[len(prefix) :]) == event
+        except _BROKEN as broken:
+            raise _damaged(kind, broken) from broken
+        if not is_same:
             raise ValueError("it is not the same when it is read")
         committed = self.commitments.protect(kind, stream, event)
         if committed is None:
             return EncodedEvent(stream, version, kind, body)
         fields, sealed = committed
-        return EncodedEvent(stream, version, kind, self._prefix[type(event)][1] + fields, sealed)
+        return EncodedEvent(stream, version, kind, prefix + fields, sealed)
 
     def decode(self, kind: str, body: bytes, sealed: bytes | None = None, stream: str = "") -> Event:
         """The event that `body` holds, brought to its kind's current version, with the personal fields that are
@@ -85,9 +90,7 @@ class Codec:
         if kind not in self._kinds:
             raise _newer(f"an event of kind {kind!r}")
         current, cls = self._kinds[kind]
-        if kind not in self._current:
-            self._current[kind] = self._encode(current), msgspec.msgpack.Decoder(cls).decode
-        prefix, decode = self._current[kind]
+        prefix, decode = self._current.get(kind) or self._newest(kind)
         try:
             if body.startswith(prefix):
                 plain: bytes | None = body
@@ -103,6 +106,12 @@ class Codec:
             return msgspec.convert(fields, cls)
         except _BROKEN as broken:
             raise _damaged(kind, broken) from broken
+
+    def _newest(self, kind: str) -> tuple[bytes, Callable[[bytes], Event]]:
+        """How a body of a kind's current version begins, and what decodes the rest."""
+        current, cls = self._kinds[kind]
+        newest = self._current[kind] = self._encode(current), msgspec.msgpack.Decoder(cls).decode
+        return newest
 
     def folding(self) -> "Codec":
         """A codec for folds of states, which decide by no personal field and keep few: it leaves the others closed, as

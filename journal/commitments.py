@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.redaction import ERASED
@@ -75,17 +76,17 @@ class Commitments:
         whose personal fields are empty, or that is of no directory. Raises Refusal: no key can be kept."""
         if self._ciphers is None or kind not in self._personal:
             return None
-        places, values = self._places_of(kind, type(event)), list(msgspec.structs.astuple(event))
+        places, values = self._places.get(kind) or self._places_of(kind, type(event)), list(astuple(event))
         filled = [index for index in places.blanks if values[index]]
         if not filled or (cipher := self._ciphers.writing(values[places.directory])) is None:
             return None
         random = _random()
-        at, opened = NONCE_BYTES, [_ARRAY[len(filled)]]
+        nonce, at, opened = random[:NONCE_BYTES], NONCE_BYTES, [_ARRAY[len(filled)]]
         for index in filled:
-            salt, value = random[at : (at := at + SALT_BYTES)], _encode(values[index])
-            opened += (_SALT, salt, value)
+            salt, value = random[at : at + SALT_BYTES], _encode(values[index])
+            at += SALT_BYTES
+            opened += _SALT, salt, value
             values[index] = _Ext(COMMITMENT, sha256(salt + value).digest())
-        nonce = random[:NONCE_BYTES]
         text = cipher.aead.encrypt(nonce, b"".join(opened), _bound(kind, stream))
         return _encode(values), cipher.id + nonce + text
 

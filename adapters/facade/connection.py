@@ -11,6 +11,7 @@ import trio
 from omac.adapters.facade.addressing import AddressedRequest, address, body_too_large, recorded_path, split
 from omac.adapters.facade.forward import refusal_answer
 from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.facade.ordinary import OrdinaryAnswers
 from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.facade.proxy import Exchange, Forwarded
 from omac.adapters.http.accepting import serve_heads
@@ -27,8 +28,8 @@ Result = TypeVar("Result")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the connections of one listener share. `unix`, `flat`: see FacadeListener. Where `connections` is None, no
-    connection to a skill serves two requests."""
+    """What the connections of one listener share. `unix`, `flat`: see FacadeListener. The data plane has
+    `connections` and `answers`; where there are none, no connection to a skill serves two requests."""
 
     recorder: AccessRecorder
     limits: FacadeLimits
@@ -36,6 +37,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     unix: bool = False
     flat: bool = False
     connections: SkillConnections | None = None
+    answers: OrdinaryAnswers | None = None
 
 
 class BegunRequest(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ _OF_THE_HOST = frozenset(
     (b"alt-svc", b"clear-site-data", b"service-worker-allowed", b"set-cookie2", b"strict-transport-security")
 )
 
+_ADDRESSED = REFERRING | {b"set-cookie"}  # fields of an answer that name places of its skill
+
 
 def _stops_at_skill(lower: bytes) -> bool:
     """Whether a field of a request does not reach the skill as it is. CGI-like upstreams read X_Forwarded_Prefix as
@@ -147,6 +149,11 @@ def client_head(
         lines.append(b"X-Accel-Buffering: no\r\n")  # whoever stands before us must not hold events back either
     lines.append(_connection_fields(response.status, request, delivery) + b"\r\n")
     return b"".join(lines), delivery
+
+
+def is_same_for_all(response: ResponseHead) -> bool:
+    """Whether clients get the same head of this answer wherever they address the skill."""
+    return not any(_STOPPED_AT_CLIENT[name] in _ADDRESSED for name, _ in response.headers)
 
 
 def _changed(name: bytes, value: bytes, path: str, *, mount: str, prefix: str, port: int, events: bool) -> bytes | None:

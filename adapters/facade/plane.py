@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
+from omac.adapters.facade.ordinary import OrdinaryAnswers
 from omac.adapters.facade.polled import Phase, PolledConnection
 from omac.adapters.facade.poller import Poller
 from omac.adapters.facade.pool import REST_S, SkillConnections
@@ -28,7 +29,8 @@ class DataPlane:
         self._tasks = tasks
         self._poller = Poller()
         self._connections = SkillConnections(self._poller)
-        self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections)
+        answers = OrdinaryAnswers(surroundings.limits.head_bytes_max)
+        self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections, answers=answers)
         self._polled: set[PolledConnection] = set()
         self._busy = trio.Event()
         self._stopped = False

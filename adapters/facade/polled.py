@@ -23,13 +23,13 @@ import msgspec
 from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
 from omac.adapters.facade.forward import client_head, upstream_head
-from omac.adapters.facade.ordinary import Unusual, ordinary_answer_length, require_ordinary
+from omac.adapters.facade.ordinary import Unusual, require_ordinary
 from omac.adapters.facade.poller import GONE
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
-from omac.adapters.http.http1 import ResponseHead, parse_request_head, parse_response_head
+from omac.adapters.http.http1 import ResponseHead, parse_request_head
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import Refusal
@@ -261,22 +261,23 @@ class PolledConnection:
         """Send an ordinary answer to the client; False when it is not whole yet."""
         assert self._addressed is not None
         assert self._skill is not None
+        assert self.surroundings.answers is not None
         answer, addressed = self._answer, self._addressed
         end = answer.find(b"\r\n\r\n") + 4
         if end < 4:
             return False
         head, route = addressed.head, addressed.route
         try:
-            response = parse_response_head(answer[:end], head.method, bytes_max=self.surroundings.limits.head_bytes_max)
-            length = ordinary_answer_length(response)
+            response, length, fields = self.surroundings.answers.read(answer[:end], head)
         except (UpstreamError, Unusual):
             self._hand_over_forwarded(b"")
             return True
         if len(answer) < end + length:
             return False
-        fields, _ = client_head(
-            response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
-        )
+        if fields is None:
+            fields, _ = client_head(
+                response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
+            )
         self._send(response, fields + answer[end : end + length], length, surplus=len(answer) > end + length)
         return True
 

@@ -28,7 +28,7 @@ _NUMBERS = (int, bool, float, int | None, bool | None, float | None)  # types of
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     """The event with every living token in its texts replaced; itself where there is none."""
     for field in _texts_of(type(event))(event):
-        if not (field is None or (type(field) is str and _is_clean(field))):
+        if field is not None and (type(field) is not str or (len(field) >= TOKEN_DIGITS and not _is_clean(field))):
             clean: Event = _scrubbed(event, living)
             return clean
     return event

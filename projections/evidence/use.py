@@ -40,12 +40,18 @@ class RunUse:
         """Fold one record."""
         if recorded.run != self._run:
             return
+        event = recorded.event
+        kind = type(event)  # of most events: what a pattern tries costs more than these folds
+        if kind is AccessRequested:
+            self._count(event.skill, 1)
+            self._open[recorded.position] = event.skill
+        elif kind is AccessCompleted:
+            self._open.pop(event.request, None)
+        else:
+            self._apply_rarer(recorded)
+
+    def _apply_rarer(self, recorded: Recorded) -> None:
         match recorded.event:
-            case AccessRequested(skill=skill):
-                self._count(skill, 1)
-                self._open[recorded.position] = skill
-            case AccessCompleted(request=request):
-                self._open.pop(request, None)
             case RunStarted():
                 self.began_at = recorded.at
             case AccessAborted(request=request):

@@ -80,7 +80,15 @@ class JournalAccessRecorder:
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
-            answered(self._answered(route, answer))
+            if isinstance(answer, Exception):
+                self._gauges.release(route)
+                answered(answer)
+                return
+            try:
+                access: int | Exception = self._still_open(route, answer[0])
+            except Refusal as refusal:
+                access = refusal
+            answered(access)
 
         fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
         self._engine.record_then([fact], _AGENT, recorded)
@@ -89,16 +97,6 @@ class JournalAccessRecorder:
     def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
         path = self._recorded(request.path)
         return AccessRequested(route.dir, route.skill, route.mount, route.session, request.method, path)
-
-    def _answered(self, route: ResolvedRoute, answer: Sequence[Recorded] | Exception) -> int | Exception:
-        if isinstance(answer, Exception):
-            self._gauges.release(route)
-            return answer
-        (record,) = answer
-        try:
-            return self._still_open(route, record)
-        except Refusal as refusal:
-            return refusal
 
     def _still_open(self, route: ResolvedRoute, recorded: Recorded) -> int:
         """The position of a record. What changed while it was made durable counts: the route is looked up again."""
