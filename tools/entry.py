@@ -87,13 +87,23 @@ def _everything_else() -> NoReturn:
 
     _keep_memory_to_oneself()
     gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
-    from omac.tools.main import main
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path need not be text
     stdout, stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
-    status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+    from omac.tools.cli.plain_start import plain_start
+
+    plain = plain_start(sys.argv[1:], os.environ)
+    if plain is not None:
+        from omac.tools.terminal.carrying_out import carry_out
+        from omac.tools.terminal.invocation import Invocation
+
+        invocation = Invocation(os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+        status = carry_out(invocation, lambda: plain.run(os.environ))
+    else:
+        from omac.tools.main import main
+
+        status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
     for stream in (stdout, stderr):
         try:
             stream.flush()

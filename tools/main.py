@@ -3,20 +3,14 @@
 Data goes to stdout, everything else to stderr. Heavy imports happen inside the commands that need them.
 """
 
-import contextlib
-import errno
 import functools
 import io
-import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TextIO
 
 import typer
 
-from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.cli import (
     audit_group,
     bridge_group,
@@ -34,9 +28,8 @@ from omac.tools.cli import (
 )
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.terminal.carrying_out import INTERRUPTED, carry_out
 from omac.tools.terminal.invocation import Invocation, current, working_for
-
-BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 
 
 class Root(CommandGroup):
@@ -122,28 +115,18 @@ def main(
 ) -> int:
     """Run a command line, without the program's name, and return its exit code; every refusal ends here, as text.
     `has_terminal`: questions may be asked at the terminal of this process."""
-    with working_for(Invocation(environment, stdin, stdout, stderr, has_terminal)):
-        _warn_on_stderr()
-        try:
-            status = _run(argv)
-            stdout.flush()
-        except (typer.Abort, KeyboardInterrupt):
-            status = 130
-        except BrokenPipeError:
-            status = BROKEN_PIPE
-        except Exception as error:
-            status = _report(error)
-    return status
+    return carry_out(Invocation(environment, stdin, stdout, stderr, has_terminal), functools.partial(_run, argv))
 
 
 def _run(argv: Sequence[str]) -> int:
-    _require_folder()
     command = _command()
     try:
         with command.make_context("omac", list(argv)) as context:
             status = command.invoke(context)
     except typer.Exit as end:
         return int(end.exit_code)
+    except typer.Abort:
+        return INTERRUPTED
     return status if isinstance(status, int) else 0
 
 
@@ -158,75 +141,6 @@ def complete(shell: str, words: Sequence[str], environment: Mapping[str, str]) -
 @functools.cache
 def _command() -> Any:
     return typer.main.get_command(app)
-
-
-class _ToCaller(logging.Handler):
-    """Writes each warning to the stderr of the invocation that it arose in."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(LookupError, OSError, ValueError):  # a thread that outlived its invocation
-            print(self.format(record), file=current().stderr)
-
-
-class _Printable(logging.Formatter):
-    """Escapes control characters of a message: it can name what an agent made."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging names it so
-        """Format the line, without a traceback that follows it."""
-        return printable(super().formatMessage(record))
-
-
-@functools.cache
-def _warn_on_stderr() -> None:
-    handler = _ToCaller(logging.WARNING)
-    handler.setFormatter(_Printable("%(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
-
-
-def _require_folder() -> None:
-    """A shell may stand in a folder that was removed; relative paths mean nothing there."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None
-
-
-def _report(error: Exception) -> int:
-    while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
-        error = error.exceptions[0]  # several refusals at once: the first says enough
-    if isinstance(error, Refusal):
-        from omac.tools.terminal.render import report_fix, report_folded
-
-        report_folded(f"omac: {error.message}")
-        report_fix(error.fix)
-        return error.exit_code
-    show = getattr(error, "show", None)  # click's own usage errors
-    if show is not None:
-        show(file=current().stderr)
-        return 2
-    return _report_defect(error)
-
-
-def _report_defect(error: Exception) -> int:
-    """What nobody foresaw is told in a sentence; the trace goes to a file, for whoever mends it."""
-    import tempfile
-    import traceback
-
-    from omac.tools.terminal.render import report, report_fix
-
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        report(f"omac: no space is left for {error.filename or 'the output'}")
-        report_fix(["df -h"])
-        return 1
-    report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
-    try:
-        with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:
-            traceback.print_exception(error, file=file)
-    except OSError:
-        traceback.print_exception(error, file=current().stderr)
-    else:
-        report(f"  try: less {file.name}  # and report it")
-    return 1
 
 
 def _show_version(wanted: bool) -> None:

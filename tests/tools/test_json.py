@@ -7,7 +7,7 @@ from io import StringIO
 from real_omac import Omac
 from real_sandbox import box
 
-from omac.tools.main import _warn_on_stderr
+from omac.tools.terminal.carrying_out import _warn_on_stderr
 from omac.tools.terminal.invocation import Invocation, working_for
 
 HOSTILE = "a\u009b31m\u202eb\u2028\u0085\x7f"  # C1 controls, a direction, line ends, DEL

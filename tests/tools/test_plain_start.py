@@ -1,0 +1,107 @@
+"""tools/cli/plain_start.py: a plain command line of `omac start` is taken apart as Typer does it, or left to Typer."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_walk import ALL
+
+from omac.tools.cli import start
+from omac.tools.cli.plain_start import FLAGS, SHARED, VALUES, plain_start
+from omac.tools.cli.start import StartRequest
+from omac.tools.main import main
+
+LINES = [
+    ("start",),
+    ("start", "claude"),
+    ("start", "--"),
+    ("start", "--", "bash", "-c", "exit 3"),
+    ("start", "claude", "--env", "A", "--env", "B=1", "--", "-p", "say -- twice", "--", "x"),
+    ("start", "--network=none", "--workdir", "shop", "codex", "--no-sandbox", "--limit", "pids=9,cpu=1", "--"),
+    ("start", "--unapproved", "confine", "--accept-skill-changes", "--bridge-compat", "--journal=j.db", "--", "true"),
+    ("start", "--allow", "a b", "--read=c", "--deny", "d", "--open-port", "80", "--open-port=81", "--weaker-git"),
+    ("start", "--env", "A=b=c", "--profile", "mine", "--ssh-agent", "--ephemeral-cache", "--backend", "auto"),
+]
+NOT_PLAIN = [
+    (),
+    ("serve", "claude"),
+    ("start", "-h"),
+    ("start", "--help", "--", "x"),
+    ("start", "--explain", "--", "true"),
+    ("start", "--json", "--", "true"),
+    ("start", "claude", "codex"),
+    ("start", ""),
+    ("start", "--workdir"),
+    ("start", "--workdir", "--", "true"),
+    ("start", "--workdir", ""),
+    ("start", "--workdir="),
+    ("start", "--workdir", "a", "--workdir", "b"),
+    ("start", "--no-sandbox", "--no-sandbox"),
+    ("start", "--no-sandbox=yes"),
+    ("start", "--env", "--network", "none"),
+    ("start", "--nosuch", "x"),
+    ("start", "-x"),
+]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[StartRequest]:
+    """Each start that was asked for, and not carried out."""
+    requests: list[StartRequest] = []
+
+    def note(request: StartRequest, _: object) -> int:
+        requests.append(request)
+        return 0
+
+    monkeypatch.setattr(start, "run", note)
+    return requests
+
+
+def comparable(request: StartRequest) -> dict[str, Any]:
+    """The request as data."""
+    return request._asdict() | {"sandbox": request.sandbox.fields()}
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_plain_line_means_what_typer_takes_it_for(line: tuple[str, ...], asked: list[StartRequest]) -> None:
+    """Whoever takes it apart, the same is started."""
+    plain = plain_start(line, {})
+    assert plain is not None
+    assert plain.run({}) == 0
+    assert main(line, {"HOME": "/"}, None, sys.stdout, sys.stderr) == 0
+    by_hand, by_typer = asked
+    assert comparable(by_hand) == comparable(by_typer)
+
+
+@pytest.mark.parametrize("line", NOT_PLAIN, ids=" ".join)
+def test_what_is_not_plain_is_left_to_typer(line: tuple[str, ...]) -> None:
+    """Help, data about a start, and whatever is wrong with a line."""
+    assert plain_start(line, {}) is None
+
+
+def test_inside_a_sandbox_no_line_is_plain() -> None:
+    """The refusal of a command of the host explains what it would do there."""
+    assert plain_start(("start", "--", "true"), {"OMAC_SANDBOX": "1"}) is None
+
+
+def test_every_option_is_known_here() -> None:
+    """A new option of `omac start` is plain too, or one of those that are not for launching."""
+    options = {name for one in ALL["start",].params if one.param_type_name == "option" for name in one.opts}
+    assert options - {"--help", "-h"} == {*FLAGS, *VALUES, *SHARED, "--explain", "--json"}
+
+
+def test_a_start_goes_without_typer(tmp_path: Path) -> None:
+    """A refusal ends it early here: typer would have been loaded before."""
+    begin = (
+        f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
+        "os._exit = lambda status: (print('typer' in sys.modules, status, flush=True), leave(0))\n"
+        "from omac.tools.entry import main; main()"
+    )
+    words = ("start", "--workdir", str(tmp_path / "missing"), "--", "true")
+    line = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(line, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False 2\n", done
+    assert done.stderr.startswith("omac: --workdir "), done

@@ -1,0 +1,101 @@
+"""Carrying out a command line for an invocation: every refusal, and what nobody foresaw, ends here, as text."""
+
+import contextlib
+import errno
+import functools
+import logging
+import os
+from collections.abc import Callable
+
+from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
+from omac.tools.terminal.invocation import Invocation, current, working_for
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
+
+
+def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
+    """Run `command`, whose exit code it returns, for an invocation; return the exit code of a failure otherwise."""
+    with working_for(invocation):
+        _warn_on_stderr()
+        try:
+            _require_folder()
+            status = command()
+            invocation.stdout.flush()
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except BrokenPipeError:
+            status = BROKEN_PIPE
+        except Exception as error:
+            status = _report(error)
+    return status
+
+
+class _ToCaller(logging.Handler):
+    """Writes each warning to the stderr of the invocation that it arose in."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(LookupError, OSError, ValueError):  # a thread that outlived its invocation
+            print(self.format(record), file=current().stderr)
+
+
+class _Printable(logging.Formatter):
+    """Escapes control characters of a message: it can name what an agent made."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging names it so
+        """Format the line, without a traceback that follows it."""
+        return printable(super().formatMessage(record))
+
+
+@functools.cache
+def _warn_on_stderr() -> None:
+    handler = _ToCaller(logging.WARNING)
+    handler.setFormatter(_Printable("%(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+
+
+def _require_folder() -> None:
+    """A shell may stand in a folder that was removed; relative paths mean nothing there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None
+
+
+def _report(error: Exception) -> int:
+    while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
+        error = error.exceptions[0]  # several refusals at once: the first says enough
+    if isinstance(error, Refusal):
+        from omac.tools.terminal.render import report_fix, report_folded
+
+        report_folded(f"omac: {error.message}")
+        report_fix(error.fix)
+        return error.exit_code
+    show = getattr(error, "show", None)  # click's own usage errors
+    if show is not None:
+        show(file=current().stderr)
+        return 2
+    return _report_defect(error)
+
+
+def _report_defect(error: Exception) -> int:
+    """What nobody foresaw is told in a sentence; the trace goes to a file, for whoever mends it."""
+    import tempfile
+    import traceback
+
+    from omac.tools.terminal.render import report, report_fix
+
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        report(f"omac: no space is left for {error.filename or 'the output'}")
+        report_fix(["df -h"])
+        return 1
+    report(f"omac: failed unexpectedly ({type(error).__name__}): this is a defect of omac")
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="omac-failure-", suffix=".txt", delete=False) as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        traceback.print_exception(error, file=current().stderr)
+    else:
+        report(f"  try: less {file.name}  # and report it")
+    return 1
