@@ -120,6 +120,7 @@ class Server:
         self._credentials = Credentials(self.engine, self.secrets, key, changing_of(self.state))
         self._frozen = DiskFrozenSkills(self.state.frozen(path, self.journal.store.journal_id()))
         self._resources = contextlib.ExitStack()
+        self._watches = self._resources.enter_context(contextlib.ExitStack())
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
@@ -225,6 +226,7 @@ class Server:
                 with contextlib.suppress(Refusal):  # the journal itself may be what failed
                     await self._record(runs.Stop(self._why))
             raise
+        self._watches.close()  # now: the kernel takes its time for it
         await self._intake.take_in()  # how what was launched ended
         await self._settle_lost()  # of what was killed nothing else tells
         with trio.move_on_after(STALL_S):
@@ -305,8 +307,8 @@ class Server:
         """Follow what other processes append and spool: by watching where that can be had, else by polling."""
         folder, name = os.path.split(self.journal.store.path)
         try:
-            journal = self._resources.enter_context(closing(FolderWatch(folder, (name, f"{name}-wal"))))
-            spool = self._resources.enter_context(closing(FolderWatch(self._intake.folder())))
+            journal = self._watches.enter_context(closing(FolderWatch(folder, (name, f"{name}-wal"))))
+            spool = self._watches.enter_context(closing(FolderWatch(self._intake.folder())))
         except OSError as problem:
             _log.info("files are polled, since they cannot be watched: %s", problem)
             reactors.start_soon(retried, "the spool", self._intake.run)
