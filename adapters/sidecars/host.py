@@ -21,6 +21,7 @@ _log = logging.getLogger("omac.sidecars")
 
 PORTS_REMEMBERED = 256
 ISOLATION_PROBE_S = 5.0
+TRIED_AFTER_S = 0.5
 
 
 class LinuxSidecarHost(SidecarHost):
@@ -57,17 +58,20 @@ class LinuxSidecarHost(SidecarHost):
         return self._isolation_problem
 
     async def isolation_available(self) -> bool:
-        """Whether bubblewrap can build the namespace here: tried once, with the same flags, for at most 5 s."""
+        """Whether bubblewrap can build the namespace here: tried once, with the same flags, for at most 5 s. Where it
+        cannot, that is logged."""
         async with self._probing:
             if not self._isolation_known:
                 self._isolation_problem = await self._try_isolation()
                 self._isolation_known = True
+                if self._isolation_problem is not None:
+                    _log.warning("sidecars get no pid namespace of their own: %s", self._isolation_problem)
         return self._isolation_problem is None
 
     async def warn_without_isolation(self) -> None:
-        """Try the namespace, and log where there is none."""
-        if not await self.isolation_available():
-            _log.warning("sidecars get no pid namespace of their own: %s", self._isolation_problem)
+        """Log where there is no namespace, even if no sidecar is started: one that gets its own spares the try."""
+        await trio.sleep(TRIED_AFTER_S if self._bwrap else 0.0)
+        await self.isolation_available()
 
     async def spawn(
         self, label: str, spec: SidecarSpec, folder: str, secrets: Mapping[str, Hidden]
@@ -78,7 +82,6 @@ class LinuxSidecarHost(SidecarHost):
         /bin/sh is bash, SHLVL and _ too); it is in no other process's. An approved copy is read-only to it, where it
         has a namespace. Raises SpawnFailed, InterpreterChanged; then, as after a cancellation, nothing of it is left.
         """
-        isolated = await self.isolation_available()
         port = self._free_port()
         host_path = self._host_environment.get("PATH", os.defpath)
         path = await trio.to_thread.run_sync(interpreters.trusted_path, spec, host_path, self._writable)
@@ -91,15 +94,13 @@ class LinuxSidecarHost(SidecarHost):
             raise SpawnFailed(f"cannot open the log {log_path}: {problem}; remove what is in its place") from problem
         try:
             logfile.write_header(log, spec.skill, port, argv)
-            child, init = await self._start(
-                isolated, launch.SidecarProgram(argv, variables, folder, bool(spec.digest)), log
-            )
+            child, init = await self._start(launch.SidecarProgram(argv, variables, folder, bool(spec.digest)), log)
         except (OSError, ValueError, launch.NoNamespace) as problem:
             raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {log_path}") from problem
         finally:
             os.close(log)
         try:
-            return LinuxSidecarProcess(child, self._birth(child.pid, port, isolated, log_path), init)
+            return LinuxSidecarProcess(child, self._birth(child.pid, port, init is not None, log_path), init)
         except OSError as problem:  # it runs, but there is no descriptor left to watch it by
             await launch.destroy(child)
             raise SpawnFailed(f"cannot watch {argv[0]}: {problem}; see {log_path}") from problem
@@ -109,9 +110,20 @@ class LinuxSidecarHost(SidecarHost):
         return await orphan.end(birth)
 
     async def _start(
-        self, isolated: bool, program: launch.SidecarProgram, log: int
+        self, program: launch.SidecarProgram, log: int
     ) -> tuple[subprocess.Popen[bytes], process.Stat | None]:
-        if isolated and self._bwrap:
+        """Start it in a namespace, where there are any. The first one that could be built proves that there are; one
+        that could not says nothing: it may have been this program's."""
+        if self._bwrap and not self._isolation_known:
+            try:
+                started = await launch.start_in_namespace(self._bwrap, program, log)
+            except (OSError, ValueError, launch.NoNamespace):
+                if await self.isolation_available():
+                    raise
+            else:
+                self._isolation_known, self._isolation_problem = True, None
+                return started
+        if await self.isolation_available():
             return await launch.start_in_namespace(self._bwrap, program, log)
         return launch.start(program.argv, program.environment, program.folder, log), None
 

@@ -17,7 +17,7 @@ import trio
 from adapters.sidecars.fixtures import MakeSpec, Members, Printed, Spawn
 from polling import eventually, until
 
-from omac.adapters.linux import process
+from omac.adapters.linux import host_programs, process
 from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars import launch, logfile
 from omac.adapters.sidecars.host import LinuxSidecarHost
@@ -410,6 +410,34 @@ async def test_without_bubblewrap(
     sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert not sidecar.birth.isolated
     assert await sidecar.stop(1000) == Exit(signal=signal.SIGTERM)
+
+
+async def test_the_first_sidecar_shows_that_there_are_namespaces(tmp_path: Path, spec: MakeSpec) -> None:
+    """Nothing else is started to find that out."""
+    real = host_programs.find("bwrap")
+    counting = tmp_path / "bwrap"
+    counting.write_text(f'#!/bin/sh\necho called >> {tmp_path}/calls\nexec {real} "$@"\n')
+    counting.chmod(0o755)
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, bwrap=str(counting))
+    sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
+    assert sidecar.birth.isolated
+    assert await host.isolation_available()
+    assert (tmp_path / "calls").read_text() == "called\n"
+    await sidecar.stop(0)
+
+
+async def test_the_first_sidecar_where_bubblewrap_refuses(
+    tmp_path: Path, spec: MakeSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs without a namespace, and omac says so."""
+    refusing = tmp_path / "bwrap"
+    refusing.write_text("#!/bin/sh\necho no namespaces today >&2; exit 1\n")
+    refusing.chmod(0o755)
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, bwrap=str(refusing))
+    sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
+    assert not sidecar.birth.isolated
+    assert "sidecars get no pid namespace of their own: bubblewrap failed: no namespaces today" in caplog.text
+    await sidecar.stop(0)
 
 
 @pytest.mark.parametrize("command", [WRAPPER, DAEMON])
