@@ -2,18 +2,17 @@
 
 Everything is read at the moment of asking and nothing is kept. A pid alone names nobody for long: together with
 the start time and the boot (`birth.py`) it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
-pidfd_send_signal(2), the kernel's Documentation/networking/proc_net_tcp.rst.
+pidfd_send_signal(2).
 """
 
 import os
 import signal
-import socket
-import struct
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import trio
 
+from omac.adapters.linux.listeners import answering
 from omac.adapters.linux.process_identity import start_ticks, stat_fields
 from omac.domain.kernel.exhaustion import raise_exhaustion
 
@@ -31,17 +30,6 @@ class Stat(NamedTuple):
     def alive(self) -> bool:
         """False for a zombie: it has ended, and only waits to be reaped."""
         return self.state not in "ZX"
-
-
-class Listener(NamedTuple):
-    """A TCP socket in LISTEN: the address as text ("127.0.0.1", "::"), and the inode that /proc/PID/fd shows."""
-
-    address: str
-    port: int
-    inode: int
-
-    def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
 def stat(pid: int) -> Stat | None:
@@ -75,11 +63,6 @@ def session_members(sid: int) -> list[Stat]:
     return [entry for entry in _everyone() if entry.session == sid and entry.alive]
 
 
-def listeners() -> list[Listener]:
-    """The TCP sockets in LISTEN in this network namespace, IPv4 and IPv6."""
-    return [*_listeners_in("/proc/net/tcp"), *_listeners_in("/proc/net/tcp6")]
-
-
 def socket_inodes(pids: Collection[int]) -> set[int]:
     """The inodes of the sockets that these processes hold; a process that may not be inspected adds none."""
     inodes: set[int] = set()
@@ -97,20 +80,6 @@ def socket_inodes(pids: Collection[int]) -> set[int]:
             if link.startswith("socket:["):
                 inodes.add(int(link[8:-1]))
     return inodes
-
-
-def answering(port: int) -> list[Listener]:
-    """The sockets that a connection to 127.0.0.1:`port` can reach.
-
-    An IPv6 socket is reached only when no IPv4 socket is there: the kernel scores the closer one higher. So the second
-    table, which takes the kernel milliseconds to list, is read only then.
-    """
-    near = ("127.0.0.1", "0.0.0.0")  # noqa: S104 - compared, not bound
-    listeners = [one for one in _listeners_in("/proc/net/tcp") if one.port == port and one.address in near]
-    if listeners:
-        return listeners
-    others = [one for one in _listeners_in("/proc/net/tcp6") if one.port == port]
-    return [one for one in others if one.address in near] or [one for one in others if one.address == "::"]
 
 
 def owns_listener(pids: Collection[int], port: int) -> bool:
@@ -183,28 +152,3 @@ def _children_by_scan() -> Callable[[int], list[int]]:
     for entry in _everyone():
         below.setdefault(entry.parent, []).append(entry.pid)
     return lambda pid: below.get(pid, [])
-
-
-def _listeners_in(path: str) -> Iterator[Listener]:
-    try:
-        file = open(path, encoding="ascii")  # noqa: SIM115 - closed below; IPv6 may be switched off
-    except FileNotFoundError:
-        return
-    with file:
-        next(file, None)
-        for line in file:
-            fields = line.split()
-            # Listening sockets are listed first (proc_net_tcp.rst); the connections after them may be many thousand.
-            if fields[3] != "0A":
-                break
-            address, _, port = fields[1].partition(":")
-            yield Listener(_address(address), int(port, 16), int(fields[9]))
-
-
-def _address(digits: str) -> str:
-    """The kernel prints each 32-bit word of the address in the host's own byte order."""
-    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
-    packed = struct.pack(f"={len(words)}I", *words)
-    if len(packed) == 16 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
-        packed = packed[12:]
-    return socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)

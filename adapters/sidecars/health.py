@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from omac.adapters.linux import process
+from omac.adapters.linux.listeners import answering, listeners
 from omac.domain.skills.meta import Health
 from omac.services.ports import ProbeFailed
 
@@ -58,15 +59,15 @@ async def probe(health: Health, port: int, own: Callable[[], Collection[int]]) -
 
 
 def _explain(seen: _Probed, health: Health, port: int, pids: Collection[int]) -> str:
-    answering = process.answering(port)
-    if answering and not process.owns_listener(pids, port):
+    reached = answering(port)
+    if reached and not process.owns_listener(pids, port):
         return f"port {port} is held by another process; {seen.text}"
     text = f"{seen.text}, for {health.timeout_ms} ms"
     if seen.listened:
         return text
     inodes = process.socket_inodes(pids)
     elsewhere = sorted(
-        {str(listener) for listener in process.listeners() if listener.inode in inodes and listener not in answering}
+        {str(listener) for listener in listeners() if listener.inode in inodes and listener not in reached}
     )
     if elsewhere:
         text += f"; it listens on {', '.join(elsewhere)} instead"

@@ -12,7 +12,7 @@ WHOLE_BYTES_MAX = 256 * 1024
 SHEBANG_BYTES_MAX = 255  # longer ones are cut off or refused: execve(2)
 WHOLE = re.compile(r"(?s:.*/)?([^/]*\.pth|pyvenv\.cfg|__editable__[^/]*\.py|bin/[Aa]ctivate[^/]*)")
 EXEC = b"'''exec'"
-UNSPELT = re.compile(r"""[^ -\[\]-~\x80-\U0010ffff]|["'$`]""")  # written in other ways by one tool or another
+UNSPELT = re.compile(r"""[\x00-\x1f\\\x7f"'$`]""")  # written in other ways by one tool or another
 
 
 class Relocation:

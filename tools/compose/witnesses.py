@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from omac.adapters.files.note_file import NoteFile
-from omac.adapters.http.remote_witness import RemoteWitness
 from omac.adapters.linux.system_log import JOURNALD, SYSLOG, JournaldWitness, SyslogWitness, present
 from omac.adapters.settings.files import read_user
 from omac.domain.access import signing, witness
@@ -63,6 +62,8 @@ def witness_of(resolved: Mapping[str, Resolved], signer: Signer | None = None) -
         case path if path.startswith("/"):
             return NoteFile(path)
         case url:
+            from omac.adapters.http.remote_witness import RemoteWitness  # few have one, and it takes 3 ms to load
+
             return RemoteWitness(url, resolved["journal.witness_token"].value, partial(_proof, signer))
 
 

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from omac.adapters.linux import process, process_identity
+from omac.adapters.linux.listeners import listeners
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def test_another_address_does_not_count() -> None:
     with socket.create_server(("127.0.0.2", 0)) as server:
         port = server.getsockname()[1]
         assert not process.owns_listener([os.getpid()], port)
-        assert f"127.0.0.2:{port}" in [str(listener) for listener in process.listeners()]
+        assert f"127.0.0.2:{port}" in [str(listener) for listener in listeners()]
 
 
 def test_a_shared_port_is_not_owned() -> None:
@@ -112,14 +113,6 @@ def test_a_shared_port_is_not_owned() -> None:
         with running(sys.executable, "-c", other, str(port)) as child:
             assert not process.owns_listener([os.getpid()], port)
             assert process.owns_listener([os.getpid(), child.pid], port)
-
-
-def test_a_closer_stranger_wins_over_a_wildcard() -> None:
-    """[::] and 127.0.0.1 can be bound side by side; the connection goes to 127.0.0.1."""
-    with socket.create_server(("127.0.0.1", 0)) as near:
-        port = near.getsockname()[1]
-        with socket.create_server(("::", port), family=socket.AF_INET6):
-            assert [listener.address for listener in process.answering(port)] == ["127.0.0.1"]
 
 
 def test_a_signal_never_hits_a_stranger() -> None:

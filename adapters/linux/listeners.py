@@ -1,0 +1,111 @@
+"""TCP sockets that listen in this network namespace: who could answer at a port.
+
+The kernel is asked by sock_diag(7), which looks through listening sockets alone. Where it has none of that, they are
+read from /proc/net/tcp, for which it looks through its whole table of connections: that takes milliseconds where there
+are few (proc_net_tcp.rst).
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
+REQUEST, DUMP, INTERRUPTED = 0x1, 0x300, 0x10  # flags of a message (netlink(7))
+ERROR, DONE = 2, 3
+LISTENING = 1 << 10  # TCP_LISTEN, among the states that are asked for
+WITHIN_S = 1.0
+_ANSWER_BYTES = 65_536
+_HEAD = struct.Struct("=IHHII")  # struct nlmsghdr
+_QUESTION = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, before its idiag_id
+_SOCKET = struct.Struct("=2s2s16s16sI8s")  # struct inet_diag_sockid
+_ANSWER = struct.Struct("=4x2s2x16s28x16xI")  # struct inet_diag_msg: port, address, inode
+
+
+class Listener(NamedTuple):
+    """A TCP socket in LISTEN: the address as text ("127.0.0.1", "::"), and the inode that /proc/PID/fd shows."""
+
+    address: str
+    port: int
+    inode: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def listeners() -> list[Listener]:
+    """The TCP sockets in LISTEN, IPv4 and IPv6."""
+    return [*_listening(socket.AF_INET), *_listening(socket.AF_INET6)]
+
+
+def answering(port: int) -> list[Listener]:
+    """The sockets that a connection to 127.0.0.1:`port` can reach.
+
+    An IPv6 socket is reached only when no IPv4 socket is there: the kernel scores the closer one higher. So the second
+    table is read only then.
+    """
+    near = ("127.0.0.1", "0.0.0.0")  # noqa: S104 - compared, not bound
+    if reached := [one for one in _listening(socket.AF_INET, port) if one.address in near]:
+        return reached
+    others = _listening(socket.AF_INET6, port)
+    return [one for one in others if one.address in near] or [one for one in others if one.address == "::"]
+
+
+def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
+    """Those of one family, at a port or, without one, at any."""
+    try:
+        return list(_asked(family, port))
+    except (OSError, struct.error):
+        there = _listed("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6")
+        return [one for one in there if port in (0, one.port)]
+
+
+def _asked(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
+    """The same from sock_diag. Raises OSError, struct.error where it answers otherwise."""
+    wanted = _SOCKET.pack(port.to_bytes(2, "big"), b"", b"", b"", 0, b"\xff" * 8)
+    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, LISTENING) + wanted
+    head = _HEAD.pack(_HEAD.size + len(question), SOCK_DIAG_BY_FAMILY, REQUEST | DUMP, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(WITHIN_S)
+        kernel.send(head + question)
+        while True:
+            answer, at = kernel.recv(_ANSWER_BYTES), 0
+            while at < len(answer):
+                length, kind, flags, _, _ = _HEAD.unpack_from(answer, at)
+                if kind == DONE:
+                    return
+                if kind == ERROR or flags & INTERRUPTED or length < _HEAD.size:
+                    raise OSError("sock_diag has no whole answer")
+                port_of, address, inode = _ANSWER.unpack_from(answer, at + _HEAD.size)
+                packed = address[:4] if family == socket.AF_INET else address
+                yield Listener(_text(packed), int.from_bytes(port_of, "big"), inode)
+                at += (length + 3) & ~3
+
+
+def _listed(path: str) -> Iterator[Listener]:
+    """The same from a table in /proc."""
+    try:
+        file = open(path, encoding="ascii")  # noqa: SIM115 - closed below; IPv6 may be switched off
+    except FileNotFoundError:
+        return
+    with file:
+        next(file, None)
+        for line in file:
+            fields = line.split()
+            # Listening sockets are listed first (proc_net_tcp.rst); the connections after them may be many thousand.
+            if fields[3] != "0A":
+                break
+            address, _, port = fields[1].partition(":")
+            yield Listener(_address(address), int(port, 16), int(fields[9]))
+
+
+def _address(digits: str) -> str:
+    """The kernel prints each 32-bit word of the address in the host's own byte order."""
+    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    return _text(struct.pack(f"={len(words)}I", *words))
+
+
+def _text(packed: bytes) -> str:
+    if len(packed) == 16 and packed.startswith(b"\0" * 10 + b"\xff\xff"):
+        packed = packed[12:]
+    return socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)
