@@ -261,13 +261,21 @@ class VanishingPort(Protocol):
     def close(self) -> None: ...
 
 
-class SandboxPorts(Protocol):
-    """All that a sandbox's policy and launch need. `environment` is the caller's; `home` and `state` are canonical."""
+class SettlingPorts(Protocol):
+    """All that settling a request needs. `home` is canonical."""
+
+    home: str
+    files: FilesPort
+
+    def settings(self, workdir: str) -> SandboxRequest: ...
+    def profile(self, name: str, workdir: str) -> SandboxRequest: ...
+
+
+class SandboxPorts(SettlingPorts, Protocol):
+    """All that a sandbox's policy and launch need. `environment` is the caller's; `state` is canonical."""
 
     environment: Mapping[str, str]
-    home: str
     state: str
-    files: FilesPort
     base: BasePort
     protected: ProtectedPort
     programs: ProgramsPort
@@ -281,8 +289,6 @@ class SandboxPorts(Protocol):
     inspections: InspectionsPort
     sandboxing: SandboxingPort
 
-    def settings(self, workdir: str) -> SandboxRequest: ...
-    def profile(self, name: str, workdir: str) -> SandboxRequest: ...
     def toolchains(self, folders: list[str], writable: list[str], entries: list[Entry]) -> list[Entry]: ...
     def load(self, stage: str) -> None: ...
     def stop_loading(self) -> None: ...

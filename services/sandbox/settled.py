@@ -9,10 +9,10 @@ from omac.domain.sandbox.request import defaults
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.request import SandboxRequest
-    from omac.services.sandbox.ports import SandboxPorts
+    from omac.services.sandbox.ports import SettlingPorts
 
 
-def settled(typed: SandboxRequest, ports: SandboxPorts, trees: list[str]) -> SandboxRequest:
+def settled(typed: SandboxRequest, ports: SettlingPorts, trees: list[str]) -> SandboxRequest:
     """Return what holds, with canonical paths, where the program may change `trees` and works in the first of them.
     Raises Refusal: misuse, settings-invalid, unsafe-link."""
     base = ports.settings(trees[0]).over(defaults())
@@ -37,7 +37,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
             )
 
 
-def _resolved(paths: list[str], ports: SandboxPorts, trees: list[str]) -> list[str]:
+def _resolved(paths: list[str], ports: SettlingPorts, trees: list[str]) -> list[str]:
     resolved = []
     for path in paths:
         links, real = ports.files.trail(ports.files.unresolved(path, ports.home))

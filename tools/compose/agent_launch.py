@@ -44,7 +44,7 @@ from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner, begun
 from omac.tools.compose.endpoints import INSIDE, Ready
 from omac.tools.compose.project import project_of
-from omac.tools.compose.sandbox_ports import SandboxAdapters
+from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
@@ -183,8 +183,7 @@ def launch_of(
         own["open_ports"] = _served_ports(argv, agent)
     request = request_of(own).over(sandbox)
     program = find_program(argv, environment)
-    ports = SandboxAdapters(environment, lambda line: report(f"omac: {line}"))
-    whole = settled(sandbox, ports, [workdir, *roots])
+    whole = settled(sandbox, SettlingAdapters(environment), [workdir, *roots])
     offline = whole.network == "none"
     return AgentLaunch(
         program, workdir, request, shown, tuple(whole.allow), variables, name, settings, is_file,

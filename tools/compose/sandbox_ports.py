@@ -12,12 +12,10 @@ from omac.adapters.caches import tree
 from omac.adapters.git import launch_inspection, layout, user_config
 from omac.adapters.git.program import ConfigList
 from omac.adapters.git.tree import walk
-from omac.adapters.linux import host_programs, resolve_symlinks
-from omac.adapters.linux.home import home_of
 from omac.adapters.sandbox import backends, baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain.kernel import state_paths
-from omac.domain.sandbox.request import SandboxRequest
+from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.hotpath import code_cache
 
 TYPE_CHECKING = False
@@ -31,30 +29,9 @@ if TYPE_CHECKING:
     from omac.adapters.sandbox.vanishing import VanishingFolder
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.hidden_names import HiddenNames
+    from omac.domain.sandbox.request import SandboxRequest
     from omac.journal.spool import Spool
     from omac.services.sandbox import ports
-
-SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG")
-CONTENT_BYTES_MAX = 2 << 20
-
-
-class _Files:
-    """Files of the host."""
-
-    exists = staticmethod(os.path.lexists)
-    is_folder = staticmethod(os.path.isdir)
-    trail = staticmethod(resolve_symlinks.trail)
-    unresolved = staticmethod(resolve_symlinks.unresolved)
-    untrusted_folders = staticmethod(host_programs.untrusted_folders)
-
-    @staticmethod
-    def canonical(path: str) -> str:
-        return os.path.realpath(path)
-
-    @staticmethod
-    def content(path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read(CONTENT_BYTES_MAX)
 
 
 class _Git:
@@ -119,7 +96,7 @@ class _Sandboxing:
         return VanishingFolder(init, path, entries)
 
 
-class SandboxAdapters:
+class SandboxAdapters(SettlingAdapters):
     """All that a sandbox's policy and launch need, for an environment; `say` prints a line for a person."""
 
     base: ports.BasePort = baseline
@@ -127,7 +104,6 @@ class SandboxAdapters:
     programs: ports.ProgramsPort = program
     caches: ports.CachesPort = tree
     user_config: ports.UserConfigPort = user_config
-    files: ports.FilesPort = _Files()
     git: ports.GitPort = _Git()
     inspections: ports.InspectionsPort = launch_inspection
     sandboxing: ports.SandboxingPort = _Sandboxing()
@@ -137,8 +113,7 @@ class SandboxAdapters:
     user = staticmethod(os.geteuid)
 
     def __init__(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-        self.environment = environment
-        self.home = os.path.realpath(home_of(environment))
+        super().__init__(environment)
         self.state = os.path.realpath(state_paths.state(environment, self.home))
         self.say = say
 
@@ -148,22 +123,6 @@ class SandboxAdapters:
         from omac.adapters.git import hidden_files
 
         return hidden_files
-
-    def settings(self, workdir: str) -> SandboxRequest:
-        """What the settings ask for, where there are any: reading them takes longer than all the rest."""
-        own = state_paths.configuration(self.environment, self.home) + "/settings.toml"
-        there = os.path.lexists(own) or os.path.lexists(workdir + "/.omac/settings.toml")
-        if not there and not any(self.environment.get(name) for name in SETTING_VARIABLES):
-            return SandboxRequest()
-        from omac.tools.compose.sandbox_settings import request_of_settings
-
-        return request_of_settings(self.environment, workdir)
-
-    def profile(self, name: str, workdir: str) -> SandboxRequest:
-        """What a profile asks for. Raises Refusal (settings-invalid)."""
-        from omac.adapters.sandbox.profile import read
-
-        return read(name, self.environment, self.home, workdir)
 
     def toolchains(self, folders: list[str], writable: list[str], entries: list[Entry]) -> list[Entry]:
         """The entries of toolchains in folders of PATH."""

@@ -1,0 +1,67 @@
+"""The adapters that settle what is asked of a sandbox: settings, profiles, and paths as they are.
+
+`omac start` settles a request, and leaves the rest to the sandbox's own process, which loads what that takes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from omac.adapters.linux import host_programs, resolve_symlinks
+from omac.adapters.linux.home import home_of
+from omac.domain.kernel import state_paths
+from omac.domain.sandbox.request import SandboxRequest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from omac.services.sandbox import ports
+
+SETTING_VARIABLES = ("OMAC_GIT_HOOKS", "OMAC_GIT_REFS", "OMAC_CACHE_REDIRECT_XDG")
+CONTENT_BYTES_MAX = 2 << 20
+
+
+class _Files:
+    """Files of the host."""
+
+    exists = staticmethod(os.path.lexists)
+    is_folder = staticmethod(os.path.isdir)
+    trail = staticmethod(resolve_symlinks.trail)
+    unresolved = staticmethod(resolve_symlinks.unresolved)
+    untrusted_folders = staticmethod(host_programs.untrusted_folders)
+
+    @staticmethod
+    def canonical(path: str) -> str:
+        return os.path.realpath(path)
+
+    @staticmethod
+    def content(path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(CONTENT_BYTES_MAX)
+
+
+class SettlingAdapters:
+    """All that settling a request needs, for an environment."""
+
+    files: ports.FilesPort = _Files()
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.home = os.path.realpath(home_of(environment))
+
+    def settings(self, workdir: str) -> SandboxRequest:
+        """What the settings ask for, where there are any: reading them takes longer than all the rest."""
+        own = state_paths.configuration(self.environment, self.home) + "/settings.toml"
+        there = os.path.lexists(own) or os.path.lexists(workdir + "/.omac/settings.toml")
+        if not there and not any(self.environment.get(name) for name in SETTING_VARIABLES):
+            return SandboxRequest()
+        from omac.tools.compose.sandbox_settings import request_of_settings
+
+        return request_of_settings(self.environment, workdir)
+
+    def profile(self, name: str, workdir: str) -> SandboxRequest:
+        """What a profile asks for. Raises Refusal (settings-invalid)."""
+        from omac.adapters.sandbox.profile import read
+
+        return read(name, self.environment, self.home, workdir)
