@@ -82,7 +82,7 @@ def _complete(shell: str, words: list[str]) -> NoReturn:
 
 
 def _everything_else() -> NoReturn:
-    """Run any other command line in this process."""
+    """Run any other command line in this process; a plain one of `omac start` without loading Typer."""
     import io
 
     _keep_memory_to_oneself()
