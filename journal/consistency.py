@@ -18,6 +18,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.merkle import consistency_ranges, continues, root_of
+from omac.journal.proof_text import parsed
 from omac.journal.rotation import trusted_with
 
 FORMAT = "omac-consistency-1"
@@ -69,8 +70,8 @@ def prove_consistency(
 def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation:
     """Return what a proof proves to whoever trusts `keys`. Raises Refusal (misuse): it proves nothing."""
     try:
-        proof = msgspec.json.decode(text, type=ConsistencyProof)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        proof = parsed(text, ConsistencyProof)
+    except ValueError as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")

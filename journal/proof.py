@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
@@ -21,6 +22,7 @@ from omac.journal.file import connect_for_reading, damaged, refusal_of
 from omac.journal.leaves import Contents
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
+from omac.journal.proof_text import parsed
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.rotation import trusted_with
 
@@ -92,9 +94,9 @@ def prove(
 def proven(text: bytes, *keys: VerifierKey) -> ProvenEvent:
     """Return the event that a proof proves. Raises Refusal (misuse): it proves nothing to whoever trusts `keys`."""
     try:
-        proof = msgspec.json.decode(text, type=EventProof)
+        proof = parsed(text, EventProof)
         content = msgspec.msgpack.decode(proof.content, type=LeafContent)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")
@@ -120,7 +122,7 @@ def _values(content: LeafContent, openings: tuple[Opening, ...]) -> Any:
     """The fields of an event as they were stored; the bytes, in hexadecimal digits, where they are none."""
     try:
         return shown_values(content.kind, content.body, openings)
-    except (msgspec.MsgspecError, RecursionError, TypeError):
+    except (*UNDECODABLE, TypeError):
         return content.body.hex()
 
 

@@ -20,7 +20,9 @@ from real_omac import Omac, curl, omac_in
 from tools.test_snapshots import called_often
 
 from omac.journal.bundle import digest_of
-from omac.journal.checkpoint import sign_note
+from omac.journal.bundle_verification import verify_bundle
+from omac.journal.checkpoint import VerifierKey, sign_note
+from omac.tools.compose.exporting import derived
 
 FORMATS = {
     "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
@@ -162,6 +164,20 @@ def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: 
         assert "Traceback" not in done.stderr
         path.write_bytes(content)
     assert verified(folder, key).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "checkpoint.txt", "gaps.jsonl"])
+def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
+    """With one of them changed in a file that is small, the bundle does not verify."""
+    folder = exported(used, tmp_path / "bundle", "--kind", "access")
+    content = (folder / name).read_bytes()
+    for bit in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        (folder / name).write_bytes(changed)
+        assert verify_bundle(str(folder), [VerifierKey.parse(key)], derived).flaws, bit
+    (folder / name).write_bytes(content)
+    assert not verify_bundle(str(folder), [VerifierKey.parse(key)], derived).flaws
 
 
 def resigned(omac: Omac, folder: Path, change: Any) -> None:

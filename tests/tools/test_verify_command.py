@@ -13,10 +13,13 @@ from real_omac import Omac
 from tools.test_snapshots import called_often
 
 from omac.domain.access.signing import CheckpointSigned
-from omac.journal.checkpoint import Checkpoint, sign
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.checkpoint import Checkpoint, VerifierKey, sign
+from omac.journal.consistency import proven_consistency
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.proof import proven
 from omac.journal.reader import ReadJournal
 from omac.services.kernel.checkpointing import WORTH
 
@@ -146,6 +149,27 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
         assert "Traceback" not in refused.err
     refused = omac.run("audit", "prove", str(size + 1))
     assert (refused.status, "is not among" in refused.err) == (2, True)
+
+
+def test_each_bit_of_a_proof(omac: Omac) -> None:
+    """With one of them changed it proves nothing, and is refused as such."""
+    omac.ok("settings", "set", "secrets.store", "vault")
+    old, size = omac.ok("checkpoint"), json.loads(omac.ok("audit", "verify", "--json"))["size"]
+    key = VerifierKey.parse(omac.ok("key", "show").strip())
+    (omac.root / "old").write_text(old)
+    (omac.root / "new").write_text(omac.ok("checkpoint"))
+    event = omac.ok("audit", "prove", str(size)).strip().encode()
+    continued = omac.ok("proof", "consistency", "old", "new").strip().encode()
+    for text, verify in (
+        (event, lambda text: proven(text, key)),
+        (continued, lambda text: proven_consistency(text, [key])),
+    ):
+        verify(text)
+        for bit in range(8 * len(text)):
+            changed = bytearray(text)
+            changed[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(Refusal):
+                verify(bytes(changed))
 
 
 def test_no_proof_of_what_was_changed(omac: Omac) -> None:

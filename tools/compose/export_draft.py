@@ -23,6 +23,7 @@ from typing import Annotated
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
 
 DRAFT = ".omac-export-"
@@ -223,7 +224,7 @@ def _begun(path: str) -> Begun | None:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
             return msgspec.json.decode(file.read(PROGRESS_BYTES_MAX), type=Begun)
-    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
