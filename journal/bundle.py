@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents
 from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
 from omac.journal.openings import Opening, openings_of
@@ -144,11 +144,11 @@ def taken(
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise damaged(path, f"{error}: see omac audit verify") from None
+        raise unproven(path, str(error)) from None
     finally:
         connection.close()
     if tree.size != size or tree.root() != root:
-        raise damaged(path, "its events are not what was recorded: see omac audit verify")
+        raise unproven(path, "its events do not lead to the root of its tree")
 
 
 def _taken(position: int, text: bytes, redaction: Redaction, codec: Codec) -> TakenEvent:
@@ -199,7 +199,7 @@ def digest_of(manifest: bytes) -> str:
 
 
 def _altered(path: str, position: int) -> Exception:
-    return damaged(path, f"the event at position {position} is not what was recorded: see omac audit verify")
+    return unproven(path, f"the event at position {position} is not what was recorded")
 
 
 RUN_MAX = 5_000

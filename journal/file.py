@@ -65,6 +65,10 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     if isinstance(error, SegmentPrunedMeanwhile):
         return Refusal("contention", f"the journal {path}: {error}", fix=["the same command again"])
     text = str(error)
+    if "failed: leaf.position" in text:
+        return unproven(path, "it has leaves that its tree does not count")
+    if "no such table: leaf" in text:
+        return unproven(path, "its leaves are missing")
     listing = f"ls -l {shlex.quote(path)}"
     if "readonly" in text or "read-only" in text:
         fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
@@ -85,6 +89,14 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
 def damaged(path: str, what: str) -> Refusal:
     """Return the refusal of a file that is no journal, or no whole one."""
     return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+
+
+def unproven(path: str, what: str) -> Refusal:
+    """Return the refusal of a journal that is not what its leaves, tree or checkpoints prove; no repair mends that."""
+    named = f"--journal {shlex.quote(path)}"
+    restore = f"omac journal restore BACKUP {named}  # a copy made by omac journal backup"
+    fix = [f"omac audit verify {named}  # names what was changed", restore]
+    return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {what}", fix=fix)
 
 
 def way_back(path: str) -> list[str]:

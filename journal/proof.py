@@ -18,7 +18,7 @@ from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
@@ -85,7 +85,7 @@ def prove(
     if text is None and pruned is not None and position <= pruned.last:
         raise pruned_refusal(position, pruned.last, day_of(pruned.pruned), path)
     if text is None or not includes(checkpoint.root, checkpoint.size, position - 1, leaf_hash(text), hashes):
-        raise damaged(path, f"the event at position {position} is not what was recorded: see omac audit verify")
+        raise unproven(path, f"the event at position {position} is not what was recorded")
     content = msgspec.msgpack.decode(text, type=LeafContent)
     openings = openings_of(codec, content.kind, content.stream, content.body, content.sealed)
     return msgspec.json.encode(EventProof(FORMAT, position, text, hashes, note, rotations, openings))

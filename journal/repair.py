@@ -6,7 +6,8 @@ Rules
    follows from it: later findings of the same stream.
 2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
 3. What a repair would do is known before: the same transaction, rolled back.
-4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand.
+4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand, and gets its
+   leaf at once where all events before have theirs: no event before it gets a late one by it.
 5. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
 """
 
@@ -19,15 +20,19 @@ import sqlalchemy as sa
 from omac.domain.kernel.ids import HostId, journal_stream
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
+from omac.journal import leaves
 from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
+from omac.journal.merkle import leaf_hash
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
 
 ROUNDS_MAX = 8
 _EMPTIED = "position.emptied"
+_HAS_TREE = "SELECT 1 FROM sqlite_master WHERE name = 'tree'"
+_TREE = "SELECT size FROM tree"
 _TEXTS = ("stream", "kind", "run", "actor")  # columns that name a text
 _PLAIN = ("position", "version", "at", "correlation", "causation", "body", "sealed", "leaf", "happened")
 
@@ -61,6 +66,7 @@ class Repair:
         self._is_living = is_living
         self._codec = codec or Codec()
         self._last = 0  # the last position that stays
+        self._said: int | None = None  # the first position that this repair appended
 
     def plan(self, positions: Collection[int] = ()) -> list[Damage]:
         """Return what `perform` would mend: all findings, or those at `positions` and what follows from them. Raises
@@ -89,6 +95,7 @@ class Repair:
                 mended = self._rounds(connection, positions)
                 if any(finding.remedy not in ("head", "reindex") for finding in mended):
                     raise_schema(connection, [_EMPTIED])
+                self._add_leaves(connection)
                 if not commit:
                     raise _RolledBack
         except _RolledBack:
@@ -124,6 +131,20 @@ class Repair:
                 next(index for index in EVENT.indexes if index.name == VERSION_INDEX).create(connection)
             mended += chosen
         return mended
+
+    def _add_leaves(self, connection: sa.Connection) -> None:
+        """Append the leaves of what was said. The next opening does so where others are missing, or the tree is."""
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, JournalConnection)
+        rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
+        if self._said is None or [size for (size,) in rows] != [self._said - 1]:
+            return
+        stored = leaves.standing(connection, self._last, self._path)
+        said = list(leaves.Contents(raw).between(self._said - 1, self._last))
+        if [position for position, text in said if text is not None] == list(range(self._said, self._last + 1)):
+            hashes = [leaf_hash(text) for _, text in said if text is not None]
+            raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._said))
+            leaves.grow(connection, stored, hashes)
 
     def _mend(self, raw: sqlite3.Connection, finding: Damage) -> None:
         match finding.remedy:
@@ -182,6 +203,7 @@ class Repair:
         kind, body = self._codec.encode(event)
         (at,) = raw.execute("SELECT max(at) FROM event WHERE typeof(at) = 'integer'").fetchone()
         self._last += 1
+        self._said = min(self._said or self._last, self._last)
         row = (
             self._last, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
             _name(raw, self._run), _name(raw, "person"), body,

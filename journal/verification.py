@@ -22,7 +22,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents, without_leaves
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
@@ -44,10 +44,12 @@ Kind = Literal[
 
 
 class KeptRoot(NamedTuple):
-    """The root of a journal's first `size` events, as somebody kept it."""
+    """The root of a journal's first `size` events, as somebody kept it; `late` is the last of them whose leaf came
+    later than it was recorded (None: not known)."""
 
     size: int
     root: bytes
+    late: int | None = None
 
 
 class Mismatch(NamedTuple):
@@ -119,8 +121,9 @@ class _Verification:
         self._connection = connection
         self._tree = MerkleTree()
         self._contents = Contents(connection)
-        self._kept = sorted(kept)
+        self._kept = sorted(kept, key=lambda one: one.size)
         self._sound_to = 0  # the size of the last kept root that holds
+        self._lacks_leaf = False
         self._checked = 0
         self._findings: list[Mismatch] = list(known)
         self._pruned: PrunedPositions | None = None
@@ -129,10 +132,12 @@ class _Verification:
         self._set_aside: list[int] = []
         self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+            if kept:
+                raise _beyond_proof(path, f"a kept root counts {kept[-1].size} events, and it has no leaves at all")
             raise without_leaves(path)
         rows = connection.execute("SELECT size, peaks, late FROM tree").fetchall()
         if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
-            raise damaged(path, "the tree of its leaves is missing")
+            raise _beyond_proof(path, "the tree of its leaves is missing")
         self._size, self._peaks, self._late = rows[0]
         self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
 
@@ -184,7 +189,7 @@ class _Verification:
 
     def _parts(self, *bounds: int) -> Iterator[tuple[int, int]]:
         """The tree in ranges of leaves that are read at once; each bound and each kept root is at the end of one."""
-        wanted = {bound for bound in (*bounds, *(size for size, _ in self._kept)) if 0 < bound < self._size}
+        wanted = {bound for bound in (*bounds, *(one.size for one in self._kept)) if 0 < bound < self._size}
         start = 0
         for bound in sorted(wanted | {self._size}):
             while start < bound:
@@ -218,7 +223,7 @@ class _Verification:
             if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
                 problem = "its leaf is no hash" if position in stored else "its leaf is missing"
                 self._found(position, position, "leaf-missing", problem)
-                leaf = _NO_LEAF
+                leaf, self._lacks_leaf = _NO_LEAF, True
             elif is_wanted and position not in texts and self._is_pruned(position):
                 self._dropped += 1
             elif is_wanted and (text is None or leaf_hash(text) != leaf):
@@ -238,20 +243,35 @@ class _Verification:
             self._connection.text_factory = _text
 
     def _kept_roots(self) -> None:
-        for size, root in [one for one in self._kept if one.size > self._size or not one.size]:
-            self._kept.remove(KeptRoot(size, root))
-            if size:
-                problem = f"a kept root counts {size} events, the journal has {self._size}: its end was cut"
-                self._found(self._size + 1, size, "truncated", problem)
+        for kept in [one for one in self._kept if one.size > self._size or not one.size]:
+            self._kept.remove(kept)
+            if kept.size:
+                problem = f"a kept root counts {kept.size} events, the journal has {self._size}: its end was cut"
+                self._found(self._size + 1, kept.size, "truncated", problem)
 
     def _compare(self) -> None:
         while self._kept and self._kept[0].size == self._tree.size:
-            size, root = self._kept.pop(0)
+            size, root, late = self._kept.pop(0)
+            if self._lacks_leaf:
+                continue  # no root can be computed behind it
             if root == self._tree.root():
                 self._sound_to = size
+                self._require_late(size, late)
             else:
-                problem = f"events {self._sound_to + 1} to {size} are not those of the kept root: history was rewritten"
-                self._found(self._sound_to + 1, size, "rewritten", problem)
+                first = self._first_changed()
+                problem = f"events {first} to {size} are not those of the kept root: history was rewritten"
+                self._found(first, size, "rewritten", problem)
+
+    def _require_late(self, size: int, late: int | None) -> None:
+        """Compare how far late leaves go: those that a checkpoint counts came before it was signed."""
+        if late is not None and (self._late < late or late < self._late <= size):
+            problem = f"the journal says that leaves came late up to {self._late}, its checkpoint says up to {late}"
+            self._found(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
+
+    def _first_changed(self) -> int:
+        """Return where the leaves that no kept root proves begin, or where the first of them was found to be wrong."""
+        wrong = [one.position for one in self._findings if one.kind in _OF_LEAVES and one.position > self._sound_to]
+        return min(wrong, default=self._sound_to + 1)
 
     def _mismatch(self, position: int, leaf: bytes, text: bytes | None) -> None:
         if self._is_set_aside(position, leaf):
@@ -300,9 +320,8 @@ class _Verification:
             after = end
 
     def _end(self) -> None:
-        lacking = any(finding.kind == "leaf-missing" for finding in self._findings)  # then the tree is another, too
-        if not lacking and b"".join(self._tree.peaks) != self._peaks:
-            self._found(1, self._size, "tree-altered", "the stored tree is not that of the leaves")
+        if not self._lacks_leaf and b"".join(self._tree.peaks) != self._peaks:
+            self._found(self._first_changed(), self._size, "tree-altered", "the stored tree is not that of the leaves")
         ranges: tuple[tuple[Kind, str, str], ...] = (
             ("tree-altered", "leaves stand where the stored tree has none", _BEYOND),
             ("altered", "a row holds what no omac writes", _ODD),
@@ -315,6 +334,12 @@ class _Verification:
     def _found(self, position: int, last: int, kind: Kind, problem: str) -> None:
         if len(self._findings) < FINDINGS_MAX or kind in _OF_MANY or kind.startswith("segment-"):
             self._findings.append(Mismatch(position, last, kind, problem))
+
+
+def _beyond_proof(path: str, problem: str) -> Refusal:
+    """Return the refusal of a journal in which nothing can be verified."""
+    refusal = unproven(path, problem)
+    return Refusal(refusal.reason, refusal.message, fix=refusal.fix[1:])  # the first is this verification
 
 
 def _text(content: bytes) -> str:
@@ -337,6 +362,7 @@ def _matches(row: Sequence[object], leaf: bytes) -> bool:
 _HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _OF_MANY = ("rewritten", "truncated", "tree-altered")  # findings that no number of others crowds out
+_OF_LEAVES = ("altered", "out-of-place")  # found at one position, whose leaf may be the one that was changed
 _NO_LEAF = bytes(HASH_BYTES)
 _SET_ASIDE = """
     SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body

@@ -206,6 +206,7 @@ def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
         connection.execute("UPDATE event SET at = at + 1 WHERE position = 4")
     done = host.run("journal", "prune", "--keep", "0s", "--yes")
     assert (done.status, any(one.name.endswith(".pruned.db") for one in files(host))) == (10, False), done
+    assert ("journal repair" in done.err, f"{path.name} (positions" in done.err) == (False, True), done
 
 
 @pytest.mark.full
