@@ -108,7 +108,8 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     if any(name == key.name and _is_signed(body, encoded, key) for key in keys for name, encoded in signed):
         return body
     names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys) or "that this host knows"
-    message = f"the key {names} has not signed this checkpoint, or it was changed since"
+    signers = " and ".join(f"{name}+{_decoded(encoded)[:ID_BYTES].hex()}" for name, encoded in signed)
+    message = f"the key {names} has not signed this checkpoint, or it was changed since: its signer is {signers}"
     raise Refusal("misuse", message, fix=["omac key show"])
 
 
