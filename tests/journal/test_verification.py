@@ -1,6 +1,7 @@
 """The tamper suite: what a verification finds without anything that was kept, and with a kept root.
 
-`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. SECURITY.md says the same.
+`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. `test_impossible.py`
+does what the table in SECURITY.md says.
 """
 
 import contextlib
