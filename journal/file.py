@@ -156,6 +156,8 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
         factory=JournalConnection,
     )  # fmt: skip
     try:
+        if lacks_happened(connection):
+            connection.execute(_FIRST_LAYOUT)
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
             raise none_yet(path, mark)  # another process is about to create them
@@ -173,6 +175,12 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
     return connection
 
 
+def lacks_happened(connection: sqlite3.Connection) -> bool:
+    """Return whether a journal has the layout of the first omac, whose events have no column `happened`."""
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('event')")}
+    return bool(columns) and "happened" not in columns
+
+
 def _require_ends(connection: JournalConnection, path: str) -> int:
     """Return the last position. A head beside it, or a first event that is missing, is damage; cheap at any size."""
     with connection.snapshot():  # another process may be appending, or sealing
@@ -185,6 +193,7 @@ def _require_ends(connection: JournalConnection, path: str) -> int:
     return int(last or 0)
 
 
+_FIRST_LAYOUT = "CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event"  # it hides the table
 _ENDS = """
     SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
            (SELECT min(position) FROM event), (SELECT max(position) FROM event)
