@@ -25,6 +25,7 @@ from omac.journal.openings import Opening, openings_of, require_committed, shown
 from omac.journal.proof_text import parsed
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.rotation import trusted_with
+from omac.journal.set_aside_positions import SetAsidePositions
 
 FORMAT = "omac-proof-1"
 BYTES_MAX = 64 << 20
@@ -76,6 +77,8 @@ def prove(
         connection.execute("BEGIN")
         text = next((text for _, text in Contents(connection).between(position - 1, position)), None)
         pruned = max((segment for segment in connection.segments() if segment.pruned), default=None)
+        leaf = connection.execute(_LEAVES, (position - 1, position)).fetchone()
+        is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
         ranges = inclusion_ranges(position - 1, checkpoint.size)
         hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, (start, end))) for start, end in ranges)
     except sqlite3.Error as error:
@@ -84,6 +87,8 @@ def prove(
         connection.close()
     if text is None and pruned is not None and position <= pruned.last:
         raise pruned_refusal(position, pruned.last, day_of(pruned.pruned), path)
+    if is_set_aside:
+        raise unproven(path, f"the event at position {position} was set aside by omac journal repair; its leaf is left")
     if text is None or not includes(checkpoint.root, checkpoint.size, position - 1, leaf_hash(text), hashes):
         raise unproven(path, f"the event at position {position} is not what was recorded")
     content = msgspec.msgpack.decode(text, type=LeafContent)

@@ -7,8 +7,7 @@ Rules
 2. Each event must be what its leaf was made of, and the leaves must be those of the stored tree.
 3. A kept root must be that of the journal's first events, as many as it counted. Where one is and the next is not, what
    lies between was rewritten, and its leaves with it.
-4. What a repair set aside is no damage, and is named: a `position.set-aside` tells of it, and the row in `set_aside` is
-   what the leaf was made of, or an emptied position stands there. Nothing else excuses an event.
+4. What a repair set aside is no damage, and is named (`journal/set_aside_positions.py`).
 5. Leaves that came later than their events prove nothing about the time before: how far they go is part of the answer.
 """
 
@@ -20,15 +19,14 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.set_aside import PositionSetAside
-from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents, without_leaves
-from omac.journal.log_connection import ALL, JournalConnection
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
 from omac.journal.pruned import PrunedPositions
 from omac.journal.segment import SegmentProblem, SegmentPrunedMeanwhile
 from omac.journal.segment_check import damaged_segments
+from omac.journal.set_aside_positions import SetAsidePositions
 from omac.journal.verification_workers import VerificationWorkers
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
@@ -130,7 +128,7 @@ class _Verification:
         self._dropped = 0  # events whose contents were pruned
         self._absent: list[tuple[int, int]] = []  # above which position, to which, events cannot be read
         self._set_aside: list[int] = []
-        self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
+        self._repaired = SetAsidePositions(connection, self._absent)
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
             if kept:
                 raise _beyond_proof(path, f"a kept root counts {kept[-1].size} events, and it has no leaves at all")
@@ -274,7 +272,7 @@ class _Verification:
         return min(wrong, default=self._sound_to + 1)
 
     def _mismatch(self, position: int, leaf: bytes, text: bytes | None) -> None:
-        if self._is_set_aside(position, leaf):
+        if self._repaired.has(position, leaf):
             self._set_aside.append(position)
             return
         if len(self._findings) >= FINDINGS_MAX:
@@ -295,29 +293,6 @@ class _Verification:
             if text is not None and leaf_hash(_moved(text, position)) == leaf:
                 return at
         return 0
-
-    def _is_set_aside(self, position: int, leaf: bytes) -> bool:
-        if self._repaired is None:
-            self._repaired = set(self._repaired_positions())
-        if position not in self._repaired:
-            return False
-        kept = self._connection.execute(_SET_ASIDE, (position,)).fetchall()
-        emptied = bool(self._connection.rows(_EMPTIED, position - 1, position))
-        return emptied or any(_matches(row, leaf) for row in kept)
-
-    def _repaired_positions(self) -> Iterator[int]:
-        codec = Codec()
-        for (body,) in self._events_of_repairs():
-            with contextlib.suppress(Refusal):
-                event = codec.decode("position.set-aside", body)
-                assert isinstance(event, PositionSetAside)
-                yield event.position
-
-    def _events_of_repairs(self) -> Iterator[tuple[bytes]]:
-        after = 0
-        for start, end in [*self._absent, (ALL[1], ALL[1])]:
-            yield from self._connection.rows(_REPAIRS, after, start)
-            after = end
 
     def _end(self) -> None:
         if not self._lacks_leaf and b"".join(self._tree.peaks) != self._peaks:
@@ -352,29 +327,11 @@ def _moved(text: bytes, position: int) -> bytes:
     return msgspec.msgpack.encode([position, *msgspec.msgpack.decode(text)[1:]])
 
 
-def _matches(row: Sequence[object], leaf: bytes) -> bool:
-    try:
-        return leaf_hash(msgspec.msgpack.encode(row)) == leaf
-    except ValueError:
-        return False
-
-
 _HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _OF_MANY = ("rewritten", "truncated", "tree-altered")  # findings that no number of others crowds out
 _OF_LEAVES = ("altered", "out-of-place")  # found at one position, whose leaf may be the one that was changed
 _NO_LEAF = bytes(HASH_BYTES)
-_SET_ASIDE = """
-    SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
-    FROM set_aside WHERE position = ?
-"""
 _POSITIONS = "SELECT 1 FROM event WHERE position > ? AND position <= ?"
-_REPAIRS = (
-    "SELECT body FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? "
-    "AND text = 'position.set-aside' AND typeof(body) = 'blob'"
-)
 _BEYOND = "SELECT min(position), max(position) FROM leaf WHERE position < 1 OR position > :size"
 _ODD = "SELECT min(position), max(position) FROM event WHERE (position < 1 OR leaf IS NOT NULL) AND :size >= 0"
-_EMPTIED = (
-    "SELECT 1 FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? AND text = 'position.emptied'"
-)

@@ -113,7 +113,8 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     if manifest.filters:
         say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
     if manifest.without_content:
-        say(f"  {manifest.without_content} without their content: {', '.join(manifest.redacted) or 'pruned'}")
+        why = ", ".join(manifest.redacted) or "pruned, or set aside by a repair"
+        say(f"  {manifest.without_content} without their content: {why}")
     elif manifest.redacted:
         say(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
