@@ -128,4 +128,4 @@ def journal_restore(
     """
     from omac.tools.cli.backup import restore
 
-    return restore(source, journal, yes, current().environment)
+    return restore(source, journal, yes, current().environment, time.time_ns)
