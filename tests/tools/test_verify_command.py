@@ -294,3 +294,29 @@ def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
         done = omac.run("checkpoint")
     assert (done.status, "not recorded in the journal" in done.err) == (0, True), done
     assert done.out.startswith("omac/")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM leaf WHERE position = 3",
+        "DROP TABLE leaf",
+        "UPDATE tree SET size = size - 1",
+        "INSERT INTO leaf SELECT max(position) + 1, zeroblob(32) FROM leaf",
+    ],
+)
+def test_what_no_repair_mends_leads_to_a_backup(omac: Omac, tmp_path: Path, statement: str) -> None:
+    """Leaves and tree are not computed again: whoever needs them names the verification, and the way back."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    for value in ("vault", "keychain", "vault"):
+        omac.ok("settings", "set", "secrets.store", value)
+    omac.ok("checkpoint")
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    spoil(omac, statement)
+    verified = omac.run("audit", "verify")
+    assert (verified.status, "omac journal restore BACKUP" in verified.err) == (10, True), verified
+    for words in (("journal", "seal"), ("export", "--out", str(tmp_path / "bundle"))):
+        done = omac.run(*words)
+        if done.status:  # the tree itself may still do
+            assert (done.status, "omac audit verify" in done.err) == (10, True), (words, done)
+            assert ("journal repair" in done.err, "journal restore BACKUP" in done.err) == (False, True), (words, done)
