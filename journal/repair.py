@@ -11,7 +11,6 @@ Rules
 5. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
 """
 
-import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
@@ -28,6 +27,7 @@ from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import leaf_hash
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
+from omac.journal.set_aside_positions import digest_of
 
 ROUNDS_MAX = 8
 _EMPTIED = "position.emptied"
@@ -166,7 +166,7 @@ class Repair:
     def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:
         position = finding.position
         (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
-        record = self._say(raw, finding, _digest(body))
+        record = self._say(raw, finding, digest_of(body))
         texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
         into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
         raw.execute(
@@ -249,8 +249,3 @@ def _name(raw: sqlite3.Connection, text: str) -> int:
     """The number of an interned text."""
     raw.execute("INSERT OR IGNORE INTO name (text) VALUES (?)", (text,))
     return int(raw.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()[0])
-
-
-def _digest(body: object) -> str:
-    content = body if isinstance(body, bytes) else str(body).encode()
-    return "sha256:" + hashlib.sha256(content).hexdigest()

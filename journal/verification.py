@@ -297,6 +297,8 @@ class _Verification:
     def _end(self) -> None:
         if not self._lacks_leaf and b"".join(self._tree.peaks) != self._peaks:
             self._found(self._first_changed(), self._size, "tree-altered", "the stored tree is not that of the leaves")
+        for position in self._repaired.lost():
+            self._found(position, position, "altered", "the row that this repair set aside is not kept as it was")
         ranges: tuple[tuple[Kind, str, str], ...] = (
             ("tree-altered", "leaves stand where the stored tree has none", _BEYOND),
             ("altered", "a row holds what no omac writes", _ODD),

@@ -242,6 +242,17 @@ def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
     assert (after.size, after.set_aside, after.findings, after.late) == (10, (3,), (), 0)
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM set_aside", "UPDATE set_aside SET body = x'c2'"])
+def test_what_a_repair_set_aside_is_kept(path: Path, change: str) -> None:
+    """Whoever takes the replaced row away, or changes it, is found at the record of the repair."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
+    Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
+    assert verify(str(path)).findings == ()
+    sql(path, change)
+    assert found(verify(str(path))) == (EVENTS + 1, "altered")
+
+
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
     """Whoever puts one there hides nothing."""
     journal_of(path)
