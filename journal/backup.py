@@ -191,7 +191,8 @@ def _copy(path: str, target: str) -> list[Segment]:
         try:
             source.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, that can be copied as it lies
-            copy.execute("DELETE FROM opened")  # no process has the copy open
+            if copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'opened'").fetchone():  # the first omac had none
+                copy.execute("DELETE FROM opened")  # no process has the copy open
             return copy.segments()
         finally:
             copy.close()

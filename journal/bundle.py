@@ -14,17 +14,20 @@ Rules
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
 
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
 from omac.journal.openings import Opening, openings_of
 from omac.journal.pruned import PrunedPositions
 from omac.journal.redaction import Redaction
+from omac.journal.set_aside_positions import SetAsidePositions
 
 FORMAT = "omac-export-2"
 FORMATS = ("omac-export-1", FORMAT)  # the first one knew no openings
@@ -121,52 +124,65 @@ def taken(
     have this `root`, with the personal fields that `codec` can read. Raises Refusal (journal-damaged) for an event that
     is not what was recorded, at the latest behind the last line."""
     tree = MerkleTree()
-    connection = connect_for_reading(path)
     try:
-        connection.execute("BEGIN")
-        contents, pruned = Contents(connection), PrunedPositions(connection)
-        for first, last in _runs(positions):
-            for gap in _gaps(connection, tree, first - 1):
+        with closing(connect_for_reading(path)) as connection, closing(connect_for_reading(path)) as beside:
+            connection.execute("BEGIN")
+            source = _Source(path, connection, PrunedPositions(connection), SetAsidePositions(beside))
+            for first, last in _runs(positions):
+                for gap in _gaps(connection, tree, first - 1):
+                    yield TakenEvent(gap)
+                for position, leaf, text in source.contents(tree, first, last):
+                    yield _taken(position, leaf, text, redaction, codec)
+            for gap in _gaps(connection, tree, size):
                 yield TakenEvent(gap)
-            for position, text in contents.between(first - 1, last):
-                while tree.size + 1 < position and pruned.has(tree.size + 1):
-                    yield _dropped(connection, tree)
-                if text is None or position != tree.size + 1:
-                    raise _altered(path, tree.size + 1)
-                tree.append(leaf_hash(text))
-                yield _taken(position, text, redaction, codec)
-            while tree.size < last and pruned.has(tree.size + 1):
-                yield _dropped(connection, tree)
-            if tree.size != last:
-                raise _altered(path, tree.size + 1)
-        for gap in _gaps(connection, tree, size):
-            yield TakenEvent(gap)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise damaged(path, f"{error}: see omac audit verify") from None
-    finally:
-        connection.close()
+        raise unproven(path, str(error)) from None
     if tree.size != size or tree.root() != root:
-        raise damaged(path, "its events are not what was recorded: see omac audit verify")
+        raise unproven(path, "its events do not lead to the root of its tree")
 
 
-def _taken(position: int, text: bytes, redaction: Redaction, codec: Codec) -> TakenEvent:
-    """An event with that content of its leaf, as far as it is shown."""
+def _taken(position: int, leaf: bytes, text: bytes | None, redaction: Redaction, codec: Codec) -> TakenEvent:
+    """An event with that content of its leaf, as far as it is shown; without one the leaf alone."""
+    if text is None:
+        return TakenEvent(EvidenceLine(position, leaf=leaf), EventContent(position, None))
     content = msgspec.msgpack.decode(text, type=LeafContent)
     kind, sealed = content.kind, content.sealed
     if redaction.leaves_out(kind, is_clear=sealed is None):
-        return TakenEvent(EvidenceLine(position, leaf=leaf_hash(text)), EventContent(position, None))
+        return TakenEvent(EvidenceLine(position, leaf=leaf), EventContent(position, None))
     openings = redaction.shown(kind, openings_of(codec, kind, content.stream, content.body, sealed))
     return TakenEvent(EvidenceLine(position, text, openings=openings), EventContent(position, content, openings))
 
 
-def _dropped(connection: sqlite3.Connection, tree: MerkleTree) -> TakenEvent:
-    """The next event, whose contents were pruned: its leaf is left."""
-    position = tree.size + 1
-    ((leaf,),) = connection.execute(_LEAVES, (position - 1, position)).fetchall()
-    tree.append(leaf)
-    return TakenEvent(EvidenceLine(position, leaf=leaf), EventContent(position, None))
+class _Source:
+    """The events of a journal as they go into a bundle, each against its leaf. `repaired` reads by a connection of its
+    own: one that reads a segment can open no other meanwhile."""
+
+    def __init__(
+        self, path: str, connection: JournalConnection, pruned: PrunedPositions, repaired: SetAsidePositions
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._pruned = pruned
+        self._repaired = repaired
+
+    def contents(self, tree: MerkleTree, first: int, last: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+        """Yield the positions from `first` to `last` with their leaves, which are appended to the tree, and what these
+        are the hashes of; None where that was pruned, or set aside by a repair. Raises Refusal."""
+        leaves = dict(self._connection.execute(_POSITIONED, (first - 1, last)))
+        stored = Contents(self._connection).between(first - 1, last)
+        at, text = next(stored, (0, None))
+        for position in range(first, last + 1):
+            leaf, own = leaves.get(position), text if at == position else None
+            is_proven = own is not None and leaf_hash(own) == leaf
+            is_pruned = at != position and self._pruned.has(position)
+            if not isinstance(leaf, bytes) or not (is_proven or is_pruned or self._repaired.has(position, leaf)):
+                raise unproven(self._path, f"the event at position {position} is not what was recorded")
+            tree.append(leaf)
+            yield position, leaf, own if is_proven else None
+            if at == position:
+                at, text = next(stored, (0, None))
 
 
 def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -198,9 +214,6 @@ def digest_of(manifest: bytes) -> str:
     return f"omac/export\n{hashlib.sha256(manifest).hexdigest()}\n"
 
 
-def _altered(path: str, position: int) -> Exception:
-    return damaged(path, f"the event at position {position} is not what was recorded: see omac audit verify")
-
-
 RUN_MAX = 5_000
+_POSITIONED = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ?"
 _LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

@@ -10,6 +10,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import (
     CHECKPOINT,
     EVIDENCE,
@@ -92,7 +93,7 @@ def _manifest(folder: str, keys: Sequence[VerifierKey]) -> tuple[BundleManifest,
     """The manifest, and the keys that its rotations lead to: these prove themselves, before its signature does."""
     text, note = _whole(folder, MANIFEST, MANIFEST_BYTES_MAX), _whole(folder, SIGNATURE, TEXT_MAX)
     known = list(keys)
-    with suppress(msgspec.MsgspecError, RecursionError):
+    with suppress(*UNDECODABLE):
         stated = msgspec.json.decode(text, type=_Rotations)
         known = trusted_with(keys, stated.rotations, stated.journal)
     try:
@@ -105,7 +106,7 @@ def _manifest(folder: str, keys: Sequence[VerifierKey]) -> tuple[BundleManifest,
         raise BundleError(MANIFEST, "it is not what was signed")
     try:
         manifest = msgspec.json.decode(text, type=BundleManifest)
-    except msgspec.MsgspecError as problem:
+    except UNDECODABLE as problem:
         raise BundleError(MANIFEST, f"this omac does not know its form: {problem}") from None
     if (
         manifest.format not in FORMATS
@@ -217,7 +218,7 @@ class _Evidence:
             return None
         try:
             content = msgspec.msgpack.decode(line.content, type=LeafContent)
-        except msgspec.MsgspecError as problem:
+        except UNDECODABLE as problem:
             raise BundleError(EVIDENCE, f"its content is none: {problem}", number) from None
         if content.position != line.position:
             raise BundleError(EVIDENCE, f"its content is that of position {content.position}", number)
@@ -231,7 +232,7 @@ class _Evidence:
 def _next(gaps: Iterator[tuple[int, GapLine]]) -> tuple[int, GapLine] | None:
     try:
         return next(gaps, None)
-    except msgspec.MsgspecError as problem:
+    except UNDECODABLE as problem:
         raise BundleError(GAPS, f"a line is none: {problem}") from None
 
 
@@ -241,7 +242,7 @@ _decode = msgspec.json.Decoder(EvidenceLine).decode
 def _decoded(text: bytes, number: int) -> EvidenceLine:
     try:
         return _decode(text)
-    except msgspec.MsgspecError as problem:
+    except UNDECODABLE as problem:
         raise BundleError(EVIDENCE, f"the line is none: {problem}", number) from None
 
 

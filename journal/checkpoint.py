@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import without_leaves
 from omac.journal.merkle import HASH_BYTES, MerkleTree
 
@@ -108,7 +108,8 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     if any(name == key.name and _is_signed(body, encoded, key) for key in keys for name, encoded in signed):
         return body
     names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys) or "that this host knows"
-    message = f"the key {names} has not signed this checkpoint, or it was changed since"
+    signers = " and ".join(f"{name}+{_decoded(encoded)[:ID_BYTES].hex()}" for name, encoded in signed)
+    message = f"the key {names} has not signed this checkpoint, or it was changed since: its signer is {signers}"
     raise Refusal("misuse", message, fix=["omac key show"])
 
 
@@ -150,12 +151,15 @@ def standing(path: str, at: int) -> Checkpoint:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
             raise without_leaves(path)
         (journal,) = connection.execute("SELECT id FROM journal").fetchone()
-        size, peaks, late = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
+        row = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
+        if row is None:
+            raise unproven(path, "the tree of its leaves is missing")
+        size, peaks, late = row
         tree = MerkleTree(size, [peaks[start : start + HASH_BYTES] for start in range(0, len(peaks), HASH_BYTES)])
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     except (TypeError, ValueError) as error:
-        raise damaged(path, f"the tree of its leaves cannot be used: {error}") from None
+        raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
     finally:
         connection.close()
     return Checkpoint(journal, tree.size, tree.root(), at, late)

@@ -16,8 +16,9 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.merkle import consistency_ranges, continues, root_of
+from omac.journal.proof_text import parsed
 from omac.journal.rotation import trusted_with
 
 FORMAT = "omac-consistency-1"
@@ -55,22 +56,22 @@ def prove_consistency(
         ranges = consistency_ranges(old.size, new.size)
         hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, range_)) for range_ in ranges)
     except (sqlite3.Error, TypeError) as error:
-        raise refusal_of(error, path) if isinstance(error, sqlite3.Error) else damaged(path, str(error)) from error
+        raise refusal_of(error, path) if isinstance(error, sqlite3.Error) else unproven(path, str(error)) from error
     finally:
         connection.close()
     if journal != new.journal:
         message = f"these are checkpoints of journal {new.journal}; {path} is journal {journal}"
         raise Refusal("misuse", message, fix=["omac proof consistency OLD NEW --journal FILE"])
     if not continues(old.size, old.root, new.size, new.root, hashes):
-        raise damaged(path, "its leaves do not lead from the old checkpoint to the new one: see omac audit verify")
+        raise unproven(path, "its leaves do not lead from the old checkpoint to the new one")
     return msgspec.json.encode(ConsistencyProof(FORMAT, old_note, new_note, hashes, rotations))
 
 
 def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation:
     """Return what a proof proves to whoever trusts `keys`. Raises Refusal (misuse): it proves nothing."""
     try:
-        proof = msgspec.json.decode(text, type=ConsistencyProof)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        proof = parsed(text, ConsistencyProof)
+    except ValueError as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")

@@ -65,6 +65,10 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     if isinstance(error, SegmentPrunedMeanwhile):
         return Refusal("contention", f"the journal {path}: {error}", fix=["the same command again"])
     text = str(error)
+    if "failed: leaf.position" in text:
+        return unproven(path, "it has leaves that its tree does not count")
+    if "no such table: leaf" in text:
+        return unproven(path, "its leaves are missing")
     listing = f"ls -l {shlex.quote(path)}"
     if "readonly" in text or "read-only" in text:
         fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
@@ -85,6 +89,14 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
 def damaged(path: str, what: str) -> Refusal:
     """Return the refusal of a file that is no journal, or no whole one."""
     return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+
+
+def unproven(path: str, what: str) -> Refusal:
+    """Return the refusal of a journal that is not what its leaves, tree or checkpoints prove; no repair mends that."""
+    named = f"--journal {shlex.quote(path)}"
+    restore = f"omac journal restore BACKUP {named}  # a copy made by omac journal backup"
+    fix = [f"omac audit verify {named}  # names what was changed", restore]
+    return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {what}", fix=fix)
 
 
 def way_back(path: str) -> list[str]:
@@ -144,6 +156,8 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
         factory=JournalConnection,
     )  # fmt: skip
     try:
+        if lacks_happened(connection):
+            connection.execute(_FIRST_LAYOUT)
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
             raise none_yet(path, mark)  # another process is about to create them
@@ -161,6 +175,12 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
     return connection
 
 
+def lacks_happened(connection: sqlite3.Connection) -> bool:
+    """Return whether a journal has the layout of the first omac, whose events have no column `happened`."""
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('event')")}
+    return bool(columns) and "happened" not in columns
+
+
 def _require_ends(connection: JournalConnection, path: str) -> int:
     """Return the last position. A head beside it, or a first event that is missing, is damage; cheap at any size."""
     with connection.snapshot():  # another process may be appending, or sealing
@@ -173,6 +193,7 @@ def _require_ends(connection: JournalConnection, path: str) -> int:
     return int(last or 0)
 
 
+_FIRST_LAYOUT = "CREATE TEMP VIEW event AS SELECT *, NULL AS happened FROM main.event"  # it hides the table
 _ENDS = """
     SELECT (SELECT count(*) FROM head), (SELECT max(position) FROM head),
            (SELECT min(position) FROM event), (SELECT max(position) FROM event)

@@ -23,7 +23,7 @@ import msgspec
 import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import damaged
+from omac.journal.file import damaged, unproven
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 from omac.journal.schema import HEAD, cursor_of, refusal_of
@@ -127,14 +127,14 @@ def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
     """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
     row = cursor_of(connection).execute("SELECT size, peaks, late FROM tree").fetchone()
     if row is None:
-        raise damaged(path, "the tree of its leaves is missing")
+        raise unproven(path, "the tree of its leaves is missing")
     size, peaks, late = row
     if size > head:
         raise damaged(path, f"it has leaves of {size} events, its last event is at position {head}")
     try:
         return StoredTree(MerkleTree(size, _cut(peaks)), late)
     except (TypeError, ValueError) as error:
-        raise damaged(path, f"the tree of its leaves cannot be used: {error}") from None
+        raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
 
 
 def grow(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes]) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.codec import Codec
 from omac.journal.commitments import OpenedField, committed_in
 from omac.journal.event_kinds import KINDS
@@ -60,7 +61,7 @@ def shown_event(kind: str, body: bytes, openings: Sequence[Opening]) -> Event:
                 instead = [text] if getattr(field.type, "__origin__", None) is tuple else text
                 fields[index] = values.get(field.name, instead)
         return msgspec.convert(fields, cls)
-    except (msgspec.MsgspecError, RecursionError) as problem:
+    except UNDECODABLE as problem:
         raise Refusal("journal-damaged", f"an event of kind {kind!r} cannot be decoded: {problem}") from problem
 
 

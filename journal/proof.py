@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
+from omac.journal.proof_text import parsed
 from omac.journal.pruned import day_of, pruned_refusal
 from omac.journal.rotation import trusted_with
+from omac.journal.set_aside_positions import SetAsidePositions
 
 FORMAT = "omac-proof-1"
 BYTES_MAX = 64 << 20
@@ -74,6 +77,8 @@ def prove(
         connection.execute("BEGIN")
         text = next((text for _, text in Contents(connection).between(position - 1, position)), None)
         pruned = max((segment for segment in connection.segments() if segment.pruned), default=None)
+        leaf = connection.execute(_LEAVES, (position - 1, position)).fetchone()
+        is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
         ranges = inclusion_ranges(position - 1, checkpoint.size)
         hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, (start, end))) for start, end in ranges)
     except sqlite3.Error as error:
@@ -82,8 +87,10 @@ def prove(
         connection.close()
     if text is None and pruned is not None and position <= pruned.last:
         raise pruned_refusal(position, pruned.last, day_of(pruned.pruned), path)
+    if is_set_aside:
+        raise unproven(path, f"the event at position {position} was set aside by omac journal repair; its leaf is left")
     if text is None or not includes(checkpoint.root, checkpoint.size, position - 1, leaf_hash(text), hashes):
-        raise damaged(path, f"the event at position {position} is not what was recorded: see omac audit verify")
+        raise unproven(path, f"the event at position {position} is not what was recorded")
     content = msgspec.msgpack.decode(text, type=LeafContent)
     openings = openings_of(codec, content.kind, content.stream, content.body, content.sealed)
     return msgspec.json.encode(EventProof(FORMAT, position, text, hashes, note, rotations, openings))
@@ -92,9 +99,9 @@ def prove(
 def proven(text: bytes, *keys: VerifierKey) -> ProvenEvent:
     """Return the event that a proof proves. Raises Refusal (misuse): it proves nothing to whoever trusts `keys`."""
     try:
-        proof = msgspec.json.decode(text, type=EventProof)
+        proof = parsed(text, EventProof)
         content = msgspec.msgpack.decode(proof.content, type=LeafContent)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (*UNDECODABLE, ValueError) as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:
         raise _no_proof(f"it has the form {proof.format!r}; this omac knows {FORMAT}")
@@ -120,7 +127,7 @@ def _values(content: LeafContent, openings: tuple[Opening, ...]) -> Any:
     """The fields of an event as they were stored; the bytes, in hexadecimal digits, where they are none."""
     try:
         return shown_values(content.kind, content.body, openings)
-    except (msgspec.MsgspecError, RecursionError, TypeError):
+    except (*UNDECODABLE, TypeError):
         return content.body.hex()
 
 

@@ -6,11 +6,11 @@ Rules
    follows from it: later findings of the same stream.
 2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
 3. What a repair would do is known before: the same transaction, rolled back.
-4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand.
+4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand, and gets its
+   leaf at once where all events before have theirs: no event before it gets a late one by it.
 5. It repeats until the check finds nothing more, at most `ROUNDS_MAX` times.
 """
 
-import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
@@ -19,15 +19,20 @@ import sqlalchemy as sa
 from omac.domain.kernel.ids import HostId, journal_stream
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
+from omac.journal import leaves
 from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
 from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
+from omac.journal.merkle import leaf_hash
 from omac.journal.schema import EVENT, open_for_writing, refusal_of
+from omac.journal.set_aside_positions import digest_of
 
 ROUNDS_MAX = 8
 _EMPTIED = "position.emptied"
+_HAS_TREE = "SELECT 1 FROM sqlite_master WHERE name = 'tree'"
+_TREE = "SELECT size FROM tree"
 _TEXTS = ("stream", "kind", "run", "actor")  # columns that name a text
 _PLAIN = ("position", "version", "at", "correlation", "causation", "body", "sealed", "leaf", "happened")
 
@@ -61,6 +66,7 @@ class Repair:
         self._is_living = is_living
         self._codec = codec or Codec()
         self._last = 0  # the last position that stays
+        self._said: int | None = None  # the first position that this repair appended
 
     def plan(self, positions: Collection[int] = ()) -> list[Damage]:
         """Return what `perform` would mend: all findings, or those at `positions` and what follows from them. Raises
@@ -89,6 +95,7 @@ class Repair:
                 mended = self._rounds(connection, positions)
                 if any(finding.remedy not in ("head", "reindex") for finding in mended):
                     raise_schema(connection, [_EMPTIED])
+                self._add_leaves(connection)
                 if not commit:
                     raise _RolledBack
         except _RolledBack:
@@ -125,6 +132,20 @@ class Repair:
             mended += chosen
         return mended
 
+    def _add_leaves(self, connection: sa.Connection) -> None:
+        """Append the leaves of what was said. The next opening does so where others are missing, or the tree is."""
+        raw = connection.connection.driver_connection
+        assert isinstance(raw, JournalConnection)
+        rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
+        if self._said is None or [size for (size,) in rows] != [self._said - 1]:
+            return
+        stored = leaves.standing(connection, self._last, self._path)
+        said = list(leaves.Contents(raw).between(self._said - 1, self._last))
+        if [position for position, text in said if text is not None] == list(range(self._said, self._last + 1)):
+            hashes = [leaf_hash(text) for _, text in said if text is not None]
+            raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._said))
+            leaves.grow(connection, stored, hashes)
+
     def _mend(self, raw: sqlite3.Connection, finding: Damage) -> None:
         match finding.remedy:
             case "empty" | "remove" | "retime":
@@ -145,7 +166,7 @@ class Repair:
     def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:
         position = finding.position
         (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
-        record = self._say(raw, finding, _digest(body))
+        record = self._say(raw, finding, digest_of(body))
         texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
         into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
         raw.execute(
@@ -182,6 +203,7 @@ class Repair:
         kind, body = self._codec.encode(event)
         (at,) = raw.execute("SELECT max(at) FROM event WHERE typeof(at) = 'integer'").fetchone()
         self._last += 1
+        self._said = min(self._said or self._last, self._last)
         row = (
             self._last, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
             _name(raw, self._run), _name(raw, "person"), body,
@@ -227,8 +249,3 @@ def _name(raw: sqlite3.Connection, text: str) -> int:
     """The number of an interned text."""
     raw.execute("INSERT OR IGNORE INTO name (text) VALUES (?)", (text,))
     return int(raw.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()[0])
-
-
-def _digest(body: object) -> str:
-    content = body if isinstance(body, bytes) else str(body).encode()
-    return "sha256:" + hashlib.sha256(content).hexdigest()

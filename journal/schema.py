@@ -24,7 +24,14 @@ from sqlalchemy.pool import StaticPool
 
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.journal import file
-from omac.journal.file import BUSY_MS, VERSION_INDEX, connect_for_reading, require_known, require_regular
+from omac.journal.file import (
+    BUSY_MS,
+    VERSION_INDEX,
+    connect_for_reading,
+    lacks_happened,
+    require_known,
+    require_regular,
+)
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 
@@ -166,6 +173,7 @@ def open_for_writing(
         checkpoint(engine, path)  # fails where a log was cut that others still have open: nothing is written over it
         with engine.begin() as connection:
             METADATA.create_all(connection)
+            _add_column(connection)
             if connection.execute(sa.select(JOURNAL.c.schema)).first() is None:
                 connection.execute(sa.insert(JOURNAL).values(id=journal_id, schema=FIRST_SCHEMA))
                 connection.execute(sa.insert(HEAD).values(id=1, position=0))
@@ -182,6 +190,14 @@ def open_for_writing(
         engine.dispose()
         raise
     return engine
+
+
+def _add_column(connection: sa.Connection) -> None:
+    """Bring the table of the first omac to the present layout; its rows stay as they are."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    if lacks_happened(raw):
+        connection.exec_driver_sql("ALTER TABLE event ADD COLUMN happened BIGINT")
 
 
 def _begin_tree(connection: sa.Connection) -> None:

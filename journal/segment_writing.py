@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 from omac.journal.checkpoint import Checkpoint
-from omac.journal.file import connect_for_reading, damaged, disk_refusal, refusal_of
+from omac.journal.file import connect_for_reading, damaged, disk_refusal, refusal_of, segment_refusal, unproven
 from omac.journal.segment import (
     PrunedContent,
     Segment,
@@ -15,18 +15,26 @@ from omac.journal.segment import (
     write_pruned,
     write_segment,
 )  # fmt: skip
+from omac.journal.segment_check import damaged_segments
 from omac.journal.verification import KeptRoot, verify
 
 
 def require_verified(path: str, first: int, checkpoint: Checkpoint) -> None:
     """Raise Refusal (journal-damaged) where the events from position `first` up to a checkpoint are not what was
     recorded and signed."""
-    found = verify(path, [KeptRoot(checkpoint.size, checkpoint.root)], first, checkpoint.size)
+    found = verify(path, [KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)], first, checkpoint.size)
     if found.findings:
+        if any(finding.kind.startswith("segment-") for finding in found.findings):
+            _require_segments(path)
         problem = found.findings[0]
-        raise damaged(
-            path, f"nothing is sealed: {problem.problem} (position {problem.position}): see omac audit verify"
-        )
+        raise unproven(path, f"position {problem.position}: {problem.problem}; nothing was changed")
+
+
+def _require_segments(path: str) -> None:
+    """Raise Refusal for the first segment that is missing, or is not the one that was sealed."""
+    with closing(connect_for_reading(path, lenient=True)) as connection:
+        for _, error in damaged_segments(connection):
+            raise segment_refusal(error, path)
 
 
 def written_segment(path: str, first: int, checkpoint: Checkpoint, note: str) -> Segment:

@@ -39,6 +39,7 @@ def chain_of(reader: Reader, keys: Sequence[VerifierKey]) -> Chain:
         hosts.append(_HostChain(journal, known, own))
         for link in own:
             hosts[-1].take(link)
+        hosts[-1].end()
     return Chain(
         tuple(sorted(root for host in hosts for root in host.roots)),
         sum(host.unknown for host in hosts),
@@ -67,6 +68,8 @@ class _HostChain:
         self._state = SignedChain()
         self._signer = _first_signer(links)  # the key that signs, on one line; "" where any known one may
         self._has_gap = False  # a repair has set aside what was last
+        self._broken_at = 0  # the last position that does not continue the chain
+        self._unverified: list[tuple[int, str]] = []  # checkpoints by no known key, and why
         losses = [link.position for link in links if isinstance(link.event, KeyLost) and self._is_known(link.event)]
         self._bridged = max(losses, default=0)  # the last break behind which a known key signs
 
@@ -74,7 +77,7 @@ class _HostChain:
         """Judge the next event."""
         position, _, event = link
         if event is None:
-            self._find(position, "it cannot be decoded")
+            self._break(position, "it cannot be decoded")
             return
         if isinstance(event, PositionEmptied):
             self._has_gap, self._signer = True, ""
@@ -82,10 +85,10 @@ class _HostChain:
         try:
             previous, self._state = self._state.digest, evolve(self._state, event)
         except KeyError:
-            self._find(position, "it does not follow the checkpoint before")
+            self._break(position, "it does not follow the checkpoint before")
             return
         if event.previous != previous and not self._has_gap:
-            self._find(position, "it does not follow the checkpoint before")
+            self._break(position, "it does not follow the checkpoint before")
             return
         self._has_gap = False
         match event:
@@ -96,6 +99,14 @@ class _HostChain:
             case KeyLost():
                 self._take_loss(position, event)
 
+    def end(self) -> None:
+        """Judge what no known key signed: where the chain breaks behind it, the rotation from its key may be lost."""
+        for position, problem in self._unverified:
+            if position < self._broken_at:
+                self.unknown += 1
+            else:
+                self._find(position, problem)
+
     def _take_checkpoint(self, position: int, event: CheckpointSigned) -> None:
         keys = [key for key in self._known if self._signer in ("", key.text())]
         problem = "it is signed by a key that no rotation leads to from the one that is known"
@@ -105,14 +116,17 @@ class _HostChain:
                 return
         except Refusal as refusal:
             problem = refusal.message
-        if position < self._bridged or signer_of(event.note).partition("+")[0] not in self._names:
+        signer = signer_of(event.note)
+        if position < self._bridged or signer.partition("+")[0] not in self._names:
             self.unknown += 1
-        else:
+        elif any(signer == f"{key.name}+{key.id().hex()}" for key in keys):
             self._find(position, problem)
+        else:
+            self._unverified.append((position, problem))
 
     def _take_rotation(self, position: int, event: KeyRotated) -> None:
         if self._signer not in ("", event.old) or not _is_valid(event, self._journal):
-            self._find(position, "the keys that it names have not both signed it")
+            self._break(position, "the keys that it names have not both signed it")
             return
         self._signer = event.new
 
@@ -131,6 +145,10 @@ class _HostChain:
         new = [key for key in self._known if key.text() == event.new]
         return bool(new) and is_loss(event.note, self._journal, event.old, new[0])
 
+    def _break(self, position: int, problem: str) -> None:
+        self._broken_at = position
+        self._find(position, problem)
+
     def _find(self, position: int, problem: str) -> None:
         message = f"its checkpoint does not hold: {problem}"
         self.findings.append(Mismatch(position, position, "checkpoint-invalid", message))
@@ -140,7 +158,7 @@ def _root(event: CheckpointSigned, journal: str, keys: Sequence[VerifierKey]) ->
     checkpoint = verified(event.note, *keys)
     if (checkpoint.journal, checkpoint.size) != (journal, event.size):
         raise Refusal("misuse", "it is of another journal, or counts other events than it says")
-    return KeptRoot(checkpoint.size, checkpoint.root)
+    return KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)
 
 
 def _known(links: Collection[_Link], journal: str, keys: Sequence[VerifierKey]) -> list[VerifierKey]:

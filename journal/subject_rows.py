@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from omac.domain.access.export import ExportCreated
 from omac.domain.kernel.ids import WorkdirId, workdir_id
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import Codec
+from omac.journal.event_kinds import KIND_OF
 from omac.journal.file import unreadable_segment
 from omac.journal.personal_fields import PERSONAL
 from omac.journal.reader import PAGE, Reader
@@ -15,12 +17,14 @@ from omac.journal.reader import PAGE, Reader
 class SubjectRows(NamedTuple):
     """How many events of each kind are encrypted by keys of the directory that are there, and how many are in the
     clear. `path` is the directory's, as they have it; "" where no event says. `unread` are segments that cannot be
-    read: what they have is not counted, and erased all the same."""
+    read: what they have is not counted, and erased all the same. `exports` are folders that the journal, whomever it
+    is about, was exported to."""
 
     path: str
     encrypted: Counter[str]
     clear: Counter[str]
     unread: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
 
 
 def rows_of(
@@ -29,17 +33,18 @@ def rows_of(
     """Read the whole journal for the events of a directory. Raises Refusal."""
     codec, head, after = Codec(), reader.head(), 0
     names: dict[str, WorkdirId] = {}
+    exports: dict[str, None] = {}  # in their order
     found = SubjectRows("", Counter(), Counter())
     while True:
         try:
-            rows = reader.select(after, PAGE, kinds=list(PERSONAL))
+            rows = reader.select(after, PAGE, kinds=[*PERSONAL, _EXPORT])
         except Refusal as refusal:
             if (segment := unreadable_segment(refusal)) is None:
                 raise
             found, after = found._replace(unread=(*found.unread, segment.file)), segment.last
             continue
         if not rows:
-            return found
+            return found._replace(exports=tuple(exports))
         after = rows[-1].id
         tell(after, head)
         for row in rows:
@@ -47,6 +52,9 @@ def rows_of(
                 event = codec.decode(row.topic, row.state, row.sealed, row.originator_id)
             except Refusal:
                 continue  # it is damaged: omac journal check names it
+            if isinstance(event, ExportCreated):
+                exports[event.folder] = None
+                continue
             personal = PERSONAL[row.topic]
             if row.sealed is None and not any(getattr(event, name, None) for name in personal.names):
                 continue
@@ -55,3 +63,6 @@ def rows_of(
                 if path and names.setdefault(path, workdir_id(path)) == subject:
                     found = found._replace(path=path)
                     (found.clear if row.sealed is None else found.encrypted)[row.topic] += 1
+
+
+_EXPORT = KIND_OF[ExportCreated]

@@ -7,8 +7,7 @@ Rules
 2. Each event must be what its leaf was made of, and the leaves must be those of the stored tree.
 3. A kept root must be that of the journal's first events, as many as it counted. Where one is and the next is not, what
    lies between was rewritten, and its leaves with it.
-4. What a repair set aside is no damage, and is named: a `position.set-aside` tells of it, and the row in `set_aside` is
-   what the leaf was made of, or an emptied position stands there. Nothing else excuses an event.
+4. What a repair set aside is no damage, and is named (`journal/set_aside_positions.py`).
 5. Leaves that came later than their events prove nothing about the time before: how far they go is part of the answer.
 """
 
@@ -20,15 +19,14 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.set_aside import PositionSetAside
-from omac.journal.codec import Codec
-from omac.journal.file import connect_for_reading, damaged, refusal_of
+from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents, without_leaves
-from omac.journal.log_connection import ALL, JournalConnection
+from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
 from omac.journal.pruned import PrunedPositions
 from omac.journal.segment import SegmentProblem, SegmentPrunedMeanwhile
 from omac.journal.segment_check import damaged_segments
+from omac.journal.set_aside_positions import SetAsidePositions
 from omac.journal.verification_workers import VerificationWorkers
 
 NEAR = 100  # positions around one, where an event that was moved is looked for
@@ -44,10 +42,12 @@ Kind = Literal[
 
 
 class KeptRoot(NamedTuple):
-    """The root of a journal's first `size` events, as somebody kept it."""
+    """The root of a journal's first `size` events, as somebody kept it; `late` is the last of them whose leaf came
+    later than it was recorded (None: not known)."""
 
     size: int
     root: bytes
+    late: int | None = None
 
 
 class Mismatch(NamedTuple):
@@ -119,20 +119,23 @@ class _Verification:
         self._connection = connection
         self._tree = MerkleTree()
         self._contents = Contents(connection)
-        self._kept = sorted(kept)
+        self._kept = sorted(kept, key=lambda one: one.size)
         self._sound_to = 0  # the size of the last kept root that holds
+        self._lacks_leaf = False
         self._checked = 0
         self._findings: list[Mismatch] = list(known)
         self._pruned: PrunedPositions | None = None
         self._dropped = 0  # events whose contents were pruned
         self._absent: list[tuple[int, int]] = []  # above which position, to which, events cannot be read
         self._set_aside: list[int] = []
-        self._repaired: set[int] | None = None  # positions that a repair names; read when first needed
+        self._repaired = SetAsidePositions(connection, self._absent)
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+            if kept:
+                raise _beyond_proof(path, f"a kept root counts {kept[-1].size} events, and it has no leaves at all")
             raise without_leaves(path)
         rows = connection.execute("SELECT size, peaks, late FROM tree").fetchall()
         if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
-            raise damaged(path, "the tree of its leaves is missing")
+            raise _beyond_proof(path, "the tree of its leaves is missing")
         self._size, self._peaks, self._late = rows[0]
         self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
 
@@ -184,7 +187,7 @@ class _Verification:
 
     def _parts(self, *bounds: int) -> Iterator[tuple[int, int]]:
         """The tree in ranges of leaves that are read at once; each bound and each kept root is at the end of one."""
-        wanted = {bound for bound in (*bounds, *(size for size, _ in self._kept)) if 0 < bound < self._size}
+        wanted = {bound for bound in (*bounds, *(one.size for one in self._kept)) if 0 < bound < self._size}
         start = 0
         for bound in sorted(wanted | {self._size}):
             while start < bound:
@@ -218,7 +221,7 @@ class _Verification:
             if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
                 problem = "its leaf is no hash" if position in stored else "its leaf is missing"
                 self._found(position, position, "leaf-missing", problem)
-                leaf = _NO_LEAF
+                leaf, self._lacks_leaf = _NO_LEAF, True
             elif is_wanted and position not in texts and self._is_pruned(position):
                 self._dropped += 1
             elif is_wanted and (text is None or leaf_hash(text) != leaf):
@@ -238,23 +241,38 @@ class _Verification:
             self._connection.text_factory = _text
 
     def _kept_roots(self) -> None:
-        for size, root in [one for one in self._kept if one.size > self._size or not one.size]:
-            self._kept.remove(KeptRoot(size, root))
-            if size:
-                problem = f"a kept root counts {size} events, the journal has {self._size}: its end was cut"
-                self._found(self._size + 1, size, "truncated", problem)
+        for kept in [one for one in self._kept if one.size > self._size or not one.size]:
+            self._kept.remove(kept)
+            if kept.size:
+                problem = f"a kept root counts {kept.size} events, the journal has {self._size}: its end was cut"
+                self._found(self._size + 1, kept.size, "truncated", problem)
 
     def _compare(self) -> None:
         while self._kept and self._kept[0].size == self._tree.size:
-            size, root = self._kept.pop(0)
+            size, root, late = self._kept.pop(0)
+            if self._lacks_leaf:
+                continue  # no root can be computed behind it
             if root == self._tree.root():
                 self._sound_to = size
+                self._require_late(size, late)
             else:
-                problem = f"events {self._sound_to + 1} to {size} are not those of the kept root: history was rewritten"
-                self._found(self._sound_to + 1, size, "rewritten", problem)
+                first = self._first_changed()
+                problem = f"events {first} to {size} are not those of the kept root: history was rewritten"
+                self._found(first, size, "rewritten", problem)
+
+    def _require_late(self, size: int, late: int | None) -> None:
+        """Compare how far late leaves go: those that a checkpoint counts came before it was signed."""
+        if late is not None and (self._late < late or late < self._late <= size):
+            problem = f"the journal says that leaves came late up to {self._late}, its checkpoint says up to {late}"
+            self._found(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
+
+    def _first_changed(self) -> int:
+        """Return where the leaves that no kept root proves begin, or where the first of them was found to be wrong."""
+        wrong = [one.position for one in self._findings if one.kind in _OF_LEAVES and one.position > self._sound_to]
+        return min(wrong, default=self._sound_to + 1)
 
     def _mismatch(self, position: int, leaf: bytes, text: bytes | None) -> None:
-        if self._is_set_aside(position, leaf):
+        if self._repaired.has(position, leaf):
             self._set_aside.append(position)
             return
         if len(self._findings) >= FINDINGS_MAX:
@@ -276,33 +294,11 @@ class _Verification:
                 return at
         return 0
 
-    def _is_set_aside(self, position: int, leaf: bytes) -> bool:
-        if self._repaired is None:
-            self._repaired = set(self._repaired_positions())
-        if position not in self._repaired:
-            return False
-        kept = self._connection.execute(_SET_ASIDE, (position,)).fetchall()
-        emptied = bool(self._connection.rows(_EMPTIED, position - 1, position))
-        return emptied or any(_matches(row, leaf) for row in kept)
-
-    def _repaired_positions(self) -> Iterator[int]:
-        codec = Codec()
-        for (body,) in self._events_of_repairs():
-            with contextlib.suppress(Refusal):
-                event = codec.decode("position.set-aside", body)
-                assert isinstance(event, PositionSetAside)
-                yield event.position
-
-    def _events_of_repairs(self) -> Iterator[tuple[bytes]]:
-        after = 0
-        for start, end in [*self._absent, (ALL[1], ALL[1])]:
-            yield from self._connection.rows(_REPAIRS, after, start)
-            after = end
-
     def _end(self) -> None:
-        lacking = any(finding.kind == "leaf-missing" for finding in self._findings)  # then the tree is another, too
-        if not lacking and b"".join(self._tree.peaks) != self._peaks:
-            self._found(1, self._size, "tree-altered", "the stored tree is not that of the leaves")
+        if not self._lacks_leaf and b"".join(self._tree.peaks) != self._peaks:
+            self._found(self._first_changed(), self._size, "tree-altered", "the stored tree is not that of the leaves")
+        for position in self._repaired.lost():
+            self._found(position, position, "altered", "the row that this repair set aside is not kept as it was")
         ranges: tuple[tuple[Kind, str, str], ...] = (
             ("tree-altered", "leaves stand where the stored tree has none", _BEYOND),
             ("altered", "a row holds what no omac writes", _ODD),
@@ -317,6 +313,12 @@ class _Verification:
             self._findings.append(Mismatch(position, last, kind, problem))
 
 
+def _beyond_proof(path: str, problem: str) -> Refusal:
+    """Return the refusal of a journal in which nothing can be verified."""
+    refusal = unproven(path, problem)
+    return Refusal(refusal.reason, refusal.message, fix=refusal.fix[1:])  # the first is this verification
+
+
 def _text(content: bytes) -> str:
     """A text, whatever bytes were put in its place."""
     return content.decode("utf-8", "surrogateescape")
@@ -327,28 +329,11 @@ def _moved(text: bytes, position: int) -> bytes:
     return msgspec.msgpack.encode([position, *msgspec.msgpack.decode(text)[1:]])
 
 
-def _matches(row: Sequence[object], leaf: bytes) -> bool:
-    try:
-        return leaf_hash(msgspec.msgpack.encode(row)) == leaf
-    except ValueError:
-        return False
-
-
 _HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _OF_MANY = ("rewritten", "truncated", "tree-altered")  # findings that no number of others crowds out
+_OF_LEAVES = ("altered", "out-of-place")  # found at one position, whose leaf may be the one that was changed
 _NO_LEAF = bytes(HASH_BYTES)
-_SET_ASIDE = """
-    SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
-    FROM set_aside WHERE position = ?
-"""
 _POSITIONS = "SELECT 1 FROM event WHERE position > ? AND position <= ?"
-_REPAIRS = (
-    "SELECT body FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? "
-    "AND text = 'position.set-aside' AND typeof(body) = 'blob'"
-)
 _BEYOND = "SELECT min(position), max(position) FROM leaf WHERE position < 1 OR position > :size"
 _ODD = "SELECT min(position), max(position) FROM event WHERE (position < 1 OR leaf IS NOT NULL) AND :size >= 0"
-_EMPTIED = (
-    "SELECT 1 FROM event JOIN name ON name.id = kind WHERE position > ? AND position <= ? AND text = 'position.emptied'"
-)

@@ -22,7 +22,7 @@ DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in sorted((*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
 }
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 120, "SECURITY.md": 150}  # each is read in one sitting
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 120, "SECURITY.md": 170}  # each is read in one sitting
 COLUMNS_MAX = 120
 NUMBERS = {"two": 2, "three": 3, "four": 4}
 FILES_MAX = {  # that a common change may touch, beside tests

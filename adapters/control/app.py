@@ -13,6 +13,7 @@ from omac.adapters.control.contract import ROOT, SCOPE_LISTENER, refusal_body
 from omac.domain.access.control import Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import Reason, Refusal
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.domain.skills.values import shown
 from omac.services.access.receiving import Delivery, Receiving
 from omac.services.directories.manifest import as_compat
@@ -90,7 +91,7 @@ def _add_claims(app: QuartTrio, claims: DenialClaims, correlate: Callable[[], st
     async def denied() -> Response:
         try:
             claimed = msgspec.json.decode(await _body(), type=DenialClaim)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
+        except UNDECODABLE as broken:
             raise Refusal("bad-request", f"bad json body: {broken}") from broken
         await claims.record(claimed, correlate())
         return _json({"ok": True})
@@ -101,7 +102,7 @@ def _add_witness(app: QuartTrio, receiving: Receiving, correlate: Callable[[], s
     async def witness() -> Response:
         try:
             delivery = msgspec.json.decode(await _body(), type=Delivery)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
+        except UNDECODABLE as broken:
             raise Refusal("bad-request", f"bad json body: {broken}") from broken
         return _json(await receiving.receive(delivery, correlate()))
 
@@ -187,7 +188,7 @@ def _arguments(body: bytes, members: Sequence[str]) -> tuple[str, str | None]:
     `members`: it was meant to say something, and would go unheard."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
+    except UNDECODABLE as broken:
         raise Refusal("bad-request", f"bad json body: {broken}") from broken
     directory = document.get("dir") if isinstance(document, dict) else None
     if isinstance(document, dict):
@@ -221,7 +222,7 @@ def _vault_key(body: bytes) -> tuple[bytes | None, bool]:
     try:
         document = msgspec.json.decode(body, type=_Unlock)
         return bytes.fromhex(document.key) if document.key is not None else None, document.renews
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+    except (*UNDECODABLE, ValueError):
         raise Refusal("bad-request", "bad json body: this call takes 'key', 'renews' and nothing else") from None
 
 

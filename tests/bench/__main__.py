@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Iterable
 
 BENCHES = (
     "start",
@@ -19,6 +20,7 @@ BENCHES = (
     "chaos",
 )
 LONG = ("soak", "chaos")  # only when they are named
+PARTS = {"journal": ("journal", "replay")}  # a benchmark of several modules; each of them can be named alone
 
 
 def main(words: list[str]) -> int:
@@ -31,10 +33,15 @@ def main(words: list[str]) -> int:
         print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHES)}", file=sys.stderr)
         return 2
     held = []
-    for name in names or [bench for bench in BENCHES if bench not in LONG]:
+    for name in parts(names or [bench for bench in BENCHES if bench not in LONG]):
         print(f"{name}:", flush=True)
         held.append(importlib.import_module(f"bench.{name}").main())
     return 0 if all(held) else 1
+
+
+def parts(names: Iterable[str]) -> Iterable[str]:
+    """Return the modules of benchmarks in turn, each of them once."""
+    return dict.fromkeys(part for name in names for part in PARTS.get(name, (name,)))
 
 
 sys.exit(main(sys.argv[1:]))

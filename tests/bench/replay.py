@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "omac approvals": ("approvals",),
     "omac audit --since 1m": ("audit", "--since", "1m"),
     "omac audit -n 10": ("audit", "-n", "10"),
+    "omac audit | head": ("audit", "|", "head"),
     "omac replay --at N/2": ("replay", "--at", "N/2"),
 }
 
@@ -55,7 +56,7 @@ def main() -> bool:
     """Measure all; True when the bounds hold."""
     assert INSTALLED.exists(), f"{INSTALLED} is not there: omac is not installed"
     taken: dict[str, list[float]] = {name: [] for name in (*COMMANDS, READY)}
-    memory: list[float] = []
+    memory: dict[str, list[float]] = {name: [] for name in ("omac status", READY)}
     figures: list[Figure] = []
     for size in SIZES:
         with tempfile.TemporaryDirectory(prefix="obr", dir="/tmp") as folder, omac_in(Path(folder)) as omac:
@@ -64,17 +65,15 @@ def main() -> bool:
             subprocess.run((str(INSTALLED), "start", "--", "true"), env=omac.environment, cwd=omac.root, check=True)
             for name, words in COMMANDS.items():
                 taken[name].append(took(omac, words))
-            taken[READY].append(ready(omac))
-            memory.append(peak_mib(omac, "status"))
+            took_ms, took_mib = ready(omac)
+            taken[READY].append(took_ms)
+            memory[READY].append(took_mib)
+            memory["omac status"].append(peak_mib(omac, "status"))
             print(f"  {size:,} events: {', '.join(f'{name} {values[-1]:.0f} ms' for name, values in taken.items())}")
             if size == EVENTS:
                 figures = reading(omac)
-    more = memory[-1] - memory[0]
-    kept = Figure(
-        "omac status, memory", f"{memory[-1]:.0f} MiB", f"{memory[0]:.0f} MiB (none)", f"{more:+.0f} MiB",
-        f"<= +{MEMORY_MIB_MORE_MAX:g} MiB", more <= MEMORY_MIB_MORE_MAX,
-    )  # fmt: skip
-    return publish("replay", [*(grown(name, values) for name, values in taken.items()), kept, *figures])
+    kept = [grown_memory(name, values) for name, values in memory.items()]
+    return publish("replay", [*(grown(name, values) for name, values in taken.items()), *kept, *figures])
 
 
 def fill(omac: Omac, size: int) -> None:
@@ -104,25 +103,29 @@ def took(omac: Omac, words: tuple[str, ...]) -> float:
     """The milliseconds of a command; the first time is not counted."""
     with closing(ReadJournal(str(omac.state / "journal.db"))) as journal:
         half = str(journal.store.head() // 2)
-    line = [str(INSTALLED), *(half if word == "N/2" else word for word in words)]
+    line = " ".join((str(INSTALLED), *(half if word == "N/2" else word for word in words)))
+    quiet = subprocess.DEVNULL
+    place: dict[str, Any] = {"env": omac.environment, "cwd": omac.root / "shop", "stdout": quiet, "stderr": quiet}
 
     def run() -> None:
-        quiet = subprocess.DEVNULL
-        subprocess.run(line, env=omac.environment, cwd=omac.root / "shop", stdout=quiet, stderr=quiet, check=True)
+        subprocess.run(line, shell=True, check=True, **place)
 
     return median([elapsed_ms(run) for _ in range(ROUNDS + 1)][1:])
 
 
-def ready(omac: Omac) -> float:
-    """The milliseconds until a server is ready."""
-    times = []
+def ready(omac: Omac) -> tuple[float, float]:
+    """The milliseconds until a server is ready, and the most memory in MiB that it took until then."""
+    times, peaks = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         serving = omac.serve()
         times.append((time.perf_counter() - began) * 1000)
+        status = Path(f"/proc/{serving.process.pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        peaks.append(int(fields["VmHWM"].split()[0]) / 1024)
         serving.process.terminate()
         serving.process.wait()
-    return median(times)
+    return median(times), median(peaks)
 
 
 def peak_mib(omac: Omac, *words: str) -> float:
@@ -141,6 +144,16 @@ def grown(name: str, values: list[float]) -> Figure:
     return Figure(
         name, f"{values[-1]:.0f} ms ({SIZES[-1]:,})", f"{values[1]:.0f} ms ({SIZES[1]:,}), {values[0]:.0f} ms (none)",
         f"{more:+.0f} ms", f"<= +{bound:.0f} ms", more <= bound,
+    )  # fmt: skip
+
+
+def grown_memory(name: str, values: list[float]) -> Figure:
+    """What the longest journal adds to the memory of a command."""
+    more = values[-1] - values[0]
+    return Figure(
+        f"{name}: memory", f"{values[-1]:.0f} MiB ({SIZES[-1]:,})",
+        f"{values[1]:.0f} MiB ({SIZES[1]:,}), {values[0]:.0f} MiB (none)", f"{more:+.0f} MiB",
+        f"<= +{MEMORY_MIB_MORE_MAX:g} MiB", more <= MEMORY_MIB_MORE_MAX,
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@
 fell and came back, a setting was changed, a program ran in a sandbox; in the last one Claude Code was given omac's
 hooks, too. From format 5 on it has a checkpoint, signed by the key beside it, and an export. Format 6 has a seal that
 failed, format 7 a checkpoint of another journal. In format 8 personal fields are encrypted, with the key beside it, and
-with one that was erased. In format 9 the key that signs was moved, into a vault and back.
+with one that was erased. In format 9 the key that signs was moved, into a vault and back. `format-1-first.db.gz` is of
+the very first omac that people had, without sandboxes: its events lack the column `happened`.
 """
 
 import gzip
@@ -43,6 +44,13 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(unpacked)
 
 
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of the golden journal."""
+    golden: Path = request.node.callspec.params["path"]
+    return golden.name
+
+
 def test_there_is_one_of_each_form() -> None:
     """Every format up to that of today was written by an omac that knew no later one."""
     formats = []
@@ -51,7 +59,7 @@ def test_there_is_one_of_each_form() -> None:
         with closing(connection):
             connection.deserialize(gzip.decompress(packed.read_bytes()))
             formats.append(connection.execute("SELECT schema FROM journal").fetchone()[0])
-    assert formats == list(range(1, SCHEMA + 1))
+    assert sorted(formats) == [1, *range(1, SCHEMA + 1)]
 
 
 def test_it_is_read(path: str) -> None:
@@ -84,7 +92,7 @@ def test_its_personal_fields(tmp_path: Path) -> None:
     assert shown[2:] == [["/status", "/echo/hello", "/crash", "/"], [("an-argument",), ()]]
 
 
-def test_it_is_taken_over(path: str) -> None:
+def test_it_is_taken_over(path: str, name: str) -> None:
     """In place: the events stay as they are, byte for byte, and have leaves from then on, which are said to be late."""
     with closing(sqlite3.connect(path)) as connection:
         before = connection.execute("SELECT * FROM event ORDER BY position").fetchall()
@@ -94,6 +102,8 @@ def test_it_is_taken_over(path: str) -> None:
     open_journal(path, "run", lambda: 1).close()
     with closing(sqlite3.connect(path)) as connection:
         after = connection.execute("SELECT * FROM event ORDER BY position").fetchall()
+    if "-first" in name:
+        before = [(*row, None) for row in before]  # the column that it lacked
     assert after == before
     verified = verify(path)
     assert (verified.findings, verified.checked, verified.late) == ((), len(before), late)
@@ -161,8 +171,21 @@ def test_a_day_with_it(host: Omac) -> None:
     assert len(host.audit("--kind", "access")) >= 3
     host.ok("start", "--", "true", cwd=host.root / "shop")
     told = json.loads(host.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["late"] > 40 or not is_late, told["size"] > told["late"]) == ([], True, True)
+    assert (told["findings"], told["late"] > 30 or not is_late, told["size"] > told["late"]) == ([], True, True)
     assert ("got their proofs later" in host.ok("audit", "verify")) == is_late
+
+
+def test_a_copy_of_it(host: Omac) -> None:
+    """A backup is made before it is taken over, and put back; both say the same, and export, too."""
+    until = json.loads(host.ok("journal", "stats", "--json"))["events"]
+    said = host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")
+    copy = host.folder / "copy.db"
+    host.ok("journal", "backup", str(copy))
+    host.ok("journal", "restore", str(copy), "--yes")
+    assert (host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")) == said
+    host.ok("export", "--out", str(host.folder / "evidence"))
+    key = host.ok("key", "show").strip()
+    host.ok("export", "verify", str(host.folder / "evidence"), "--key", key)
 
 
 @pytest.mark.full

@@ -196,6 +196,27 @@ def test_keys_that_are_rotated(signed: Signed) -> None:
         assert again.text() not in chain_of(reader, [signed.key]).keys
 
 
+@pytest.mark.parametrize(
+    "damage", ["UPDATE event SET body = x'01' WHERE position = {}", "DELETE FROM event WHERE position = {}"]
+)
+def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str) -> None:
+    """The checkpoints before it cannot be verified by the key that signs now, and nothing else is wrong with them."""
+    later = b"l" * 32
+    journal = journal_at(signed.path)
+    state = journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
+    note = sign_rotation(journal.store.journal_id(), 7, NAME, SEED, later)
+    event = KeyRotated(signed.key.text(), verifier_of(NAME, later).text(), note, state.state.digest)
+    commit_now(journal, [Draft(STREAM, state.version + 1, event)])
+    position = journal.store.head()
+    note = sign(standing(str(signed.path), 9), NAME, later)
+    state = journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
+    commit_now(journal, [Draft(STREAM, state.version + 1, CheckpointSigned(position, note, state.state.digest))])
+    journal.close()
+    assert signed.findings(verifier_of(NAME, later)) == []
+    signed.change(damage.format(position))
+    assert signed.findings(verifier_of(NAME, later))[0][0] == position
+
+
 def checkpoints(signed: Signed) -> list[CheckpointSigned]:
     """The checkpoints in the journal."""
     with closing(ReadJournal(str(signed.path))) as journal:

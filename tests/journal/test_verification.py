@@ -1,6 +1,7 @@
 """The tamper suite: what a verification finds without anything that was kept, and with a kept root.
 
-`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. SECURITY.md says the same.
+`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. `test_impossible.py`
+does what the table in SECURITY.md says.
 """
 
 import contextlib
@@ -102,7 +103,9 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], int, str]] = {  # the first 
     "two events are swapped": (lambda path: swap(path, 3, 7), 3, "out-of-place"),
     "an event is duplicated": (duplicate, 5, "altered"),
     "the end is cut off": (lambda path: sql(path, "DELETE FROM event WHERE position > 6"), 7, "missing"),
-    "a leaf is edited": (lambda path: sql(path, "UPDATE leaf SET hash = zeroblob(32) WHERE position = 4"), 1, "tree"),
+    "a leaf is edited": (
+        lambda path: sql(path, "UPDATE leaf SET hash = zeroblob(32) WHERE position = 4"), 4, "altered",
+    ),
     "a leaf is deleted": (lambda path: sql(path, "DELETE FROM leaf WHERE position = 4"), 4, "leaf-missing"),
     "a leaf is no hash": (lambda path: sql(path, "UPDATE leaf SET hash = x'00' WHERE position = 4"), 4, "leaf-missing"),
     "leaves are added": (lambda path: sql(path, "INSERT INTO leaf VALUES (12, zeroblob(32))"), 12, "tree-altered"),
@@ -182,6 +185,36 @@ def test_what_was_rewritten_lies_between_two_kept_roots(path: Path) -> None:
     assert (finding.position, finding.last, finding.kind) == (3, 5, "rewritten")
 
 
+@pytest.mark.parametrize(
+    ("stated", "signed", "is_found"),
+    [(0, 0, False), (4, 4, False), (11, 4, False), (0, 4, True), (3, 4, True), (9, 4, True), (4, 0, True)],
+)
+def test_how_far_late_leaves_go(path: Path, kept: KeptRoot, stated: int, signed: int, *, is_found: bool) -> None:
+    """A checkpoint says it too: what it counts got no leaf afterwards, and what came late before stays late."""
+    journal = journal_at(path)
+    append_calls(journal, "six", "seven")
+    journal.close()
+    sql(path, "UPDATE tree SET late = ?", stated)
+    findings = verify(str(path), [kept._replace(late=signed)]).findings
+    assert [finding.kind for finding in findings] == ["tree-altered"] * is_found
+
+
+def test_a_leaf_that_is_missing_is_what_is_named(path: Path, kept: KeptRoot) -> None:
+    """No root can be computed behind it, so none is said to be another; those before are compared."""
+    sql(path, "DELETE FROM leaf WHERE position = 4")
+    assert [found[:3] for found in verify(str(path), [kept]).findings] == [(4, 4, "leaf-missing")]
+    assert found(verify(str(path), [KeptRoot(3, b"r" * 32), kept])) == (1, "rewritten")
+
+
+def test_without_any_leaf(path: Path, kept: KeptRoot) -> None:
+    """A journal of which somebody kept a root is none of an omac without proofs."""
+    sql(path, "DROP TABLE leaf")
+    sql(path, "DROP TABLE tree")
+    with pytest.raises(Refusal, match="has no leaves at all") as refused:
+        verify(str(path), [kept])
+    assert refused.value.exit_code == 10
+
+
 def test_a_range(path: Path) -> None:
     """Events outside of it are not compared; the tree is."""
     journal_of(path)
@@ -206,7 +239,18 @@ def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
     Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
     journal_at(path).close()
     after = verify(str(path), [KeptRoot(before.size, before.root)])
-    assert (after.size, after.set_aside, after.findings, after.late) == (10, (3,), (), 10)
+    assert (after.size, after.set_aside, after.findings, after.late) == (10, (3,), (), 0)
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM set_aside", "UPDATE set_aside SET body = x'c2'"])
+def test_what_a_repair_set_aside_is_kept(path: Path, change: str) -> None:
+    """Whoever takes the replaced row away, or changes it, is found at the record of the repair."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
+    Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
+    assert verify(str(path)).findings == ()
+    sql(path, change)
+    assert found(verify(str(path))) == (EVENTS + 1, "altered")
 
 
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:

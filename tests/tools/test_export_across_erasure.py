@@ -1,7 +1,9 @@
 """`omac export` that was interrupted, `omac erase`, and the same export again: nothing that was erased appears."""
 
 import base64
+import fcntl
 import json
+import os
 import signal
 import sys
 import time
@@ -87,6 +89,46 @@ def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: st
     if form != "parquet":
         assert (folder / FORMATS[form]).read_bytes().count(b"/elsewhere") >= CALLS
     assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+
+
+def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
+    """An erasure empties it, of whatever directory it was; a folder beside it and one of another journal are left."""
+    folder = tmp_path / "bundle"
+    draft = interrupted(busy, folder)
+    other = tmp_path / ".omac-export-other"
+    other.mkdir()
+    (other / "events.jsonl").write_text(PATH)
+    done = busy.run("erase", str(busy.root / "shop"), "--yes")
+    assert done.status == 0, done
+    assert (PATH in texts(draft), [path.name for path in draft.iterdir()]) == (False, [".progress.json"])
+    assert PATH in texts(other)
+    assert "it goes on" in busy.run("export", "--out", str(folder)).err
+    assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
+
+
+def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
+    """An erasure does not end before what an export writes meanwhile can be removed; then it goes on."""
+    draft = interrupted(busy, tmp_path / "bundle")
+    held = os.open(draft, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    done = busy.run("erase", str(busy.root / "shop"), "--yes")
+    assert (done.status, "is at work" in done.err, PATH in texts(draft)) == (5, True, True), done
+    os.close(held)
+    assert "an erasure that was killed is finished" in busy.ok("erase", str(busy.root / "shop"), "--yes")
+    assert PATH not in texts(draft)
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_draft_that_is_none(busy: Omac, tmp_path: Path, kind: str) -> None:
+    """Whatever stands in its place is left alone."""
+    draft, kept = interrupted(busy, tmp_path / "bundle"), tmp_path / "kept"
+    draft.rename(kept)
+    if kind == "link":
+        draft.symlink_to(kept)
+    else:
+        draft.write_text("a file")
+    busy.ok("erase", str(busy.root / "shop"), "--yes")
+    assert PATH in texts(kept)
 
 
 def test_a_choice_by_what_was_erased(busy: Omac, tmp_path: Path) -> None:

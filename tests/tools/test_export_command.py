@@ -19,8 +19,11 @@ from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tools.test_snapshots import called_often
 
+from omac.domain.access.export import ExportCreated
 from omac.journal.bundle import digest_of
-from omac.journal.checkpoint import sign_note
+from omac.journal.bundle_verification import verify_bundle
+from omac.journal.checkpoint import VerifierKey, sign_note
+from omac.tools.compose.exporting import derived
 
 FORMATS = {
     "jsonl": "events.jsonl", "csv": "events.csv", "cloudevents": "events.cloudevents.jsonl",
@@ -132,6 +135,27 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
     assert (done.returncode, "filters: skill echo, kind access" in done.stdout) == (0, True), done
 
 
+@pytest.mark.parametrize(
+    ("options", "stated", "count"),
+    [
+        (("--status", "2xx", "--method", "get"), {"status": "200-299", "method": "get"}, 2),
+        (("--status", "404"), {"status": "404"}, 0),
+        (("--path", "/echo/*1", "--skill", "echo"), {"path": "/echo/*1", "skill": "echo"}, 1),
+        (("--path", "/elsewhere"), {"path": "/elsewhere"}, 0),
+        (("--kind", "access", "--text", "OTHER"), {"kind": "access", "text": "OTHER"}, 1),
+    ],
+)
+def test_every_filter_is_stated_as_it_is_typed(
+    used: Omac, key: str, tmp_path: Path, options: tuple[str, ...], stated: dict[str, str], count: int
+) -> None:
+    """The manifest and the record of the export say which were used; they choose what `omac audit` shows."""
+    folder = exported(used, tmp_path / "bundle", *options)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
+    assert used.events(ExportCreated)[-1].event.filters == stated
+    assert verified(folder, key).returncode == 0
+
+
 def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path: Path) -> None:
     """That it was recorded, and where; nothing of what it says is in any file."""
     folder = exported(used, tmp_path / "bundle", "--redact", "access,run.started")
@@ -162,6 +186,20 @@ def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: 
         assert "Traceback" not in done.stderr
         path.write_bytes(content)
     assert verified(folder, key).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "checkpoint.txt", "gaps.jsonl"])
+def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
+    """With one of them changed in a file that is small, the bundle does not verify."""
+    folder = exported(used, tmp_path / "bundle", "--kind", "access")
+    content = (folder / name).read_bytes()
+    for bit in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        (folder / name).write_bytes(changed)
+        assert verify_bundle(str(folder), [VerifierKey.parse(key)], derived).flaws, bit
+    (folder / name).write_bytes(content)
+    assert not verify_bundle(str(folder), [VerifierKey.parse(key)], derived).flaws
 
 
 def resigned(omac: Omac, folder: Path, change: Any) -> None:

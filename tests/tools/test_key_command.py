@@ -159,6 +159,29 @@ def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
         assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", first).status == 2
 
 
+def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
+    """What was restored says again that the key was replaced: it verifies by the first key, and the new one signs."""
+    first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")
+    used.ok("checkpoint")
+    used.ok("journal", "backup", copy)
+    for _ in range(2):
+        used.ok("key", "rotate")
+        used.ok("checkpoint")
+    for _ in range(2):  # the second time from a journal that was restored
+        assert "replaced since (2 times)" in used.ok("journal", "restore", copy, "--yes")
+        for key in ((), ("--key", first)):
+            told = json.loads(used.ok("audit", "verify", "--json", *key))
+            assert (told["findings"], told["unknown_checkpoints"]) == ([], 0)
+    used.ok("checkpoint")
+    used.ok("key", "rotate")
+    used.ok("audit", "verify", "--key", first)
+    assert "replaced since (3 times)" in used.ok("journal", "restore", copy, "--yes")
+    other = tmp_path / "other.db"
+    used.ok("start", "--journal", str(other), "--", "true", cwd=used.root / "shop")
+    told = used.ok("journal", "restore", copy, "--journal", str(other), "--yes")
+    assert "replaced since" not in told
+
+
 def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
     """Nothing signs until a new chain begins, which is told; only a checkpoint that was kept gets across."""
     refused = used.run("key", "rotate", "--lost")

@@ -199,6 +199,7 @@ def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
     key.unlink()
     done = host.run("journal", "prune", "--keep", "0s", "--yes")
     assert (done.status != 0, "has not signed" in done.err) == (True, True), done
+    assert "--key KEY" in done.err
     key.write_text(kept)
     path = files(host)[0]
     path.chmod(0o600)
@@ -206,6 +207,20 @@ def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
         connection.execute("UPDATE event SET at = at + 1 WHERE position = 4")
     done = host.run("journal", "prune", "--keep", "0s", "--yes")
     assert (done.status, any(one.name.endswith(".pruned.db") for one in files(host))) == (10, False), done
+    assert ("journal repair" in done.err, f"{path.name} (positions" in done.err) == (False, True), done
+
+
+def test_what_a_lost_key_signed(host: Omac) -> None:
+    """It is pruned by the public key of then, which a person names; any other is refused."""
+    public = host.ok("key", "show").strip()
+    (host.state / "signing.key").unlink()
+    host.ok("key", "rotate", "--lost")
+    prune = ("journal", "prune", "--keep", "0s", "--yes")
+    for words in (prune, (*prune, "--key", host.ok("key", "show").strip())):
+        done = host.run(*words)
+        assert (done.status, "cannot be pruned" in done.err, "--key KEY" in done.err) == (2, True, True), done
+    assert "pruned up to position" in host.ok(*prune, "--key", public)
+    host.ok("audit", "verify")
 
 
 @pytest.mark.full

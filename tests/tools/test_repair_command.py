@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from real_omac import Omac
 
@@ -100,3 +101,29 @@ def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
     done = omac.run("journal", "repair", "--position", "last", "--yes")
     assert done.status == 2
     assert "--position takes a number, not last" in done.err
+
+
+def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
+    """What was set aside goes into it as its leaf alone, and no proof of it is made; all others are proven, before and
+    after the events are sealed."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    for value in ("vault", "keychain", "vault"):
+        omac.ok("settings", "set", "secrets.store", value)
+    position = json.loads(omac.ok("journal", "check", "--json"))["position"]
+    spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {position - 2}")
+    omac.ok("journal", "repair", "--yes")
+    key = omac.ok("key", "show").strip()
+    for name in ("before", "sealed"):
+        folder = tmp_path / name
+        told = json.loads(omac.ok("export", "--out", str(folder), "--json"))
+        assert told["without_content"] >= 1
+        assert "set aside by a repair" in omac.ok("export", "verify", str(folder), "--key", key)
+        refused = omac.run("audit", "prove", str(position - 2))
+        assert (refused.status, "was set aside" in refused.err) == (10, True), refused
+        omac.ok("audit", "prove", str(position - 3))
+        omac.ok("checkpoint")
+        omac.ok("journal", "seal")
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    spoil(omac, "UPDATE event SET at = at + 1 WHERE position = (SELECT max(position) FROM event)")
+    refused = omac.run("export", "--out", str(tmp_path / "altered"))
+    assert (refused.status, "is not what was recorded" in refused.err) == (10, True), refused

@@ -205,6 +205,7 @@ def test_what_was_changed_is_not_sealed(host: Omac) -> None:
     sql(host, "UPDATE event SET at = at + 1 WHERE position = 7")
     done = host.run("journal", "seal")
     assert (done.status, "position 7" in done.err, files(host)) == (10, True, []), done
+    assert ("journal repair" in done.err, "journal restore" in done.err) == (False, True), done
 
 
 def test_a_checkpoint_of_another_key_seals_nothing(host: Omac) -> None:

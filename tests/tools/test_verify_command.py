@@ -13,10 +13,13 @@ from real_omac import Omac
 from tools.test_snapshots import called_often
 
 from omac.domain.access.signing import CheckpointSigned
-from omac.journal.checkpoint import Checkpoint, sign
+from omac.domain.kernel.refusal import Refusal
+from omac.journal.checkpoint import Checkpoint, VerifierKey, sign
+from omac.journal.consistency import proven_consistency
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.proof import proven
 from omac.journal.reader import ReadJournal
 from omac.services.kernel.checkpointing import WORTH
 
@@ -148,6 +151,27 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
     assert (refused.status, "is not among" in refused.err) == (2, True)
 
 
+def test_each_bit_of_a_proof(omac: Omac) -> None:
+    """With one of them changed it proves nothing, and is refused as such."""
+    omac.ok("settings", "set", "secrets.store", "vault")
+    old, size = omac.ok("checkpoint"), json.loads(omac.ok("audit", "verify", "--json"))["size"]
+    key = VerifierKey.parse(omac.ok("key", "show").strip())
+    (omac.root / "old").write_text(old)
+    (omac.root / "new").write_text(omac.ok("checkpoint"))
+    event = omac.ok("audit", "prove", str(size)).strip().encode()
+    continued = omac.ok("proof", "consistency", "old", "new").strip().encode()
+    for text, verify in (
+        (event, lambda text: proven(text, key)),
+        (continued, lambda text: proven_consistency(text, [key])),
+    ):
+        verify(text)
+        for bit in range(8 * len(text)):
+            changed = bytearray(text)
+            changed[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(Refusal):
+                verify(bytes(changed))
+
+
 def test_no_proof_of_what_was_changed(omac: Omac) -> None:
     """An event that is not what was recorded is not proven."""
     omac.approve(omac.project("shop", "echo"), "echo")
@@ -270,3 +294,29 @@ def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
         done = omac.run("checkpoint")
     assert (done.status, "not recorded in the journal" in done.err) == (0, True), done
     assert done.out.startswith("omac/")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM leaf WHERE position = 3",
+        "DROP TABLE leaf",
+        "UPDATE tree SET size = size - 1",
+        "INSERT INTO leaf SELECT max(position) + 1, zeroblob(32) FROM leaf",
+    ],
+)
+def test_what_no_repair_mends_leads_to_a_backup(omac: Omac, tmp_path: Path, statement: str) -> None:
+    """Leaves and tree are not computed again: whoever needs them names the verification, and the way back."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    for value in ("vault", "keychain", "vault"):
+        omac.ok("settings", "set", "secrets.store", value)
+    omac.ok("checkpoint")
+    omac.ok("settings", "set", "secrets.store", "keychain")
+    spoil(omac, statement)
+    verified = omac.run("audit", "verify")
+    assert (verified.status, "omac journal restore BACKUP" in verified.err) == (10, True), verified
+    for words in (("journal", "seal"), ("export", "--out", str(tmp_path / "bundle"))):
+        done = omac.run(*words)
+        if done.status:  # the tree itself may still do
+            assert (done.status, "omac audit verify" in done.err) == (10, True), (words, done)
+            assert ("journal repair" in done.err, "journal restore BACKUP" in done.err) == (False, True), (words, done)

@@ -1,12 +1,12 @@
 """omac journal backup and omac journal restore: a copy of the journal, and putting it back."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, inspect
 from omac.journal.format import require_unused
-from omac.tools.compose.backups import back_up_with_keys, restore_with_keys
+from omac.tools.compose.backups import Restored, back_up_with_keys, key_changes, restore_with_keys
 from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
@@ -30,7 +30,9 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     return 0
 
 
-def restore(source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str]) -> int:
+def restore(
+    source: str, journal_path: str | None, yes: bool, environment: Mapping[str, str], clock: Callable[[], int]
+) -> int:
     """Replace the journal by a backup, and keep the replaced one beside it. Raises Refusal."""
     state = StateDir.of(environment)
     path = state.journal(environment, journal_path)
@@ -40,15 +42,22 @@ def restore(source: str, journal_path: str | None, yes: bool, environment: Mappi
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=[f"ls -l {quoted(where)}"])
     copy = inspect(backup_path)
     with without_server(state, path):
-        return _restore(copy, source, path, state, yes=yes)
+        require_unused(path, is_living)
+        if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
+            report("nothing was changed")
+            return 1
+        changes = key_changes(state, path, copy.id)
+        done = restore_with_keys(state, copy, path)
+    _show(done, path)
+    if changes:
+        from omac.tools.compose.recording import recorded_again  # loads what appends
+
+        if again := recorded_again(environment, journal_path, changes, clock):
+            say(f"the key that signs was replaced since ({again} times): that is recorded again")
+    return 0
 
 
-def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) -> int:
-    require_unused(path, is_living)
-    if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
-        report("nothing was changed")
-        return 1
-    done = restore_with_keys(state, copy, path)
+def _show(done: Restored, path: str) -> None:
     say(f"{path} is restored to position {done.copy.position}")
     if done.kept:
         say(f"the journal that was there is {done.kept}")
@@ -56,7 +65,6 @@ def _restore(copy: Copy, source: str, path: str, state: StateDir, *, yes: bool) 
         say(f"keys of personal fields of {done.subjects} directories are restored")
     if done.erased:
         say(f"{done.erased} keys are not: what they encrypted was erased since")
-    return 0
 
 
 def _loss(path: str, copy: Copy) -> str:

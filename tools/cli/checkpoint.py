@@ -128,7 +128,7 @@ def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, 
             if checkpoint.journal != journal_id:
                 message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
                 raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
-            roots.append(KeptRoot(checkpoint.size, checkpoint.root))
+            roots.append(KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late))
     return roots
 
 

@@ -86,8 +86,11 @@ def verify(folder: str, keys: Sequence[str], as_json: bool) -> int:
 def _filters(query: AuditQuery) -> dict[str, str]:
     """The filters as they are kept: what was relative to a moment or a folder is stated."""
     wanted = {name: value for name, value in msgspec.structs.asdict(query).items() if value is not None}
-    times = {name: rfc3339(wanted[name]) for name in ("since", "until") if name in wanted}
-    return {name: str(value) for name, value in (wanted | times).items()}
+    stated: dict[str, str] = {name: rfc3339(wanted[name]) for name in ("since", "until") if name in wanted}
+    if query.status is not None:
+        low, high = query.status
+        stated["status"] = str(low) if low == high else f"{low}-{high}"
+    return {name: str(value) for name, value in (wanted | stated).items()}
 
 
 def _policy(typed: str | None) -> tuple[str, ...]:
@@ -110,7 +113,8 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     if manifest.filters:
         say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
     if manifest.without_content:
-        say(f"  {manifest.without_content} without their content: {', '.join(manifest.redacted) or 'pruned'}")
+        why = ", ".join(manifest.redacted) or "pruned, or set aside by a repair"
+        say(f"  {manifest.without_content} without their content: {why}")
     elif manifest.redacted:
         say(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:

@@ -40,13 +40,17 @@ def export(
     kind: Annotated[str | None, typer.Option(help="As omac audit --kind.")] = None,
     actor: Annotated[str | None, typer.Option(help="person, bridge, agent or omac.")] = None,
     status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
+    method: Annotated[str | None, typer.Option(help="Only this HTTP method.")] = None,
+    path: Annotated[str | None, typer.Option(metavar="GLOB", help="Only these paths: '/v1/*'.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only rows with this text in any field.")] = None,
     first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
     """Export events with all that proves them, for whoever has no journal. Filters choose rows of omac audit, and the
-    events that begin and end them are exported; without filters, all events.
+    events that begin and end them are exported; without filters, all events. The record of the export and its manifest
+    state the filters.
 
     \b
     omac export --out ~/evidence
@@ -64,7 +68,7 @@ def export(
     if out is None:
         raise Refusal("misuse", "--out is missing: the folder to make", fix=["omac export --out ~/evidence"])
     typed = Typed(
-        skill, directory, session, actor, kind, outcome, status, None, None, None, since, until, first, last
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last
     )  # fmt: skip
     return run(ExportOptions(form, out, typed, redact, journal, json), current().environment, time.time_ns)
 

@@ -85,6 +85,7 @@ def journal_seal(
 def journal_prune(
     keep: Annotated[str | None, typer.Option("--keep", metavar="AGE", help="All but events of that age.")] = None,
     before: Before = None,
+    key: Annotated[list[str] | None, typer.Option(help="A public key that signed before it was lost.")] = None,
     yes: Yes = False,
     journal: JournalPath = None,
     json: Json = False,
@@ -96,7 +97,7 @@ def journal_prune(
     """
     from omac.tools.cli.prune import run
 
-    return run(keep, before, yes, journal, json, current().environment, time.time_ns)
+    return run(keep, before, tuple(key or ()), yes, journal, json, current().environment, time.time_ns)
 
 
 @journal_app.command("backup")
@@ -128,4 +129,4 @@ def journal_restore(
     """
     from omac.tools.cli.backup import restore
 
-    return restore(source, journal, yes, current().environment)
+    return restore(source, journal, yes, current().environment, time.time_ns)

@@ -8,6 +8,7 @@ from contextlib import closing
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal import consistency
 from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
 from omac.journal.proof import BYTES_MAX, proven
@@ -72,7 +73,7 @@ def _form(text: bytes) -> str:
     """The form that a proof says it has; "" for what says none."""
     try:
         return msgspec.json.decode(text, type=_Form).format
-    except (msgspec.MsgspecError, RecursionError):
+    except UNDECODABLE:
         return ""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from omac.domain.kernel.refusal import Refusal
+from omac.journal.checkpoint import VerifierKey
 from omac.tools.cli.checkpoint import keys_in
 from omac.tools.cli.seal import moment_of
 from omac.tools.compose.pruning import PlannedPrune, pruning
@@ -16,6 +17,7 @@ from omac.tools.terminal.timestamps import local_moment
 def run(
     keep: str | None,
     before: str | None,
+    keys: Sequence[str],
     yes: bool,
     journal_path: str | None,
     as_json: bool,
@@ -26,7 +28,7 @@ def run(
     moment = moment_of(before, keep, clock)
     if moment is None:
         raise Refusal("misuse", "say how old contents may be", fix=["omac journal prune --keep 400d"])
-    with pruning(journal_path, partial(keys_in, keys=(), environment=environment), environment, clock) as work:
+    with pruning(journal_path, partial(_known, keys=keys, environment=environment), environment, clock) as work:
         planned = work.plan(moment)
         if not planned:
             _show_nothing(as_json, work.path)
@@ -43,6 +45,12 @@ def run(
     else:
         say(f"pruned up to position {planned[-1].segment.last}; proofs and checkpoints stay")
     return 0
+
+
+def _known(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
+    """Return the keys by which this host signs, and those that a person names."""
+    named = keys_in(path, keys, environment) if keys else []
+    return [*keys_in(path, (), environment), *named]
 
 
 def _show_nothing(as_json: bool, path: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.access import signing
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
@@ -110,7 +110,9 @@ def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
         say(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}")
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
-        report("  try: omac journal check")
+        named = f"--journal {quoted(path)}"
+        report(f"  try: omac journal check {named}  # which of it cannot be read, and what mends that")
+        report(f"  try: omac journal restore BACKUP {named}  # a copy of omac journal backup from before")
 
 
 def _counted(count: int, one: str, more: str) -> str:

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 from omac.adapters.files.subject_keys import keep_all, kept_all
 from omac.domain.access.erasure import SubjectErased
-from omac.domain.kernel.ids import WorkdirId
+from omac.domain.access.signing import KeyLost, KeyRotated
+from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, restore
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
 from omac.tools.compose.journals import mark_of
-from omac.tools.compose.state import StateDir
+from omac.tools.compose.state import StateDir, host_id
 
 SUFFIX = ".keys"
 
@@ -70,6 +71,22 @@ def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
     state.subject_keys(path, source.id).add(keys)
     copy, kept = restore(source.path, path, mark_of(state, path))
     return Restored(copy, kept, sum(map(bool, keys.values())), erased)
+
+
+def key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated | KeyLost]:
+    """Return how the key by which this host signs was replaced, by the journal at `path`; none where that cannot be
+    read, or is not of this id."""
+    if not os.path.lexists(path):
+        return []
+    stream = checkpoint_stream(host_id(state))
+    try:
+        with closing(ReadJournal(path)) as journal:
+            own = journal.store.journal_id() == journal_id
+            records = list(journal.of_kinds(["key.rotated", "key.lost"])) if own else []
+    except Refusal:
+        return []
+    events = [record.event for record in records if record.stream == stream]
+    return [event for event in events if isinstance(event, KeyRotated | KeyLost)]
 
 
 def _erased(path: str) -> frozenset[str]:

@@ -23,6 +23,7 @@ from omac.journal.spool import REJECTED, waiting_in
 from omac.journal.subject_ciphers import LEASE_S, ids_of
 from omac.journal.subject_rows import SubjectRows, rows_of
 from omac.services.kernel.opened import OpenedJournal
+from omac.tools.compose.export_draft import empty_draft
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
 
@@ -84,7 +85,7 @@ class Erasing:
         self._execute(erasure.RequestErasure(subject, keys), subject)
         self._keys.destroy(subject)
         time.sleep(2 * LEASE_S)  # no process records anything with them from then on
-        self._forget(subject, planned.rows.path)
+        self._forget(subject, planned.rows)
         self._execute(erasure.ReportErased(), subject)
         self._carrier.leave_snapshot()
         self._journal.store.checkpoint()
@@ -102,9 +103,10 @@ class Erasing:
         stream = ids.subject_stream(self._host, subject)
         trio.run(self._carrier.execute, erasure.AGGREGATE, stream, command, PERSON)
 
-    def _forget(self, subject: WorkdirId, directory: str) -> None:
-        """Remove what omac made of the journal's events, what it rejected of this directory, and the logs of its
-        sidecars."""
+    def _forget(self, subject: WorkdirId, rows: SubjectRows) -> None:
+        """Remove what omac made of the journal's events, what it rejected of this directory, what interrupted exports
+        wrote, and the logs of its sidecars."""
+        directory = rows.path
         folder = os.path.dirname(mark_of(self._state, self.path).file)
         rejected = os.path.join(self._state.spool(self.path), REJECTED)
         try:
@@ -116,8 +118,13 @@ class Erasing:
             for name in _listed(rejected):
                 if directory and _names(os.path.join(rejected, name), directory):
                     os.unlink(os.path.join(rejected, name))
+            for export in rows.exports:
+                empty_draft(export, self._journal.store.journal_id())
             for log in self._state.logs_of(subject):
                 os.unlink(log)
+        except BlockingIOError:
+            message = f"an export to {export} is at work; the key is destroyed, and this erasure is not finished"
+            raise Refusal("contention", message, fix=["omac erase DIR  # then again: it goes on"]) from None
         except OSError as error:
             message = f"{error.filename} cannot be removed: {error.strerror}; the key is destroyed"
             fix = [f"ls -ld {quoted(str(error.filename))}", "omac erase DIR  # then again: it goes on"]

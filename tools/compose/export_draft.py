@@ -6,7 +6,9 @@ Rules
    whoever goes on compares it with the record of the export in the journal.
 2. Whoever goes on derives each file again from the journal, and keeps what stands as far as it is the same. So what a
    killed export cut in the middle of a line, and what somebody changed meanwhile, is written anew.
-3. An agent may have been in the folder: no link is followed, and no file with another name elsewhere is written.
+3. An agent may have been in the folder: no link is followed, and no file with another name elsewhere is written. What
+   is removed is removed by the descriptor that is held, wherever its path leads meanwhile.
+4. `omac erase` empties each draft that the journal knows of: the same command derives what may still be shown.
 """
 
 import contextlib
@@ -16,13 +18,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
 
 DRAFT = ".omac-export-"
@@ -49,15 +52,15 @@ class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ExportDraft:
     """A draft that this process holds. `begun` None: nothing of it counts yet."""
 
-    def __init__(self, path: str, begun: Begun | None) -> None:
+    def __init__(self, path: str, held: int, begun: Begun | None) -> None:
         self.path = path
+        self._held = held
         self.begun = begun
         self.written: dict[str, BundleFile] = {}
 
     def begin(self, begun: Begun) -> None:
         """State what this export takes, durably. Raises OSError."""
-        for name in os.listdir(self.path):
-            _remove(os.path.join(self.path, name))
+        _empty(self._held)
         place = os.path.join(self.path, PROGRESS)
         with open(os.open(f"{place}.new", _NEW, 0o600), "wb") as file:
             file.write(msgspec.json.encode(begun))
@@ -70,8 +73,7 @@ class ExportDraft:
     def finish(self, place: str) -> None:
         """Move the whole bundle to its place. Raises OSError."""
         os.unlink(os.path.join(self.path, PROGRESS))
-        for name in set(os.listdir(self.path)) - {*self.written, MANIFEST, SIGNATURE}:
-            _remove(os.path.join(self.path, name))
+        _empty(self._held, {*self.written, MANIFEST, SIGNATURE})
         sync(self.path)
         os.rename(self.path, place)
 
@@ -154,7 +156,7 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
     held, is_kept = -1, False
     try:
         held = _held(path)
-        draft = ExportDraft(path, _begun(path))
+        draft = ExportDraft(path, held, _begun(path))
         is_kept = draft.begun is not None  # what is refused before it goes on changes nothing
         yield draft
         is_kept = False
@@ -182,6 +184,27 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
             os.close(held)
 
 
+def empty_draft(folder: str, journal: str) -> None:
+    """Remove what an interrupted export of `journal` to `folder` has written; the same command derives it again. Raises
+    OSError: BlockingIOError where an export to that folder is at work."""
+    path = draft_path(folder)
+    try:
+        held = _taken(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return  # none, or another user's
+    except OSError as problem:
+        if problem.errno == errno.ELOOP:
+            return  # a link, which no export goes on with
+        raise
+    try:
+        begun = _begun(path)
+        if begun is None or begun.journal == journal:
+            _empty(held, {PROGRESS})
+            os.fsync(held)
+    finally:
+        os.close(held)
+
+
 class DraftRefused(Exception):
     """Why an export does not go on with what stands."""
 
@@ -200,6 +223,11 @@ def _held(path: str) -> int:
     another process has it; OSError."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
+    return _taken(path)
+
+
+def _taken(path: str) -> int:
+    """Hold a draft that exists, and keep others from it. Raises as `_held`."""
     held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -223,7 +251,7 @@ def _begun(path: str) -> Begun | None:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
             return msgspec.json.decode(file.read(PROGRESS_BYTES_MAX), type=Begun)
-    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 
@@ -240,13 +268,20 @@ def _opened(path: str) -> int:
     return os.open(path, _NEW, 0o600)
 
 
-def _remove(path: str) -> None:
+def _remove(path: str, folder: int | None = None) -> None:
+    """Remove a file or a folder; `path` may be relative to the descriptor `folder`."""
     try:
-        os.unlink(path)
+        os.unlink(path, dir_fd=folder)
     except FileNotFoundError:
         return
     except (IsADirectoryError, PermissionError):
-        shutil.rmtree(path)
+        shutil.rmtree(path, dir_fd=folder)
+
+
+def _empty(folder: int, kept: Collection[str] = ()) -> None:
+    """Remove all but `kept` from a folder that is held."""
+    for name in set(os.listdir(folder)) - set(kept):
+        _remove(name, folder)
 
 
 def _read(descriptor: int, at: int, size: int) -> bytes:

@@ -113,7 +113,15 @@ class Pruning:
         if not notes:
             message = f"positions {segment.first} to {segment.last} were sealed by another host, which can prune them"
             raise Refusal("misuse", message, fix=["omac audit --kind segment"])
-        checkpoint = verified(notes[-1], *self._keys)
+        try:
+            checkpoint = verified(notes[-1], *self._keys)
+        except Refusal as refusal:
+            message = f"positions {segment.first} to {segment.last} cannot be pruned: {refusal.message}"
+            fix = [
+                "the same with --key KEY  # the public key of then, where it was lost since",
+                "omac audit --kind key",
+            ]
+            raise Refusal(refusal.reason, message, fix=fix) from refusal
         if checkpoint.size != segment.last or checkpoint.journal != self._journal.store.journal_id():
             message = f"the checkpoint of positions {segment.first} to {segment.last} counts other events"
             raise Refusal("journal-damaged", message, fix=["omac audit verify"])

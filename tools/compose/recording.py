@@ -1,6 +1,6 @@
 """What a command records of the journal's proofs: checkpoints, and what becomes of the key, that a person asks for."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 
@@ -8,7 +8,7 @@ import trio
 
 from omac.adapters.files.signing_keys import KeptKey
 from omac.domain.access import signing
-from omac.domain.access.signing import RecordLoss, RecordRotation
+from omac.domain.access.signing import KeyLost, KeyRotated, RecordLoss, RecordRotation, key_id
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.services.kernel.checkpointing import record_checkpoint
@@ -44,6 +44,30 @@ def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, 
     """Keep the key in another store, on record; return it. Raises Refusal."""
     with _recording(environment, flag, clock) as record:
         return signer.move(store, record)
+
+
+def recorded_again(
+    environment: Mapping[str, str], flag: str | None, changes: Sequence[KeyRotated | KeyLost], clock: Clock
+) -> int:
+    """Record the changes of the key that a restored journal lacks, as far as they follow the key that signed it last;
+    return how many did. Raises Refusal."""
+    recorded = 0
+    if not changes:
+        return recorded
+    with _opened(environment, flag, clock) as journal:
+        stream = ids.checkpoint_stream(journal.host)
+        for change in changes:
+            signer = journal.entry(signing.AGGREGATE, stream).state.key
+            match change:
+                case KeyRotated(old, new, note) if key_id(old) == signer:
+                    command: KeyChange = RecordRotation(old, new, note)
+                case KeyLost(old, new, note) if old == signer:
+                    command = RecordLoss(old, new, note)
+                case _:
+                    continue
+            trio.run(journal.execute, signing.AGGREGATE, stream, command, Cause("person"))
+            recorded += 1
+    return recorded
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class SearchedAudit:
     def rows(self, query: AuditQuery) -> Iterator[AuditRow]:
         """Yield the rows that are wanted, in the order of the audit. Raises Refusal."""
         count = 0
-        if self._is_indexed and query.is_selective:
+        if self._is_indexed and (query.is_selective or self._is_pruned()):
             try:
                 for row in self._found(query, newest_first=False):
                     count += 1
@@ -107,6 +107,10 @@ class SearchedAudit:
         for recorded in self._journal.records(0, self._head):
             fold.apply(recorded)
         return fold
+
+    def _is_pruned(self) -> bool:
+        """Return whether rows may lie behind any number of positions that have none."""
+        return any(segment.pruned for segment in self._journal.store.segments())
 
     def _scanned(self, query: AuditQuery) -> Iterator[AuditRow]:
         return filter(query.matches, audit_rows(self._journal.records(0, self._head)))

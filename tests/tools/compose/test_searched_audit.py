@@ -16,11 +16,12 @@ from tiers import examples
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause, Draft, Event
+from omac.domain.kernel.event import Cause, Draft, Event, Recorded
 from omac.domain.kernel.ids import HostId
 from omac.journal.audit_index import AuditIndex
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
+from omac.journal.segment import Segment
 from omac.projections.evidence.accesses import AuditRow
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.compose import searched_audit
@@ -116,6 +117,23 @@ def test_answers_are_equal(batches: list[list[Event]]) -> None:
         for batch in batches:
             kept.append(*batch)
             kept.require_equal()
+
+
+def test_what_was_pruned_is_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole audit of a pruned journal is bound by its rows, not by the positions that have none any more."""
+    with closing(ReadJournal(kept.path)) as journal:
+        audit = SearchedAudit(journal, kept.state, journal.store.head(), 0)
+        rows = list(audit.rows(AuditQuery()))
+        monkeypatch.setattr(journal.store, "segments", lambda: [Segment(1, 2, "a", 1, "b", pruned=1)])
+        read, begun = journal.records, list[int]()
+
+        def records(after: int = 0, until: int | None = None) -> Iterator[Recorded]:
+            begun.append(after)
+            return read(after, until)
+
+        monkeypatch.setattr(journal, "records", records)
+        assert list(audit.rows(AuditQuery())) == rows
+        assert 0 not in begun
 
 
 def test_it_is_private(kept: Kept) -> None:

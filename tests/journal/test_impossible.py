@@ -1,0 +1,185 @@
+"""The table in SECURITY.md of what no verification finds: each row is done to a journal, and found as it says."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from contract.journals import called, commit_now, journal_at
+
+from omac.domain.access.signing import CheckpointSigned, digest_of
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.checkpoint import Checkpoint, sign, standing, verified, verifier_of
+from omac.journal.codec import Codec
+from omac.journal.leaves import Contents
+from omac.journal.log_connection import JournalConnection
+from omac.journal.merkle import MerkleTree, leaf_hash
+from omac.journal.proof import prove, proven
+from omac.journal.reader import Reader
+from omac.journal.signed_chain import chain_of
+from omac.journal.verification import KeptRoot, verify
+
+NAME, SEED = "omac/host1", b"k" * 32
+KEY = verifier_of(NAME, SEED)
+STREAM = checkpoint_stream(HostId("host1"))
+SECURITY = Path(__file__).parents[2] / "SECURITY.md"
+CALLS = 10  # events before each checkpoint
+
+
+class Kept(NamedTuple):
+    """A journal with two checkpoints, each at the position behind what it counts; the second was kept elsewhere."""
+
+    path: Path
+    second: Checkpoint
+
+
+def sql(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def fill(path: Path, word: str, rounds: int) -> list[str]:
+    """Append events and signed checkpoints of them; return these."""
+    journal, notes, previous = journal_at(path), list[str](), ""
+    for version in range(1, rounds + 1):
+        commit_now(journal, [called(f"{word} {version} {number}") for number in range(CALLS)])
+        notes.append(sign(standing(str(path), version), NAME, SEED))
+        event = CheckpointSigned(journal.store.head(), notes[-1], previous)
+        commit_now(journal, [Draft(STREAM, version, event)])
+        previous = digest_of(notes[-1])
+    journal.close()
+    return notes
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    path = tmp_path / "journal.db"
+    notes = fill(path, "call", 2)
+    return Kept(path, verified(notes[1], KEY))
+
+
+def new_leaves(path: Path) -> None:
+    """Make all leaves and the tree anew, of whatever stands in the journal now."""
+    with closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
+        leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
+        tree = MerkleTree()
+        tree.extend(leaves)
+        connection.execute("DELETE FROM leaf")
+        connection.executemany("INSERT INTO leaf VALUES (?, ?)", list(enumerate(leaves, 1)))
+        connection.execute("UPDATE tree SET size = ?, peaks = ?", (tree.size, b"".join(tree.peaks)))
+        connection.execute("UPDATE head SET position = ?", (tree.size,))
+
+
+def cut(kept: Kept) -> None:
+    sql(kept.path, "DELETE FROM event WHERE position > 15")
+    new_leaves(kept.path)
+
+
+def rewrite(kept: Kept) -> None:
+    """The checkpoints behind the change become other events."""
+    sql(kept.path, "UPDATE event SET at = at - 1 WHERE position = 5")
+    plain = "(SELECT {0} FROM event WHERE position = 1)"
+    values = ", ".join(f"{name} = {plain.format(name)}" for name in ("stream", "version", "kind", "body"))
+    sql(kept.path, f"UPDATE event SET {values} WHERE position IN (11, 22)")
+    new_leaves(kept.path)
+
+
+def sign_anew(kept: Kept) -> None:
+    """The whole journal is another, signed as this one was."""
+    name = journal_id(kept.path)
+    for file in kept.path.parent.glob("journal.db*"):
+        file.unlink()
+    fill(kept.path, "other", 1)
+    sql(kept.path, f"UPDATE journal SET id = '{name}'", "DELETE FROM event WHERE position > 10")
+    new_leaves(kept.path)
+    journal, previous = journal_at(kept.path), ""
+    for version in (1, 2):
+        note = sign(standing(str(kept.path), version), NAME, SEED)
+        commit_now(journal, [Draft(STREAM, version, CheckpointSigned(journal.store.head(), note, previous))])
+        commit_now(journal, [called(f"other {version} {number}") for number in range(CALLS)])
+        previous = digest_of(note)
+    journal.close()
+
+
+def add(kept: Kept) -> None:
+    journal = journal_at(kept.path)
+    commit_now(journal, [called("never happened")])
+    journal.close()
+
+
+def change_late(kept: Kept) -> None:
+    """The journal is one without leaves and checkpoints, and the next opening makes them."""
+    sql(kept.path, "DELETE FROM event WHERE position > 10", "UPDATE head SET position = 10")
+    sql(kept.path, "DROP TABLE leaf", "DROP TABLE tree", "UPDATE event SET at = at - 1 WHERE position = 5")
+    journal_at(kept.path).close()
+
+
+def journal_id(path: Path) -> str:
+    with closing(Reader(str(path))) as reader:
+        return reader.journal_id()
+
+
+def findings(path: Path, *roots: KeptRoot) -> bool:
+    with closing(Reader(str(path), lenient=True)) as reader:
+        chain = chain_of(reader, [KEY])
+    return bool(verify(str(path), [*chain.roots, *roots], known=chain.findings).findings)
+
+
+def root_of(checkpoint: Checkpoint) -> KeptRoot:
+    return KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)
+
+
+CHANGES: dict[str, Callable[[Kept], None]] = {
+    "cuts its end off, with leaves, tree and checkpoints": cut,
+    "changes events, makes all leaves anew, and takes out the checkpoints behind": rewrite,
+    "signs the checkpoints behind anew, too, with the stolen key": sign_anew,
+    "adds events, as omac would": add,
+}
+OTHERWISE = (
+    "proves, or exports, events of another journal, signed with the stolen key",
+    "changes events of an earlier omac before they get leaves",
+)
+
+
+def table() -> dict[str, tuple[bool, bool]]:
+    """The rows of SECURITY.md: whether it is found without a kept checkpoint, and with one."""
+    _, _, section = SECURITY.read_text().partition("### What no verification finds")
+    rows = [line.strip("|").split("|") for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row] for row in rows[2:]]
+    return {what: (not without.startswith("not"), not beside.startswith("not")) for what, without, beside in cells}
+
+
+def test_each_row_of_the_table_is_done() -> None:
+    """Here, and none besides."""
+    assert table().keys() == {*CHANGES, *OTHERWISE}
+    assert not any(without for without, _ in table().values())
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_it_is_as_impossible_as_the_table_says(kept: Kept, what: str) -> None:
+    """By the keys and checkpoints of the journal alone, and by one that was kept."""
+    CHANGES[what](kept)
+    assert (findings(kept.path), findings(kept.path, root_of(kept.second))) == table()[what]
+
+
+def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
+    """No checkpoint of its time can have been kept: there were no leaves. How far these go is told."""
+    change_late(kept)
+    root = root_of(standing(str(kept.path), 9))
+    assert (findings(kept.path), findings(kept.path, root)) == table()[OTHERWISE[1]]
+    assert verify(str(kept.path)).late == 10
+
+
+def test_a_proof_of_another_journal(kept: Kept, tmp_path: Path) -> None:
+    """It verifies by the key, and its checkpoint is not one of this journal: so is that of an export."""
+    forged = Kept(tmp_path / "forged" / "journal.db", kept.second)
+    fill(forged.path, "forged", 2)
+    sql(forged.path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
+    checkpoint = standing(str(forged.path), 9)
+    text = prove(str(forged.path), 5, sign(checkpoint, NAME, SEED), checkpoint, (), Codec())
+    assert proven(text, KEY).checkpoint.journal == journal_id(kept.path)
+    assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]
