@@ -276,12 +276,15 @@ class Omac:
 
     def events(self, kind: type | None = None) -> list[Recorded]:
         """What is in the journal, or what is in it of one type of event."""
+        return [one for one in self.records() if kind is None or isinstance(one.event, kind)]
+
+    def records(self, after: int = 0, *kinds: str) -> Iterator[Recorded]:
+        """What is in the journal above a position, or what is in it of some kinds, one by one."""
         path = str(self.state / "journal.db")
-        journal = ReadJournal(path, keys=partial(StateDir(str(self.state)).subject_keys, path))
-        try:
-            return [one for one in journal.records() if kind is None or isinstance(one.event, kind)]
-        finally:
-            journal.close()
+        with contextlib.closing(
+            ReadJournal(path, keys=partial(StateDir(str(self.state)).subject_keys, path))
+        ) as journal:
+            yield from journal.of_kinds(kinds, after) if kinds else journal.records(after)
 
     def left(self) -> list[int]:
         """Living processes, other than servers, that have a path of this omac in their arguments or environment."""

@@ -151,4 +151,6 @@ def test_every_setting_is_in_the_reference() -> None:
     for setting in SETTINGS.values():
         words = [word for word in (setting.default, *setting.words) if word != "confine"]
         shown = ", ".join(f"`{word}`" for word in dict.fromkeys(words)) if setting.words else "absolute paths"
+        if setting.numbers is not None:
+            shown += ", a number" if not setting.numbers.by_skill else ", numbers"
         assert f"| `{setting.name}` | {shown} |" in reference, setting.name

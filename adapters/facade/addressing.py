@@ -53,6 +53,8 @@ def recorded_path(path: str, token: str) -> str:
     return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
 
 
-def body_too_large(bytes_max: int) -> Refusal:
+def body_too_large(route: ResolvedRoute) -> Refusal:
     """The body is over the limit of its skill."""
-    return Refusal("body-too-large", f"the body of a request to this skill is limited to {bytes_max} bytes")
+    whose, fix = route.limit("max_body_bytes", route.max_body_bytes)
+    message = f"the body of a request to this skill is limited to {route.max_body_bytes} bytes, {whose}"
+    return Refusal("body-too-large", message, fix=[fix])

@@ -14,11 +14,12 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.ordinary import OrdinaryAnswers
 from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.facade.proxy import Exchange, Forwarded
-from omac.adapters.http.accepting import serve_heads
+from omac.adapters.http.accepting import HEAD_BYTES_MAX, serve_heads
 from omac.adapters.http.http1 import parse_request_head, request_line
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import Wire
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import HEAD_BYTES, how_to_change
 from omac.services.access.port import AccessRecorder, Request
 
 MOUNT_CHARS_MAX = 128
@@ -86,13 +87,13 @@ class FacadeConnection:
         try:
             head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max, any_host=self._unix)
         except Refusal as refusal:
-            await self._refuse(refusal, request_line(raw), method="GET", close=True)
+            await self._refuse(self._of_owner(refusal), request_line(raw), method="GET", close=True)
             return False
         try:
             addressed = address(head, self._recorder, flat=self._flat)
             self._slot.recognize()
             if (head.framing.content_length or 0) > addressed.route.max_body_bytes:
-                raise body_too_large(addressed.route.max_body_bytes)
+                raise body_too_large(addressed.route)
         except Refusal as refusal:
             if refusal.reason not in OF_STRANGERS:
                 self._slot.recognize()
@@ -105,6 +106,14 @@ class FacadeConnection:
         except Refusal as refusal:
             return await self._finish(BegunRequest(addressed, started, refused=refusal))
         return await self._finish(BegunRequest(addressed, started, access))
+
+    def _of_owner(self, refusal: Refusal) -> Refusal:
+        """The refusal of a head; it says so where the owner of the host has set the limit."""
+        if refusal.reason != "head-too-large" or self._limits.head_bytes_max >= HEAD_BYTES_MAX:
+            return refusal
+        return Refusal(
+            refusal.reason, f"{refusal.message}, the limit of your settings", fix=[how_to_change(HEAD_BYTES)]
+        )
 
     async def _recorded(self, record: Awaitable[Result]) -> Result:
         """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""

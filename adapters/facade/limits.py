@@ -9,7 +9,8 @@ class FacadeLimits(HeadLimits, frozen=True):
     `response_head_timeout_s` runs from the last byte of the request body; `body_idle_timeout_s` from the last byte that
     moved in either direction, `joined_idle_timeout_s` likewise once the skill has switched protocols.
     `client_idle_timeout_s` is how long a client may owe the next bytes of its body, or not read any of the answer.
-    `record_timeout_s` bounds how long a caller waits for the record of its request.
+    `record_timeout_s` bounds how long a caller waits for the record of its request. `answer_head_bytes_max` bounds the
+    head of a skill's answer.
     """
 
     connect_timeout_s: float = 2
@@ -18,3 +19,4 @@ class FacadeLimits(HeadLimits, frozen=True):
     client_idle_timeout_s: float = 60
     joined_idle_timeout_s: float = 3600
     record_timeout_s: float = 10
+    answer_head_bytes_max: int = 65536

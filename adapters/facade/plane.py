@@ -29,7 +29,7 @@ class DataPlane:
         self._tasks = tasks
         self._poller = Poller()
         self._connections = SkillConnections(self._poller)
-        answers = OrdinaryAnswers(surroundings.limits.head_bytes_max)
+        answers = OrdinaryAnswers(surroundings.limits.answer_head_bytes_max)
         self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections, answers=answers)
         self._polled: set[PolledConnection] = set()
         self._busy = trio.Event()

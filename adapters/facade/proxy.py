@@ -63,9 +63,10 @@ class Exchange:
         self._repeated = repeated
         self._upstream_rests = False
         waited_s = forwarded.waited_s if forwarded else 0.0
-        own = addressed.route.limits
-        idle_s = limits.body_idle_timeout_s if own.idle_s is None else own.idle_s
-        answer_s = limits.response_head_timeout_s if own.idle_s is None else own.idle_s
+        own, owners_s = addressed.route.limits, addressed.route.bounds.idle_s or math.inf
+        idle_s = min(limits.body_idle_timeout_s if own.idle_s is None else own.idle_s, owners_s)
+        answer_s = min(limits.response_head_timeout_s if own.idle_s is None else own.idle_s, owners_s)
+        self._silent_s = {"sending": idle_s, "waiting": answer_s, "joined": limits.joined_idle_timeout_s}
         self._ends_at = math.inf if own.total_s is None else trio.current_time() + own.total_s - waited_s
         self._scope = trio.CancelScope(deadline=min(trio.current_time() + idle_s, self._ends_at))
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
@@ -119,9 +120,15 @@ class Exchange:
         self._on("stopped" if trio.current_effective_deadline() == -math.inf else "faulted")
 
     def _too_long(self) -> Refusal:
-        if trio.current_time() >= self._ends_at:
-            return Refusal("timeout", f"calls of this skill are limited to {self._route.limits.total_s} s")
-        return Refusal("timeout", "the client and the skill exchanged no data for too long")
+        limit_s = self._route.limits.total_s
+        if limit_s is not None and trio.current_time() >= self._ends_at:
+            whose, fix = self._route.limit("total_s", limit_s)
+            return Refusal("timeout", f"calls of this skill are limited to {limit_s} s, {whose}", fix=[fix])
+        message, owners_s = "the client and the skill exchanged no data for too long", self._route.bounds.idle_s
+        if owners_s is None or self._silent_s.get(self.progress.status, self._silent_s["sending"]) != owners_s:
+            return Refusal("timeout", message)
+        whose, fix = self._route.limit("idle_s", owners_s)
+        return Refusal("timeout", f"{message}: {owners_s} s are {whose}", fix=[fix])
 
     def _leave(self, upstream: Wire) -> None:
         """Keep the connection to the skill for another request where that can be, else close it."""
@@ -222,7 +229,7 @@ class Exchange:
             piece = b"".join(body.feed(data))
             self._bytes_in += len(piece)
             if self._bytes_in > self._route.max_body_bytes:
-                raise body_too_large(self._route.max_body_bytes)
+                raise body_too_large(self._route)
             self._on("body-bytes")
             if body.leftover:  # of the next request, which the skill's answer may let in before this is sent
                 self._client.ahead[:0] = body.leftover
@@ -267,7 +274,7 @@ class Exchange:
             self._on("timed-out", Refusal("client-timeout", f"the client read nothing for {limit_s:g} s"))
 
     async def _answer_head(self, upstream: Wire) -> ResponseHead:
-        bytes_max = self._limits.head_bytes_max
+        bytes_max = self._limits.answer_head_bytes_max
         for _ in range(INTERIM_HEADS_MAX):
             head = await self._next_head(upstream)
             if head is None:
@@ -280,11 +287,11 @@ class Exchange:
     async def _next_head(self, upstream: Wire) -> bytes | None:
         """The next head of the skill, as `Wire.receive_head`. While it is late, no other connection to it rests."""
         with trio.move_on_after(LATE_S):
-            return await upstream.receive_head(self._limits.head_bytes_max)
+            return await upstream.receive_head(self._limits.answer_head_bytes_max)
         if self._connections is None:
-            return await upstream.receive_head(self._limits.head_bytes_max)
+            return await upstream.receive_head(self._limits.answer_head_bytes_max)
         with self._connections.late(self._route.port):
-            return await upstream.receive_head(self._limits.head_bytes_max)
+            return await upstream.receive_head(self._limits.answer_head_bytes_max)
 
     async def _relay_answer(self, upstream: Wire, response: ResponseHead) -> None:
         body = decoder_for(response.framing, UpstreamError)

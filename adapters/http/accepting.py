@@ -14,6 +14,7 @@ from omac.adapters.http.slots import Slot, SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
 
 RETRY_S = 0.1
+HEAD_BYTES_MAX = 65_536
 
 
 async def accept_connections(
@@ -80,7 +81,7 @@ class HeadLimits(msgspec.Struct, frozen=True):
 
     head_timeout_s: float = 15
     idle_timeout_s: float = 300
-    head_bytes_max: int = 65536
+    head_bytes_max: int = HEAD_BYTES_MAX
 
 
 async def serve_heads(

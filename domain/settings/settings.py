@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.numbers import Numbers
 from omac.domain.skills.values import shown
 
 NAME_CHARS_MAX = 40
@@ -26,7 +27,7 @@ class Setting(msgspec.Struct, frozen=True):
     """One setting. `words` are its values, `project` those that a project may choose.
 
     Without words it takes absolute paths, separated by colons, and none may be chosen by a project; with `or_path` it
-    takes one instead of a word; with `or_server` the address of a server, too.
+    takes one instead of a word; with `or_server` the address of a server, too. With `numbers` it takes these.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True):
     meaning: str
     or_path: bool = False
     or_server: bool = False
+    numbers: Numbers | None = None
 
     @property
     def variable(self) -> str:
@@ -52,9 +54,16 @@ class Setting(msgspec.Struct, frozen=True):
         """Whether it can have this value."""
         if word in self.words or (self.or_server and _SERVER.fullmatch(word)):
             return True
+        if self.numbers is not None:
+            return self.numbers.takes(word)
         if self.words and not self.or_path:
             return False
         return word != "" and "\0" not in word and all(path.startswith("/") for path in word.split(":"))
+
+
+def _limit(name: str, meaning: str, least: int, most: int, example: int, *, by_skill: bool = False) -> Setting:
+    numbers = Numbers(least, most, example, by_skill)
+    return Setting(f"limits.{name}", ("none",), "none", (), meaning, numbers=numbers)
 
 
 _SETTINGS = (
@@ -87,10 +96,29 @@ _SETTINGS = (
     ),
     Setting("journal.witness_token", (), "", (), "the file with the token of the omac that keeps checkpoints"),
     Setting("guard.scratch", (), "", (), "folders beside /tmp where the write guard lets an agent write"),
+    _limit(
+        "max_body_bytes", "bytes of a request's body, whatever a skill allows", 1, 10**12, 1_048_576, by_skill=True
+    ),
+    _limit(
+        "idle_timeout_secs", "seconds that a call may be silent, whatever a skill allows", 1, 86_400, 60, by_skill=True
+    ),
+    _limit(
+        "total_timeout_secs", "seconds that a call may take, whatever a skill allows", 1, 604_800, 600, by_skill=True
+    ),
+    _limit(
+        "concurrent_calls", "calls of a skill at once, whatever it allows", 1, 1_000_000, 8, by_skill=True
+    ),
+    _limit(
+        "calls_per_second", "calls of a skill that begin in a second, whatever it allows", 1, 1_000_000, 20,
+        by_skill=True,
+    ),
+    _limit("all_concurrent_calls", "calls of all skills at once", 1, 1_000_000, 64),
+    _limit("all_calls_per_second", "calls of all skills that begin in a second", 1, 1_000_000, 200),
+    _limit("max_head_bytes", "bytes of a request's head", 1_024, 65_536, 16_384),
 )  # fmt: skip
 SETTINGS = {setting.name: setting for setting in _SETTINGS}
 # A variable that begins like this is meant to be a setting.
-VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_", "OMAC_JOURNAL_")
+VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_", "OMAC_JOURNAL_", "OMAC_LIMITS_")
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
@@ -142,7 +170,8 @@ def setting_named(name: str) -> Setting:
 def check_word(setting: Setting, word: str, where: str | None = None) -> str:
     """`word`, which the setting takes. Raises Refusal (misuse); `where` it was said, if not under its name."""
     if not setting.takes(word):
-        near = _nearest(word, setting.words) or setting.default or "/tmp"  # noqa: S108  # an example
+        example = str(setting.numbers.example) if setting.numbers else setting.default or "/tmp"  # noqa: S108
+        near = _nearest(word, setting.words) or example
         if where is None:
             fix = f"omac settings set {setting.name} {near}"
         else:
@@ -177,9 +206,12 @@ def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
 
 
 def stated_word(value: object, setting: Setting) -> object:
-    """A decoded value as a word, where it is TOML's own true or false, or, for a setting that takes paths, a list."""
+    """A decoded value as a word, where it is TOML's own true or false, or, for a setting that takes paths, a list, or a
+    number for one that takes numbers."""
     if not setting.words and isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         return ":".join(value)
+    if setting.numbers is not None and type(value) is int:
+        return str(value)
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -254,6 +286,8 @@ def _setting_of_variable(variable: str) -> None:
 
 
 def _words(setting: Setting) -> str:
+    if setting.numbers is not None:
+        return str(setting.numbers)
     if not setting.words:
         return "absolute paths, separated by colons"
     if setting.or_path:

@@ -10,6 +10,7 @@ from omac.domain.directories.events import CallLimits, Route
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import OF_A_SKILL, SkillBounds, how_to_change, stricter
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.projections.system import System
 
@@ -18,7 +19,8 @@ SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories sh
 
 class ResolvedRoute(msgspec.Struct, frozen=True):
     """A way that is open: from `dir`, whose token was shown, to the sidecar of `skill` on loopback `port`; `streams`
-    are the directories that can end it."""
+    are the directories that can end it. `limits` and `max_body_bytes` are those that hold, except that `limits.idle_s`
+    is the skill's own; `bounds` are the owner's."""
 
     dir: str
     skill: str
@@ -29,6 +31,25 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     digest: TokenDigest  # of the token that leads there
     streams: tuple[StreamId, ...] = ()
     limits: CallLimits = CallLimits()
+    bounds: SkillBounds = SkillBounds()
+
+    def within(self, bounds: SkillBounds) -> "ResolvedRoute":
+        """Return the same within what the owner of the host allows."""
+        limits = msgspec.structs.replace(
+            self.limits,
+            total_s=stricter(self.limits.total_s, bounds.total_s),
+            concurrent=stricter(self.limits.concurrent, bounds.concurrent),
+            per_second=stricter(self.limits.per_second, bounds.per_second),
+        )
+        max_body_bytes = min(self.max_body_bytes, bounds.max_body_bytes or self.max_body_bytes)
+        return msgspec.structs.replace(self, max_body_bytes=max_body_bytes, limits=limits, bounds=bounds)
+
+    def limit(self, field: str, value: int) -> tuple[str, str]:
+        """Return whose a limit is, in words, and the command that changes it: `value` is that of `field`, one of
+        OF_A_SKILL."""
+        if getattr(self.bounds, field) == value:
+            return "the limit of your settings", how_to_change(OF_A_SKILL[field])
+        return "the limit of its omac.yaml", f"omac show {self.skill}  # sidecar.limits of its omac.yaml"
 
 
 def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:

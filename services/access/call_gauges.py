@@ -4,63 +4,79 @@ import math
 from collections.abc import Callable
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import ALL_CONCURRENT, ALL_PER_SECOND, OwnerLimits, how_to_change
 from omac.projections.access.routes import ResolvedRoute
 
 ROUNDING_S = 1e-6  # of sums of fractions
 IDLE_MAX = 1_000  # skills whose rate is remembered though none is under way
 
 _Key = tuple[str, str]
+_ALL: _Key = ("", "")
 
 
 class CallGauges:
-    """Holds calls to the limits that their skills have. `clock` gives seconds."""
+    """Holds calls to the limits that their skills have, and all calls to those of the owner. `clock` gives seconds."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], owner: OwnerLimits = OwnerLimits()) -> None:  # noqa: B008  # frozen
         self._clock = clock
+        self._owner = owner
         self._under_way: dict[_Key, int] = {}
-        self._calls: dict[int, _Key] = {}  # by their records
+        self._calls: dict[int, tuple[_Key, ...]] = {}  # by their records
         self._next: dict[_Key, float] = {}  # when the bucket of a skill would be full again (as GCRA has it)
 
     def check(self, route: ResolvedRoute) -> None:
-        """Raise Refusal (too-many-calls) where one more call would be over a limit; else it counts for the rate."""
-        limits, key = route.limits, _key(route)
-        if limits.concurrent is not None and self._under_way.get(key, 0) >= limits.concurrent:
-            raise _too_many(route, f"{limits.concurrent} calls of it are under way, its limit; try again")
-        if limits.per_second is not None:
-            now = self._clock()
-            full_at = max(self._next.get(key, -math.inf), now) + 1 / limits.per_second
-            if full_at > now + 1 + ROUNDING_S:
-                raise _too_many(route, f"{limits.per_second} calls of it began within a second, its limit; try again")
-            if len(self._next) >= IDLE_MAX:
-                self._next = {one: at for one, at in self._next.items() if at > now}
-            self._next[key] = full_at
+        """Raise Refusal (too-many-calls) where one more call would be over a limit; else it counts for the rates."""
+        concurrent, per_second, key = route.limits.concurrent, route.limits.per_second, _key(route)
+        if concurrent is not None and self._under_way.get(key, 0) >= concurrent:
+            raise _too_many(route, f"{concurrent} calls of it are under way", *route.limit("concurrent", concurrent))
+        if self._owner.concurrent is not None and self._under_way.get(_ALL, 0) >= self._owner.concurrent:
+            raise _too_many(route, f"{self._owner.concurrent} calls are under way", *_of_all(ALL_CONCURRENT))
+        if per_second is None and self._owner.per_second is None:
+            return
+        now = self._clock()
+        full_at, all_full_at = self._full_at(key, per_second, now), self._full_at(_ALL, self._owner.per_second, now)
+        if per_second is not None and full_at > now + 1 + ROUNDING_S:
+            what = f"{per_second} calls of it began within a second"
+            raise _too_many(route, what, *route.limit("per_second", per_second))
+        if all_full_at > now + 1 + ROUNDING_S:
+            raise _too_many(route, f"{self._owner.per_second} calls began within a second", *_of_all(ALL_PER_SECOND))
+        if len(self._next) >= IDLE_MAX:
+            self._next = {one: at for one, at in self._next.items() if at > now}
+        self._next |= {key: full_at} if per_second is not None else {}
+        self._next |= {_ALL: all_full_at} if self._owner.per_second is not None else {}
+
+    def _full_at(self, key: _Key, per_second: int | None, now: float) -> float:
+        """When a bucket would be full again with one more call."""
+        return -math.inf if per_second is None else max(self._next.get(key, -math.inf), now) + 1 / per_second
 
     def reserve(self, route: ResolvedRoute) -> None:
         """A call is being recorded."""
-        if route.limits.concurrent is not None:
-            key = _key(route)
+        for key in self._counted(route):
             self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def begin(self, route: ResolvedRoute, access: int) -> None:
         """A call that was reserved has its record."""
-        if route.limits.concurrent is not None:
-            self._calls[access] = _key(route)
+        if keys := self._counted(route):
+            self._calls[access] = keys
 
     def release(self, route: ResolvedRoute) -> None:
         """A call that was reserved was not recorded."""
-        if route.limits.concurrent is not None:
-            self._drop(_key(route))
+        self._drop(self._counted(route))
 
     def end(self, access: int) -> None:
         """A call has its outcome."""
-        key = self._calls.pop(access, None)
-        if key is not None:
-            self._drop(key)
+        self._drop(self._calls.pop(access, ()))
 
-    def _drop(self, key: _Key) -> None:
-        self._under_way[key] -= 1
-        if not self._under_way[key]:
-            del self._under_way[key]
+    def _counted(self, route: ResolvedRoute) -> tuple[_Key, ...]:
+        """Whose calls under way are counted."""
+        own = () if route.limits.concurrent is None else (_key(route),)
+        return own if self._owner.concurrent is None else (*own, _ALL)
+
+    def _drop(self, keys: tuple[_Key, ...]) -> None:
+        for key in keys:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
 
 
 def _key(route: ResolvedRoute) -> _Key:
@@ -68,6 +84,9 @@ def _key(route: ResolvedRoute) -> _Key:
     return route.streams[-1] if route.streams else route.dir, route.skill
 
 
-def _too_many(route: ResolvedRoute, what: str) -> Refusal:
-    fix = [f"omac show {route.skill}  # sidecar.limits of its omac.yaml"]
-    return Refusal("too-many-calls", f"{route.skill}: {what}", fix=fix, skill=route.skill)
+def _of_all(setting: str) -> tuple[str, str]:
+    return "the limit of your settings for all skills", how_to_change(setting)
+
+
+def _too_many(route: ResolvedRoute, what: str, whose: str, fix: str) -> Refusal:
+    return Refusal("too-many-calls", f"{route.skill}: {what}, {whose}; try again", fix=[fix], skill=route.skill)

@@ -12,6 +12,7 @@ from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
+from omac.domain.settings.owner_limits import OwnerLimits
 from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
 from omac.services.access.call_gauges import CallGauges
 from omac.services.access.port import Answer, Request
@@ -27,16 +28,23 @@ _Cut = Callable[[Refusal], None]
 
 class JournalAccessRecorder:
     """The gate of a server: routes come from its projections, and its engine records accesses. `only` is the one
-    directory of a run, to which its own socket leads without a token."""
+    directory of a run, to which its own socket leads without a token; `owner`: what the owner of the host allows."""
 
-    def __init__(self, engine: Engine, refusals: Refusals, only: StreamId | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        refusals: Refusals,
+        only: StreamId | None = None,
+        owner: OwnerLimits = OwnerLimits(),  # noqa: B008  # frozen
+    ) -> None:
         self._engine = engine
         self._refusals = refusals
         self._only = only
         self._stream = ids.access_stream(engine.host)
         self._open: dict[tuple[TokenDigest | None, str], ResolvedRoute] = {}  # as far as somebody asked
         self._in_use: dict[_Cut, ResolvedRoute] = {}  # the routes of calls under way, and what cuts each
-        self._gauges = CallGauges(trio.current_time)
+        self._owner = owner
+        self._gauges = CallGauges(trio.current_time, owner)
         self._stopping = False
 
     def notice(self, recorded: Recorded) -> None:
@@ -130,9 +138,8 @@ class JournalAccessRecorder:
             opened = self._engine.system.tokens.streams.get(digest)
             if self._engine.is_revoked(digest) or (opened is not None and self._engine.is_revoked(opened)):
                 raise _unknown()
-            route = self._open[digest, mount] = resolve_route(
-                self._engine.system, self._engine.namespace, digest, mount
-            )
+            route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
+            route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
         if self._is_revoked(route):  # rule 1: at once, recorded or not
             raise _unknown()
         return route

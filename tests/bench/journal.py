@@ -67,7 +67,9 @@ def main() -> bool:
     )  # fmt: skip
 
 
-async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
+async def appends(
+    path: Path, batch_max: int, task_count: int = TASKS, seconds: float = SECONDS
+) -> tuple[float, list[float]]:
     """Events per second and every task's waits in seconds, for tasks that each wait for their own event.
 
     `batch_max` 1 is a commit, and a flush of the disk, for each event.
@@ -90,11 +92,11 @@ async def appends(path: Path, batch_max: int) -> tuple[float, list[float]]:
         async with trio.open_nursery() as tasks:
 
             async def append() -> None:
-                while (start := time.perf_counter()) < began + SECONDS:
+                while (start := time.perf_counter()) < began + seconds:
                     await ours.submit((draft,), Cause("agent"))
                     waits.append(time.perf_counter() - start)
 
-            for _ in range(TASKS):
+            for _ in range(task_count):
                 tasks.start_soon(append)
         elapsed = time.perf_counter() - began
         outer.cancel_scope.cancel()

@@ -3,8 +3,8 @@ of the schedules that drive all carriers of the execution path at once; of what 
 calls of skills whose clients and sidecars end at random.
 
 There are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, 5,000 schedules, or OMAC_SOAK_SCHEDULES, 5,000 git folders,
-or OMAC_SOAK_GIT_FOLDERS, and a million calls, or OMAC_SOAK_CALLS, which take two hours of two processors; OMAC_TEST_GIT
-names a folder with another git.
+or OMAC_SOAK_GIT_FOLDERS, and a million calls, or OMAC_SOAK_CALLS, which take ten minutes of two processors;
+OMAC_TEST_GIT names a folder with another git.
 """
 
 import os

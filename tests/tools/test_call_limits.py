@@ -1,7 +1,9 @@
-"""`sidecar.limits` of an omac.yaml, by a real server and curl: how long calls take, and how many there may be."""
+"""`sidecar.limits` of an omac.yaml, and those of the owner's settings, by a real server and curl: how long calls take,
+and how many there may be."""
 
 import subprocess
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +11,9 @@ import pytest
 from polling import eventually
 from real_omac import CURL, Answer, Omac, curl, parse_answer
 
+from omac.domain.kernel.run import RunStarted
+
+SET = "omac settings set limits.concurrent_calls NUMBER"  # how a refusal says that the owner's limit is changed
 PROGRAM = """\
 import os, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,9 +54,12 @@ Server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
 def limited(omac: Omac) -> Any:
     """The base of a skill with these limits, on a server."""
 
-    def serve(**limits: int) -> str:
+    def serve(settings: Mapping[str, str] = {}, **limits: int) -> str:
+        for name, word in settings.items():
+            omac.ok("settings", "set", f"limits.{name}", word)
         lines = "".join(f"    {name}: {value}\n" for name, value in limits.items())
-        meta = f"name: limited\nsidecar:\n  command: [python3, sidecar.py]\n  limits:\n{lines}"
+        block = f"  limits:\n{lines}" if lines else ""
+        meta = f"name: limited\nsidecar:\n  command: [python3, sidecar.py]\n{block}"
         project = omac.root / "shop"
         omac.skill(project, "limited", meta, PROGRAM)
         omac.approve(project, "limited")
@@ -93,15 +101,20 @@ def test_a_call_that_takes_too_long(omac: Omac, limited: Any) -> None:
     eventually(lambda: [row["reason"] for row in omac.audit()] == ["timeout"] * 2, 5.0, "the outcomes")
 
 
+def at_once(url: str, count: int) -> list[Answer]:
+    """The answers to calls that are made at the same time."""
+
+    def call(_: int) -> Answer:
+        return parse_answer(subprocess.run([*CURL, "-i", url], capture_output=True, check=True).stdout)
+
+    with ThreadPoolExecutor(count) as callers:
+        return list(callers.map(call, range(count)))
+
+
 def test_too_many_at_once(omac: Omac, limited: Any) -> None:
     """Those beyond the limit are told to come again; when the others have ended they are answered."""
     base = limited(concurrent_calls=2)
-
-    def call(_: int) -> Answer:
-        return parse_answer(subprocess.run([*CURL, "-i", f"{base}/late/1"], capture_output=True, check=True).stdout)
-
-    with ThreadPoolExecutor(6) as callers:
-        answers = list(callers.map(call, range(6)))
+    answers = at_once(f"{base}/late/1", 6)
     refused = [answer for answer in answers if answer.status != 200]
     assert [answer.status for answer in refused] == [429] * 4
     for answer in refused:
@@ -124,3 +137,58 @@ def test_too_many_a_second(limited: Any) -> None:
     assert answers.count(200) <= allowed + 1
     time.sleep(1.1)
     assert curl(f"{base}/now").status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "whose", "fix"),
+    [
+        ({"concurrent_calls": "2"}, 5, "your settings", SET),
+        ({"concurrent_calls": "1,limited=2"}, None, "your settings", SET),
+        ({"concurrent_calls": "5"}, 2, "its omac.yaml", "omac show limited"),
+        (
+            {"all_concurrent_calls": "2"}, 5, "your settings for all skills",
+            "omac settings set limits.all_concurrent_calls NUMBER",
+        ),
+    ],
+)  # fmt: skip
+def test_the_stricter_of_both_limits_holds(
+    limited: Any, settings: dict[str, str], own: int | None, whose: str, fix: str
+) -> None:
+    """Of the skill's and the owner's; the refusal says whose it is, and how that is changed."""
+    base = limited(settings, **({} if own is None else {"concurrent_calls": own}))
+    answers = at_once(f"{base}/late/1", 5)
+    refused = [answer for answer in answers if answer.status != 200]
+    assert [answer.status for answer in refused] == [429] * 3
+    for answer in refused:
+        told = answer.json()
+        assert (told["error"], told["skill"]) == ("too-many-calls", "limited")
+        assert f"are under way, the limit of {whose}; try again" in told["detail"]
+        assert told["fix"][0].startswith(fix)
+    assert curl(f"{base}/now").status == 200
+
+
+def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
+    """A body, a head, silence and time beyond the owner's limits are refused, whatever the skill allows; a server keeps
+    the limits that it began with, and its record has them."""
+    settings = {
+        "max_body_bytes": "1000", "max_head_bytes": "2048",
+        "idle_timeout_secs": "1", "total_timeout_secs": "60,limited=2",
+    }  # fmt: skip
+    base = limited(settings, max_body_bytes=5000, idle_timeout_secs=30, total_timeout_secs=30)
+    for name in settings:
+        omac.ok("settings", "unset", f"limits.{name}")
+    assert curl("-d", "x" * 1000, f"{base}/now").status == 501, "the skill has no POST, and says so"
+    cases = {
+        ("body-too-large", 413, "limits.max_body_bytes"): ("-d", "x" * 1001, f"{base}/now"),
+        ("head-too-large", 431, "limits.max_head_bytes"): ("-H", f"X-Long: {'x' * 2048}", f"{base}/now"),
+        ("timeout", 504, "limits.idle_timeout_secs"): (f"{base}/late/9",),
+    }
+    for (reason, status, name), line in cases.items():
+        answer = curl(*line)
+        assert (answer.status, answer.headers["x-omac-reason"]) == (status, reason)
+        assert "the limit of your settings" in answer.json()["detail"]
+        assert answer.json()["fix"][0].startswith(f"omac settings set {name} NUMBER")
+    taken, _ = cut_off(f"{base}/drip/30")
+    assert 1.9 < taken < 6
+    (started,) = omac.events(RunStarted)
+    assert {f"limits.{name}": word for name, word in settings.items()}.items() <= started.event.policy.items()

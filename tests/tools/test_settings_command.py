@@ -74,16 +74,24 @@ def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.Captur
     assert show(False, False, str(tmp_path), environment) == 0
     text, warnings = capsys.readouterr()
     assert text.splitlines() == [
-        "serve.bundle_drift     refuse",
-        "serve.unapproved       refuse",
-        "serve.auto_register    true",
-        "secrets.store          auto",
-        "git.hooks              deny",
-        "git.refs               all",
-        "cache.redirect_xdg     false",
-        "journal.witness        auto",
+        "serve.bundle_drift           refuse",
+        "serve.unapproved             refuse",
+        "serve.auto_register          true",
+        "secrets.store                auto",
+        "git.hooks                    deny",
+        "git.refs                     all",
+        "cache.redirect_xdg           false",
+        "journal.witness              auto",
         "journal.witness_token",
         "guard.scratch",
+        "limits.max_body_bytes        none",
+        "limits.idle_timeout_secs     none",
+        "limits.total_timeout_secs    none",
+        "limits.concurrent_calls      none",
+        "limits.calls_per_second      none",
+        "limits.all_concurrent_calls  none",
+        "limits.all_calls_per_second  none",
+        "limits.max_head_bytes        none",
     ]
     assert warnings == ""
 
@@ -95,18 +103,26 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
     show(False, True, str(project.parent.parent), {**environment, "OMAC_SECRETS_STORE": "vault"})
     text, warnings = capsys.readouterr()
     assert text.splitlines() == [
-        f"serve.bundle_drift     refuse  project {project}",
+        f"serve.bundle_drift           refuse  project {project}",
         f"  user {user_path(environment)} says accept: the project comes first",
-        "serve.unapproved       refuse  default",
-        "serve.auto_register    true    default",
+        "serve.unapproved             refuse  default",
+        "serve.auto_register          true    default",
         f"  project {project} says true: a project may only say false",
-        "secrets.store          vault   environment OMAC_SECRETS_STORE",
-        "git.hooks              deny    default",
-        "git.refs               all     default",
-        "cache.redirect_xdg     false   default",
-        "journal.witness        auto    default",
-        "journal.witness_token          default",
-        "guard.scratch                  default",
+        "secrets.store                vault   environment OMAC_SECRETS_STORE",
+        "git.hooks                    deny    default",
+        "git.refs                     all     default",
+        "cache.redirect_xdg           false   default",
+        "journal.witness              auto    default",
+        "journal.witness_token                default",
+        "guard.scratch                        default",
+        "limits.max_body_bytes        none    default",
+        "limits.idle_timeout_secs     none    default",
+        "limits.total_timeout_secs    none    default",
+        "limits.concurrent_calls      none    default",
+        "limits.calls_per_second      none    default",
+        "limits.all_concurrent_calls  none    default",
+        "limits.all_calls_per_second  none    default",
+        "limits.max_head_bytes        none    default",
     ]
     slip = f"omac: {project}: unknown setting serve.unaproved; did you mean serve.unapproved?; ignored"
     assert warnings.splitlines() == [slip]
@@ -121,6 +137,29 @@ def test_as_data(environment: Environment, project: Path, capsys: pytest.Capture
         "ignored": [f"project {project} says true: a project may only say false"],
         "meaning": "whether activating a directory registers the skills found in it",
     }
+
+
+def test_numbers(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit is set for all skills and for single ones; a file may have a number of TOML. A project has no say, and
+    what is no such number is refused with one that is."""
+    name = "limits.concurrent_calls"
+    assert change(environment, name, "8,slack=2") == 0
+    project.write_text("[limits]\nconcurrent_calls = 100\n")
+    found = shown(capsys, project, environment)[name]
+    assert (found["value"], found["origin"]) == ("8,slack=2", f"user {user_path(environment)}")
+    assert found["ignored"] == [f"project {project} says 100: a project may not choose this"]
+    Path(user_path(environment)).write_text("[limits]\nconcurrent_calls = 16\n")
+    assert shown(capsys, project, environment)[name]["value"] == "16"
+    for word in ("0", "many", "8,9", "1000001", ""):
+        with pytest.raises(Refusal) as caught:
+            change(environment, name, word)
+        assert caught.value.reason == "misuse"
+        assert caught.value.message.startswith(f"{name} takes none or a whole number from 1 to 1000000, and others for")
+        assert list(caught.value.fix) == [f"omac settings set {name} 8"]
+    for line in ("concurrent_calls = 0", 'concurrent_calls = "x"', "concurrent_calls = 1.5", "concurrent_calls = true"):
+        Path(user_path(environment)).write_text(f"[limits]\n{line}\n")
+        with pytest.raises(Refusal, match=r"limits\.concurrent_calls takes none or a whole number"):
+            shown(capsys, project, environment)
 
 
 def test_changes_are_recorded(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:

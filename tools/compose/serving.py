@@ -26,6 +26,7 @@ from omac.adapters.control.server import serve_control
 from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
+from omac.adapters.http.accepting import HEAD_BYTES_MAX
 from omac.adapters.linux import process, process_identity
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.home import home_of
@@ -258,10 +259,11 @@ class Server:
             directories, claims, self._status, correlate, self.secrets, receiving(self.engine),
             bridge_compat=options.bridge_compat,
         )  # fmt: skip
-        gate, status = JournalAccessRecorder(self.engine, self._refusals, self._only_directory()), 0
+        owner, status = self._policies.owner, 0
+        gate = JournalAccessRecorder(self.engine, self._refusals, self._only_directory(), owner)
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
-        facade = Facade(gate, FacadeLimits())
+        facade = Facade(gate, FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX))
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())
@@ -382,7 +384,7 @@ class Server:
         pid, options = os.getpid(), self._options
         agent = {"agent": options.launch.agent} if options.launch and options.launch.agent else {}
         compat = {"bridge_compat": True} if options.bridge_compat else {}
-        policy = msgspec.to_builtins(self._policies.asked) | agent | compat
+        policy = msgspec.to_builtins(self._policies.asked) | self._policies.limits | agent | compat
         event = RunStarted(
             options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
             options.roots, policy, "start" if options.beside else "serve",

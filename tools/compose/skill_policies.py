@@ -1,4 +1,5 @@
-"""How a server treats skills: what was asked of it, narrowed by what each project's own settings say."""
+"""How a server treats skills and calls of them: what was asked of it, and, for skills, narrowed by what each project's
+own settings say."""
 
 import logging
 from collections.abc import Mapping
@@ -8,6 +9,8 @@ import trio
 from omac.adapters.settings.files import read_project, read_user
 from omac.domain.directories.skill_plan import Drift, SkillPolicy, Unapproved
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.numbers import NONE
+from omac.domain.settings.owner_limits import PREFIX, owner_limits
 from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.ports import Policies
 
@@ -25,6 +28,9 @@ class ServePolicies(Policies):
         self._warned: set[str] = set()
         self.resolved = self._resolve(None)
         self.asked = _policy(self.resolved)
+        words = {name: one.value for name, one in self.resolved.items() if name.startswith(PREFIX)}
+        self.owner = owner_limits(words)
+        self.limits = {name: word for name, word in words.items() if word != NONE}  # that the owner has set
 
     async def policy(self, workdir: str) -> SkillPolicy:
         if not workdir:

@@ -6,10 +6,11 @@ import pytest
 
 from omac.domain.directories import directory
 from omac.domain.directories.directory import reload_command
-from omac.domain.directories.events import SessionAdmitted, Skill
+from omac.domain.directories.events import CallLimits, SessionAdmitted, Skill
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import OF_A_SKILL, SkillBounds
 from omac.domain.sidecars import sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.projections.access.routes import ResolvedRoute, down_detail, find_skill, resolve_route
@@ -141,3 +142,23 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
     shop.directory(directory.RequestDeactivation("x"), path="")
     with pytest.raises(Refusal):
         resolve_route(system_of(shop), host, S1, "__global__/weather")
+
+
+def test_within_what_the_owner_allows() -> None:
+    """The stricter of each limit holds, and is told whose it is; how long a call may be silent is left to the facade,
+    which waits less for an answer to begin."""
+    own = CallLimits(idle_s=600, total_s=50, concurrent=4)
+    way = ResolvedRoute("/w", "slack", "slack", None, 1, 1_000, S1, limits=own)
+    assert way.within(SkillBounds()) == way
+    bounds = SkillBounds(max_body_bytes=500, idle_s=60, total_s=90, concurrent=2, per_second=7)
+    held = way.within(bounds)
+    assert (held.max_body_bytes, held.limits, held.bounds) == (500, CallLimits(600, 50, 2, 7), bounds)
+    whose = {"max_body_bytes": 500, "total_s": 50, "concurrent": 2, "per_second": 7}
+    told = {field: held.limit(field, value) for field, value in whose.items()}
+    assert told["total_s"] == ("the limit of its omac.yaml", "omac show slack  # sidecar.limits of its omac.yaml")
+    for field, setting in OF_A_SKILL.items():
+        if field in ("max_body_bytes", "concurrent", "per_second"):
+            words, fix = told[field]
+            assert words == "the limit of your settings"
+            assert fix.startswith(f"omac settings set {setting} NUMBER")
+    assert way.within(SkillBounds(max_body_bytes=2_000)).max_body_bytes == 1_000

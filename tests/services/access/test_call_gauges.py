@@ -7,8 +7,14 @@ import pytest
 from omac.domain.directories.events import CallLimits
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import OwnerLimits, SkillBounds
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.call_gauges import CallGauges
+
+
+def limited(**limits: Any) -> ResolvedRoute:
+    """A route to echo with these limits."""
+    return way(**limits)
 
 
 def way(skill: str = "echo", directory: str = "/w", **limits: Any) -> ResolvedRoute:
@@ -86,3 +92,71 @@ def test_what_is_remembered_is_bounded() -> None:
         clock.now += 2
         gauges.check(way(f"s{number}", per_second=1))
     assert len(gauges._next) <= 1_000
+
+
+def message(gauges: CallGauges, route: ResolvedRoute) -> str:
+    """What one is told whose call is over a limit."""
+    with pytest.raises(Refusal) as caught:
+        gauges.check(route)
+    return f"{caught.value.message}: {caught.value.fix[0].partition('  #')[0]}"
+
+
+def test_calls_of_all_skills_under_way() -> None:
+    """The owner's limit counts those of all skills; each that ends makes room for any other."""
+    gauges = CallGauges(Clock(), OwnerLimits(concurrent=3))
+    for access, skill in enumerate("abc", 1):
+        gauges.check(way(skill))
+        gauges.reserve(way(skill))
+        gauges.begin(way(skill), access)
+    limit = "the limit of your settings for all skills"
+    assert message(gauges, way("d")) == (
+        f"d: 3 calls are under way, {limit}; try again: omac settings set limits.all_concurrent_calls NUMBER"
+    )
+    gauges.end(2)
+    assert not refused(gauges, way("d"))
+    gauges.reserve(way("d", concurrent=1))
+    gauges.release(way("d", concurrent=1))
+    gauges.reserve(way("d", concurrent=1))
+    gauges.begin(way("d", concurrent=1), 4)
+    assert refused(gauges, way("a"))
+    gauges.end(4)
+    assert not refused(gauges, way("d", concurrent=1))
+
+
+def test_calls_of_all_skills_by_second() -> None:
+    """A call that one limit refuses counts for no other."""
+    clock = Clock()
+    gauges = CallGauges(clock, OwnerLimits(per_second=4))
+    assert [refused(gauges, way("a", per_second=2)) for _ in range(6)] == [False, False, True, True, True, True]
+    assert [refused(gauges, way("b")) for _ in range(3)] == [False, False, True]
+    assert message(gauges, way("b")) == (
+        "b: 4 calls began within a second, the limit of your settings for all skills; try again: "
+        "omac settings set limits.all_calls_per_second NUMBER"
+    )
+    clock.now += 0.501
+    assert [refused(gauges, way("a", per_second=2)) for _ in range(2)] == [False, True]
+    assert [refused(gauges, way("b")) for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("own", "owners", "told"),
+    [
+        (1, None, "the limit of its omac.yaml; try again: omac show echo"),
+        (1, 5, "the limit of its omac.yaml; try again: omac show echo"),
+        (None, 1, "the limit of your settings; try again: omac settings set limits.{} NUMBER"),
+        (5, 1, "the limit of your settings; try again: omac settings set limits.{} NUMBER"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("field", "name", "what"),
+    [
+        ("concurrent", "concurrent_calls", "1 calls of it are under way"),
+        ("per_second", "calls_per_second", "1 calls of it began within a second"),
+    ],
+)
+def test_whose_limit_it_is(own: int | None, owners: int | None, told: str, field: str, name: str, what: str) -> None:
+    """The stricter of the skill's and the owner's holds, and the refusal names it."""
+    gauges, route = CallGauges(Clock()), limited(**{field: own}).within(SkillBounds(**{field: owners}))
+    gauges.check(route)
+    gauges.reserve(route)
+    assert message(gauges, route) == f"echo: {what}, {told.format(name)}"

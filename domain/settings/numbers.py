@@ -1,0 +1,44 @@
+"""Numbers as the word of a setting: "none", one number, or one with others for single skills, "8,slack=2"."""
+
+import re
+
+import msgspec
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,14}")
+_SKILL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as skills are named
+NONE = "none"
+SKILLS_MAX = 256  # that one word may name
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """The numbers that a setting takes; `by_skill`: single skills may have their own. `example` is a usual one."""
+
+    least: int
+    most: int
+    example: int
+    by_skill: bool = False
+
+    def takes(self, word: str) -> bool:
+        """Whether a word says numbers of these."""
+        said = numbers_of(word)
+        if said is None or (not self.by_skill and set(said) != {""}):
+            return False
+        return all(number is None or self.least <= number <= self.most for number in said.values())
+
+    def __str__(self) -> str:
+        single = f", and others for single skills ({self.example},slack=none)" if self.by_skill else ""
+        return f"none or a whole number from {self.least} to {self.most}{single}"
+
+
+def numbers_of(word: str) -> dict[str, int | None] | None:
+    """What a word says, by the skill that it says it of ("": all others); None in it: no limit. None: it makes no
+    sense, or says two things of one skill."""
+    said: dict[str, int | None] = {}
+    for part in word.split(","):
+        name, equals, number = part.strip(" ").rpartition("=")
+        if name in said or (equals and not _SKILL.fullmatch(name)) or len(said) > SKILLS_MAX:
+            return None
+        if number != NONE and not _NUMBER.fullmatch(number):
+            return None
+        said[name] = None if number == NONE else int(number)
+    return said

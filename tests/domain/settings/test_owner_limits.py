@@ -1,0 +1,53 @@
+"""domain/settings/owner_limits.py: what the owner of the host allows, whatever a skill says."""
+
+import pytest
+
+from omac.domain.settings.owner_limits import (
+    ALL_CONCURRENT,
+    ALL_PER_SECOND,
+    HEAD_BYTES,
+    OF_A_SKILL,
+    OwnerLimits,
+    SkillBounds,
+    owner_limits,
+    stricter,
+)
+from omac.domain.settings.settings import SETTINGS
+
+
+def test_the_settings_exist() -> None:
+    """Each limit has a setting, which says nothing by default; those of a skill can be said of single ones."""
+    of_all = (ALL_CONCURRENT, ALL_PER_SECOND, HEAD_BYTES)
+    assert {name for name in SETTINGS if name.startswith("limits.")} == {*OF_A_SKILL.values(), *of_all}
+    assert set(OF_A_SKILL) == set(SkillBounds.__struct_fields__)
+    for name in (*OF_A_SKILL.values(), *of_all):
+        assert SETTINGS[name].default == "none"
+        assert SETTINGS[name].takes("8,slack=2") == (name in OF_A_SKILL.values())
+    assert owner_limits(dict.fromkeys(OF_A_SKILL.values(), "none")).of("slack") == SkillBounds()
+    assert owner_limits({}) == OwnerLimits(skills={"": SkillBounds()})
+
+
+def test_single_skills() -> None:
+    """What is said of one skill holds for that one; all else that is said of all holds for it, too."""
+    owner = owner_limits(
+        {
+            "limits.concurrent_calls": "8,slack=2,build=none",
+            "limits.calls_per_second": "slack=5",
+            "limits.total_timeout_secs": "60",
+            "limits.all_concurrent_calls": "20",
+            "limits.all_calls_per_second": "100",
+            "limits.max_head_bytes": "4096",
+        }
+    )
+    assert owner.of("slack") == SkillBounds(total_s=60, concurrent=2, per_second=5)
+    assert owner.of("build") == SkillBounds(total_s=60)
+    assert owner.of("other") == SkillBounds(total_s=60, concurrent=8)
+    assert (owner.concurrent, owner.per_second, owner.head_bytes) == (20, 100, 4096)
+
+
+@pytest.mark.parametrize(
+    ("own", "owners", "holds"), [(None, None, None), (3, None, 3), (None, 4, 4), (3, 4, 3), (5, 4, 4)]
+)
+def test_the_stricter_holds(own: int | None, owners: int | None, holds: int | None) -> None:
+    """Of two limits; of one, that."""
+    assert stricter(own, owners) == holds
