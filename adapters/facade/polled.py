@@ -208,7 +208,8 @@ class PolledConnection:
         if self.phase is not Phase.WAITING:
             return
         assert surroundings.connections is not None
-        skill = surroundings.connections.take(route.port, repeatable=head.method in REPEATED)
+        connections = surroundings.connections
+        skill = connections.take(route.port, repeatable=head.method in REPEATED) or connections.make(route.port)
         if skill is None:
             self._hand_over(b"", self._begun())
             return
@@ -234,23 +235,29 @@ class PolledConnection:
     # its answer
 
     def _skill_ready(self, events: int) -> None:
+        """Something came on the connection to the skill. A fault here is one of this exchange."""
         assert self._skill is not None
         try:
-            data = self._skill.socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._answer += data
-        if not self._answer and self._is_repeatable():
-            self._send_again(repeated=True)
-        elif not data or (not self._relay_answer() and (events & GONE or len(data) == READ_BYTES)):
-            self._hand_over_forwarded(b"")
+            try:
+                data = self._skill.socket.recv(READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            self._answer += data
+            if not self._answer and self._is_repeatable():
+                self._send_again(repeated=True)
+            elif not data or (not self._relay_answer() and (events & GONE or len(data) == READ_BYTES)):
+                self._hand_over_forwarded(b"")
+        except Exception as error:
+            log_failure(_log, error)
+            self.fail()
 
     def _is_repeatable(self) -> bool:
-        """Whether the request may go to the skill twice."""
+        """Whether the request may go to the skill once more: a connection at rest may have ended meanwhile."""
         assert self._addressed is not None
-        return self._addressed.head.method in REPEATED
+        assert self._skill is not None
+        return self._addressed.head.method in REPEATED and not self._skill.is_new
 
     def _send_again(self, *, repeated: bool) -> None:
         """Leave it to a task to send the request on a new connection."""

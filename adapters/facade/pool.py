@@ -10,6 +10,8 @@ Rules
 4. The one that came last goes out first, so that the others time out when they are not needed.
 5. One goes out when the poller has looked since it came, and saw nothing on it. For a request that must not be sent
    twice it is asked at that moment.
+6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
+   others are a task's, which can wait.
 """
 
 import contextlib
@@ -27,15 +29,16 @@ RESTING_MAX = 512  # to one skill
 
 class SkillConnection:
     """A connection to a skill that the poller watches. `answered` is called with the events of an answer; None: it
-    rests."""
+    rests. `is_new`: it has had no request before."""
 
-    __slots__ = ("_pool", "answered", "look", "number", "port", "since", "socket")
+    __slots__ = ("_pool", "answered", "is_new", "look", "number", "port", "since", "socket")
 
     def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
         self._pool = pool
         self.socket = sock
         self.number = sock.fileno()
         self.port = port
+        self.is_new = False
         self.since = 0.0
         self.look = 0  # the poller's last before it came to rest
         self.answered: Callable[[int], None] | None = None
@@ -76,12 +79,31 @@ class SkillConnections:
             self.drop(connection)
         return None
 
+    def make(self, port: int) -> SkillConnection | None:
+        """A new connection to a skill; None where it takes time, or cannot be had."""
+        try:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            sock.connect_ex(("127.0.0.1", port))  # is made behind this call, which does not wait for that
+            if sock.getpeername() == sock.getsockname():
+                raise ConnectionRefusedError  # it met itself: see Exchange
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = SkillConnection(self, sock, port)
+            self._poller.watch(sock, connection)
+        except OSError:
+            sock.close()
+            return None
+        connection.is_new = True
+        return connection
+
     def rest(self, connection: SkillConnection, now: float) -> None:
         """Keep a connection whose answer is whole, for the next request."""
         resting = self._resting.get(connection.port)
         if resting is None:
             resting = self._resting[connection.port] = []
-        connection.answered = None
+        connection.answered, connection.is_new = None, False
         if self._closed or connection.port in self._late or len(resting) >= RESTING_MAX:
             self.drop(connection)
             return

@@ -711,7 +711,8 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
 
     client = await house.client()
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR, logger="omac.facade"):
-        broken.setattr("omac.adapters.facade.proxy.client_head", fault)
+        for place in ("proxy", "ordinary"):
+            broken.setattr(f"omac.adapters.facade.{place}.client_head", fault)
         await client.ask()
         assert await client.rest() == b""
     assert (await house.gate.until("aborted"))[-1] == "upstream-error"
