@@ -57,29 +57,27 @@ class Codec:
         self._decode = msgspec.msgpack.Decoder().decode
         self._prefix = {cls: (kind, self._encode(version)) for kind, (version, cls) in kinds.items()}
         self._current: dict[str, tuple[bytes, Callable[[bytes], Event]]] = {}  # as far as they were needed
+        self._written: dict[type[Event], tuple[str, bytes, Callable[[bytes], Event]]] = {}  # the same
 
     def encode(self, event: Event) -> tuple[str, bytes]:
         """The kind and the stored bytes of an event. Raises TypeError for one that is not registered."""
-        try:
-            kind, version = self._prefix[type(event)]
-        except KeyError:
-            raise TypeError(f"{type(event).__qualname__} is not in the registry of events") from None
+        kind, version = self._registered(type(event))
         return kind, version + self._encode(event)
 
     def stored(self, stream: str, version: int | None, event: Event) -> EncodedEvent:
         """The event as it will be stored, proven to be decodable. Raises Refusal, TypeError, ValueError, OverflowError
         for one that is not."""
-        kind, body = self.encode(event)
-        prefix, decode = self._current.get(kind) or self._newest(kind)
+        kind, prefix, decode = self._written.get(type(event)) or self._writing(type(event))
+        fields = self._encode(event)
         try:
-            is_same = decode(body[len(prefix) :]) == event
+            is_same = decode(fields) == event
         except _BROKEN as broken:
             raise _damaged(kind, broken) from broken
         if not is_same:
             raise ValueError("it is not the same when it is read")
         committed = self.commitments.protect(kind, stream, event)
         if committed is None:
-            return EncodedEvent(stream, version, kind, body)
+            return EncodedEvent(stream, version, kind, prefix + fields)
         fields, sealed = committed
         return EncodedEvent(stream, version, kind, prefix + fields, sealed)
 
@@ -106,6 +104,18 @@ class Codec:
             return msgspec.convert(fields, cls)
         except _BROKEN as broken:
             raise _damaged(kind, broken) from broken
+
+    def _writing(self, cls: type[Event]) -> tuple[str, bytes, Callable[[bytes], Event]]:
+        """The kind of an event, and as `_newest`. Raises TypeError for one that is not registered."""
+        kind, _ = self._registered(cls)
+        written = self._written[cls] = kind, *self._newest(kind)
+        return written
+
+    def _registered(self, cls: type[Event]) -> tuple[str, bytes]:
+        try:
+            return self._prefix[cls]
+        except KeyError:
+            raise TypeError(f"{cls.__qualname__} is not in the registry of events") from None
 
     def _newest(self, kind: str) -> tuple[bytes, Callable[[bytes], Event]]:
         """How a body of a kind's current version begins, and what decodes the rest."""

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from omac.journal.schema import cursor_of
 
-ROWS = (128, 16, 1)  # of one statement, the largest first; each is compiled once
+ROWS = (128, 64, 32, 16, 8, 4, 2, 1)  # of one statement, the largest first; each is compiled once
 
 
 class RowInsert:

@@ -49,12 +49,12 @@ class Aggregate(msgspec.Struct, Generic[State, Command], frozen=True):
                 raise self._unfoldable(event, command, impossible) from impossible
         return events
 
-    def fact(self, event: Event, scrub: Callable[[Event], Event] = lambda event: event) -> Event:
-        """What is recorded of an event of a log, which is decided and folded without a state. Raises as `decided`."""
+    def fact(self, event: Event) -> Event:
+        """An event of a log, which is decided and folded without a state. Raises as `decided`."""
         assert not self.versioned, f"{self.name} is decided on its state"
         if type(event) not in self.events:
             raise self._unfoldable(event, event, KeyError(f"no event of a {self.name}"))
-        return scrub(event)
+        return event
 
     def _unfoldable(self, event: object, command: object, impossible: KeyError) -> Refusal:
         message = (

@@ -20,13 +20,17 @@ class CallGauges:
     def __init__(self, clock: Callable[[], float], owner: OwnerLimits = OwnerLimits()) -> None:  # noqa: B008  # frozen
         self._clock = clock
         self._owner = owner
+        self._bounds_all = owner.concurrent is not None or owner.per_second is not None
         self._under_way: dict[_Key, int] = {}
         self._calls: dict[int, tuple[_Key, ...]] = {}  # by their records
         self._next: dict[_Key, float] = {}  # when the bucket of a skill would be full again (as GCRA has it)
 
     def check(self, route: ResolvedRoute) -> None:
         """Raise Refusal (too-many-calls) where one more call would be over a limit; else it counts for the rates."""
-        concurrent, per_second, key = route.limits.concurrent, route.limits.per_second, _key(route)
+        concurrent, per_second = route.limits.concurrent, route.limits.per_second
+        if concurrent is None and per_second is None and not self._bounds_all:
+            return
+        key = _key(route)
         if concurrent is not None and self._under_way.get(key, 0) >= concurrent:
             raise _too_many(route, f"{concurrent} calls of it are under way", *route.limit("concurrent", concurrent))
         if self._owner.concurrent is not None and self._under_way.get(_ALL, 0) >= self._owner.concurrent:
@@ -65,10 +69,13 @@ class CallGauges:
 
     def end(self, access: int) -> None:
         """A call has its outcome."""
-        self._drop(self._calls.pop(access, ()))
+        if self._calls:
+            self._drop(self._calls.pop(access, ()))
 
     def _counted(self, route: ResolvedRoute) -> tuple[_Key, ...]:
         """Whose calls under way are counted."""
+        if route.limits.concurrent is None and self._owner.concurrent is None:
+            return ()
         own = () if route.limits.concurrent is None else (_key(route),)
         return own if self._owner.concurrent is None else (*own, _ALL)
 

@@ -99,7 +99,7 @@ class JournalAccessRecorder:
             answered(access)
 
         fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
-        self._engine.record_then([fact], _AGENT, recorded)
+        self._engine.record_then(fact, _AGENT, recorded)
         self._gauges.reserve(route)
 
     def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
@@ -140,13 +140,11 @@ class JournalAccessRecorder:
                 raise _unknown()
             route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
             route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
-        if self._is_revoked(route):  # rule 1: at once, recorded or not
+        if self._engine.is_revoking and self._is_revoked(route):  # rule 1: at once, recorded or not
             raise _unknown()
         return route
 
     def _is_revoked(self, route: ResolvedRoute) -> bool:
-        if not self._engine.is_revoking:
-            return False
         return self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, route.streams))
 
     def _digest(self, token: str | None) -> TokenDigest:

@@ -186,9 +186,9 @@ class Engine(Execution):
     async def catch_up(self) -> None:
         await self._writer.catch_up()
 
-    def record_then(self, facts: Sequence[Addressed[Any, Any]], cause: Cause, answered: Answered) -> None:
-        """Append facts to logs without waiting; see `Writer.submit_then`. Raises Refusal."""
-        self._writer.submit_then(self._facts(facts), cause, answered)
+    def record_then(self, fact: Addressed[Any, Any], cause: Cause, answered: Answered) -> None:
+        """Append a fact to a log without waiting; see `Writer.submit_then`. Raises Refusal."""
+        self._writer.submit_then((self._fact(*fact),), cause, answered)
 
     def record_soon(self, facts: Sequence[Addressed[Any, Any]], cause: Cause) -> None:
         """Append facts to logs without waiting; kept until they are written, or until omac ends."""
