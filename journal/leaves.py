@@ -14,7 +14,6 @@ Rules
 
 import logging
 import shlex
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import damaged, unproven
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
-from omac.journal.schema import HEAD, cursor_of, refusal_of
+from omac.journal.schema import HEAD, STORE_ERRORS, cursor_of, refusal_of
 
 PART = 5_000  # leaves computed later in one transaction
 NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
@@ -170,7 +169,7 @@ def take_over(engine: sa.Engine, path: str, progress: Callable[[int, int], None]
             if stored.tree.size == before or stored.tree.size >= head:
                 break
             progress(stored.tree.size - begun, head - begun)
-    except (sqlite3.Error, sa.exc.DBAPIError) as error:
+    except STORE_ERRORS as error:
         raise refusal_of(error, path) from error
 
 

@@ -26,7 +26,7 @@ from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading,
 from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import leaf_hash
-from omac.journal.schema import EVENT, open_for_writing, refusal_of
+from omac.journal.schema import EVENT, STORE_ERRORS, open_for_writing, refusal_of
 from omac.journal.set_aside_positions import digest_of
 
 ROUNDS_MAX = 8
@@ -102,7 +102,7 @@ class Repair:
             pass
         except sqlite3.IntegrityError as error:
             raise damaged(self._path, f"its indexes cannot be rebuilt: {error}") from error
-        except (sqlite3.Error, sa.exc.DBAPIError) as error:
+        except STORE_ERRORS as error:
             raise refusal_of(error, self._path) from error
         finally:
             engine.dispose()

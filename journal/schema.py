@@ -140,6 +140,7 @@ SEALED_VERSION = sa.Table(
 # Logs without versions (accesses) do not pay for the index that guards aggregates.
 sa.Index(VERSION_INDEX, EVENT.c.stream, EVENT.c.version, unique=True, sqlite_where=EVENT.c.version.is_not(None))
 
+STORE_ERRORS = (sqlite3.Error, sa.exc.DBAPIError)  # of the driver, which Core wraps where it is in between
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
@@ -183,7 +184,7 @@ def open_for_writing(
             arrive(connection)
         if created:
             checkpoint(engine, path)  # a copy of the file alone is a journal, from the beginning
-    except sa.exc.DBAPIError as error:
+    except STORE_ERRORS as error:
         engine.dispose()
         raise refusal_of(error, path) from error
     except Refusal:
@@ -297,4 +298,4 @@ def _prepare_writer(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    cursor_of(connection).execute("BEGIN IMMEDIATE")

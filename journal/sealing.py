@@ -13,7 +13,7 @@ import time
 import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.schema import EVENT, SEGMENT, pragma, refusal_of
+from omac.journal.schema import EVENT, SEGMENT, STORE_ERRORS, pragma, refusal_of
 from omac.journal.segment import Segment
 
 ROWS = 5_000  # deleted in one transaction
@@ -37,7 +37,7 @@ def list_segment(engine: sa.Engine, path: str, segment: Segment, repaired_at: in
             rows = connection.execute(last.group_by(EVENT.c.stream)).all()
             if rows:
                 connection.exec_driver_sql(_KEEP, [tuple(row) for row in rows])
-    except sa.exc.DBAPIError as error:
+    except STORE_ERRORS as error:
         raise refusal_of(error, path) from error
 
 
@@ -47,7 +47,7 @@ def list_pruned(engine: sa.Engine, path: str, segment: Segment) -> None:
         with engine.begin() as connection:
             here = sa.and_(SEGMENT.c.first == segment.first, SEGMENT.c.last == segment.last)
             connection.execute(sa.update(SEGMENT).where(here).values(segment._asdict()))
-    except sa.exc.DBAPIError as error:
+    except STORE_ERRORS as error:
         raise refusal_of(error, path) from error
 
 
@@ -66,7 +66,7 @@ def delete_sealed(engine: sa.Engine, path: str) -> int:
                 part = sa.and_(EVENT.c.position >= first, EVENT.c.position <= min(last, first + ROWS - 1))
                 deleted += connection.execute(sa.delete(EVENT).where(part)).rowcount
             time.sleep(BETWEEN_S)
-    except sa.exc.DBAPIError as error:
+    except STORE_ERRORS as error:
         raise refusal_of(error, path) from error
 
 

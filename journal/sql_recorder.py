@@ -5,7 +5,6 @@ Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what
 
 import contextlib
 import itertools
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
 from omac.journal.row_insert import RowInsert
-from omac.journal.schema import EVENT, LEAF, NAME, checkpoint, cursor_of, pragma, refusal_of
+from omac.journal.schema import EVENT, LEAF, NAME, STORE_ERRORS, checkpoint, cursor_of, pragma, refusal_of
 from omac.journal.sealing import delete_sealed, list_pruned, list_segment
 from omac.journal.segment import Segment
 from omac.journal.watch import JournalWatch
@@ -65,7 +64,7 @@ class SqlRecorder(ApplicationRecorder):
         """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
         self._require_same_file()
         if self._present:
-            with contextlib.suppress(sqlite3.Error, sa.exc.DBAPIError), self._connection.begin():
+            with contextlib.suppress(*STORE_ERRORS), self._connection.begin():
                 leave(self._connection, self._present.run)
         self._write_mark()
 
@@ -92,7 +91,7 @@ class SqlRecorder(ApplicationRecorder):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 self._insert(connection, top, events, groups, ids)
-        except (sqlite3.Error, sa.exc.DBAPIError) as error:
+        except STORE_ERRORS as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
         return range(top + 1, top + 1 + len(events))
