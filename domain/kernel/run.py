@@ -27,8 +27,8 @@ class RunStarted(Event, frozen=True):
     """omac serves: as the host's server or, where `command` is "start", beside it.
 
     `start_ticks` and `boot_id` identify the process beyond the reuse of its pid; `policy` says how it treats skills
-    (`omac.domain.directories.skill_plan.SkillPolicy`, by field), whether it has `bridge_compat`, and which `agent` it
-    launches, if it launches one by name.
+    (`omac.domain.directories.skill_plan.SkillPolicy`, by field), whether it has `bridge_compat`, which `agent` it
+    launches, if it launches one by name, and its `audit`, if that is not strict.
     """
 
     harness: str

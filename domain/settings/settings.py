@@ -76,6 +76,10 @@ _SETTINGS = (
         "serve.auto_register", ("false", "true"), "true", ("false",),
         "whether activating a directory registers the skills found in it",
     ),
+    Setting(
+        "serve.audit", ("strict", "buffered"), "strict", (),
+        "whether a call waits for its record, or may go ahead of it by a second",
+    ),
     Setting("secrets.store", ("auto", "keychain", "vault"), "auto", (), "where new secrets are kept"),
     Setting(
         "git.hooks", ("deny", "read"), "deny", ("deny",),

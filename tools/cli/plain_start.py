@@ -15,7 +15,7 @@ FLAGS = {  # of a start, beside those of its sandbox; by what they are for a Sta
     "--accept-skill-changes": "accept_changes",
     "--bridge-compat": "bridge_compat",
 }
-VALUES = {"--workdir": "workdir", "--unapproved": "unapproved", "--journal": "journal"}
+VALUES = {"--workdir": "workdir", "--unapproved": "unapproved", "--journal": "journal", "--audit": "audit"}
 SHARED = {option.name: option for option in OPTIONS if option.shared}
 
 

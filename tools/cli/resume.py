@@ -41,7 +41,7 @@ def run(request: ResumeRequest, environment: Mapping[str, str]) -> int:
     return start(
         StartRequest(
             harness.name, words, project, request.no_sandbox, request.sandbox, request.unapproved,
-            request.accept_changes, bridge_compat=False, journal=request.journal,
+            request.accept_changes, bridge_compat=False, audit=None, journal=request.journal,
         ),
         environment,
     )  # fmt: skip

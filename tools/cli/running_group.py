@@ -30,6 +30,12 @@ AcceptChanges = Annotated[
 ]
 
 
+Audit = Annotated[
+    str | None,
+    typer.Option(metavar="HOW", help="Calls: strict, each waits for its record, or buffered, a second ahead at most."),
+]
+
+
 class WithWords(Command):
     """A command line of omac's own words, then, after `--`, those of another program."""
 
@@ -88,6 +94,7 @@ def start(
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
     bridge_compat: BridgeCompat = False,
+    audit: Audit = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print what it would be given; start nothing.")] = False,
     journal: JournalPath = None,
     json: Annotated[bool, typer.Option("--json", help="With --explain: print it for programs.")] = False,
@@ -109,7 +116,7 @@ def start(
         raise Refusal("misuse", "--json works only with --explain: an agent prints its own output")
     words = context.meta[WORDS]
     request = StartRequest(
-        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, journal,
+        harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, audit, journal,
         explain, json,
     )  # fmt: skip
     return run(request, current().environment)
@@ -229,6 +236,7 @@ def serve(
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
     bridge_compat: BridgeCompat = False,
+    audit: Audit = None,
     control_addr: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the control plane listens.")
     ] = "127.0.0.1:0",
@@ -254,6 +262,6 @@ def serve(
 
     request = ServeRequest(
         harness, context.meta[WORDS], root or [], workdir or [], no_inner, no_sandbox, sandbox, unapproved,
-        accept_skill_changes, bridge_compat, control_addr, facade_addr, witness_addr, journal, json,
+        accept_skill_changes, bridge_compat, audit, control_addr, facade_addr, witness_addr, journal, json,
     )  # fmt: skip
     return run(request, current().environment)

@@ -34,6 +34,7 @@ class ServeRequest(NamedTuple):
     unapproved: str | None
     accept_changes: bool
     bridge_compat: bool
+    audit: str | None
     control_addr: str
     facade_addr: str
     witness_addr: str | None
@@ -91,6 +92,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
         settings={
             "serve.unapproved": request.unapproved,
             "serve.bundle_drift": "accept" if request.accept_changes else None,
+            "serve.audit": request.audit,
         },
     )
 

@@ -28,6 +28,7 @@ class StartRequest(NamedTuple):
     unapproved: str | None
     accept_changes: bool
     bridge_compat: bool
+    audit: str | None
     journal: str | None
     explain: bool = False
     json: bool = False
@@ -67,6 +68,7 @@ def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptio
     settings = {
         "serve.unapproved": request.unapproved,
         "serve.bundle_drift": "accept" if request.accept_changes else None,
+        "serve.audit": request.audit,
     }
     return ServeOptions(
         harness,

@@ -17,7 +17,6 @@ from contextlib import closing
 from functools import partial
 from typing import cast
 
-import msgspec
 import trio
 
 from omac.adapters.control.contract import ROOT
@@ -263,7 +262,7 @@ class Server:
         gate = JournalAccessRecorder(self.engine, self._refusals, self._only_directory(), owner)
         self.engine.observe(directories.notice, gate.notice)
         self.engine.observe_revocations(gate.notice_revocation)
-        facade = Facade(gate, FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX))
+        facade = Facade(self._policies.recorder(gate), FacadeLimits(head_bytes_max=owner.head_bytes or HEAD_BYTES_MAX))
         async with trio.open_nursery() as surfaces:
             try:
                 await surfaces.start(facade.serve, listening.data_plane())
@@ -383,8 +382,7 @@ class Server:
     async def _record_start(self) -> None:
         pid, options = os.getpid(), self._options
         agent = {"agent": options.launch.agent} if options.launch and options.launch.agent else {}
-        compat = {"bridge_compat": True} if options.bridge_compat else {}
-        policy = msgspec.to_builtins(self._policies.asked) | self._policies.limits | agent | compat
+        policy = self._policies.recorded | agent | ({"bridge_compat": True} if options.bridge_compat else {})
         event = RunStarted(
             options.harness.name, VERSION, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(),
             options.roots, policy, "start" if options.beside else "serve",

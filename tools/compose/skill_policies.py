@@ -4,6 +4,7 @@ own settings say."""
 import logging
 from collections.abc import Mapping
 
+import msgspec
 import trio
 
 from omac.adapters.settings.files import read_project, read_user
@@ -12,6 +13,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.numbers import NONE
 from omac.domain.settings.owner_limits import PREFIX, owner_limits
 from omac.domain.settings.settings import Resolved, SettingsFile, resolve
+from omac.services.access.buffered import BufferedAccessRecorder
+from omac.services.access.port import AccessRecorder
 from omac.services.ports import Policies
 
 _log = logging.getLogger("omac.settings")
@@ -30,7 +33,16 @@ class ServePolicies(Policies):
         self.asked = _policy(self.resolved)
         words = {name: one.value for name, one in self.resolved.items() if name.startswith(PREFIX)}
         self.owner = owner_limits(words)
-        self.limits = {name: word for name, word in words.items() if word != NONE}  # that the owner has set
+        self._is_buffered = self.resolved["serve.audit"].value == "buffered"
+        self.recorded: dict[str, str | bool] = {  # when the server starts
+            **msgspec.to_builtins(self.asked),
+            **{name: word for name, word in words.items() if word != NONE},
+            **({"audit": "buffered"} if self._is_buffered else {}),
+        }
+
+    def recorder(self, strict: AccessRecorder) -> AccessRecorder:
+        """What calls wait for."""
+        return BufferedAccessRecorder(strict) if self._is_buffered else strict
 
     async def policy(self, workdir: str) -> SkillPolicy:
         if not workdir:

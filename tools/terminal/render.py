@@ -34,6 +34,8 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
             say("  serves bridges of the Go omac, without a token (--bridge-compat)")
+        if run.audit == "buffered":
+            say("  calls go ahead of their records: a kill loses up to a second (--audit buffered)")
     if not status.directories:
         say("no directory is online")
     several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}

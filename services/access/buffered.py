@@ -1,0 +1,117 @@
+"""Buffered audit: a call goes to its skill while its record is under way, for who chooses speed over certainty.
+
+Rules
+
+1. A call waits for its record, as everywhere, once UNRECORDED_MAX calls have gone without one, or the first of them
+   has for BEHIND_S: what a kill of omac can lose is bounded by both.
+2. Behind a record that the journal refused, calls wait until it takes one again.
+3. Its outcome follows its record. A call whose record was refused has none; stderr says so. One whose route ended
+   while it was recorded has its outcome already.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from omac.domain.kernel.refusal import Refusal
+from omac.projections.access.routes import ResolvedRoute
+from omac.services.access.port import AccessRecorder, Answer, Request
+
+UNRECORDED_MAX = 1_000
+BEHIND_S = 1.0
+NO_RECORD = 0
+
+_log = logging.getLogger("omac.audit")
+
+
+class _Outcome(NamedTuple):
+    """What became of a call, until its record is there; `reason` None: it was completed."""
+
+    answer: Answer
+    reason: str | None
+
+
+class BufferedAccessRecorder:
+    """Implements AccessRecorder: lets calls go ahead of their records in `recorder`, known by numbers below 0."""
+
+    def __init__(self, recorder: AccessRecorder) -> None:
+        self._recorder = recorder
+        self.knows = recorder.knows
+        self.resolve = recorder.resolve
+        self.watch = recorder.watch
+        self.unwatch = recorder.unwatch
+        self.refused = recorder.refused
+        self._last = 0
+        self._began: dict[int, float] = {}  # calls without a record, the first first
+        self._positions: dict[int, int] = {}  # of the records of calls without an outcome, NO_RECORD where none is
+        self._outcomes: dict[int, _Outcome] = {}  # of calls without a record
+        self._must_wait = False
+
+    async def admit(self, route: ResolvedRoute, request: Request) -> int:
+        """See AccessRecorder."""
+        if self._may_go_ahead():
+            await trio.lowlevel.checkpoint()
+            return self._go_ahead(route, request)
+        access = await self._recorder.admit(route, request)
+        self._must_wait = False
+        return access
+
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
+        """See AccessRecorder."""
+        if self._may_go_ahead():
+            answered(self._go_ahead(route, request))
+        else:
+
+            def recorded(access: int | Exception) -> None:
+                self._must_wait = self._must_wait and not isinstance(access, int)
+                answered(access)
+
+            self._recorder.admit_then(route, request, recorded)
+
+    def completed(self, access: int, answer: Answer) -> None:
+        """See AccessRecorder."""
+        self._end(access, _Outcome(answer, None))
+
+    def aborted(self, access: int, answer: Answer, reason: str) -> None:
+        """See AccessRecorder."""
+        self._end(access, _Outcome(answer, reason))
+
+    def _may_go_ahead(self) -> bool:
+        if self._must_wait or len(self._began) >= UNRECORDED_MAX:
+            return False
+        first = next(iter(self._began.values()), None)
+        return first is None or trio.current_time() - first <= BEHIND_S
+
+    def _go_ahead(self, route: ResolvedRoute, request: Request) -> int:
+        """The number of a call whose record is under way. Raises Refusal."""
+        number = self._last - 1
+        self._recorder.admit_then(route, request, partial(self._recorded, number))
+        self._last = number
+        self._began[number] = trio.current_time()
+        return number
+
+    def _recorded(self, number: int, access: int | Exception) -> None:
+        """The record of a call is durable, or there is none: then its route ended meanwhile, which is recorded as its
+        outcome, or the journal refused it."""
+        del self._began[number]
+        self._positions[number] = access if isinstance(access, int) else NO_RECORD
+        if isinstance(access, Refusal) and access.reason.startswith("journal"):
+            self._must_wait = True
+            _log.error("a call was forwarded that could not be recorded (--audit buffered): %s", access.message)
+        if outcome := self._outcomes.pop(number, None):
+            self._end(number, outcome)
+
+    def _end(self, access: int, outcome: _Outcome) -> None:
+        if access in self._began:
+            self._outcomes[access] = outcome
+            return
+        position = access if access > 0 else self._positions.pop(access)
+        if position == NO_RECORD:
+            return
+        if outcome.reason is None:
+            self._recorder.completed(position, outcome.answer)
+        else:
+            self._recorder.aborted(position, outcome.answer, outcome.reason)

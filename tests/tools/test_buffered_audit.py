@@ -1,0 +1,102 @@
+"""`--audit buffered` by a real server and curl: calls go ahead of their records, within bounds; each is recorded."""
+
+import json
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+from polling import eventually
+from real_omac import Omac, curl
+
+from omac.services.access.buffered import BEHIND_S
+
+CALLS = 50
+
+
+def calls_of(omac: Omac) -> list[dict[str, Any]]:
+    """The rows of the audit that are calls."""
+    return [row for row in omac.audit() if row["kind"] == "access"]
+
+
+def reaches(url: str) -> bool:
+    """Whether a call is answered by the skill, whatever it says."""
+    return curl(url).headers.get("server") == "omac-echo"
+
+
+def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
+    """As in a strict server; the status says which one this is."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    serving = omac.serve("--audit", "buffered")
+    base = str(serving.skill(project, "echo")["base"])
+    for number in range(CALLS):
+        assert reaches(f"{base}/{number}")
+    eventually(lambda: {row["outcome"] for row in calls_of(omac)} == {"completed"}, 10.0, "the last outcome")
+    assert [row["path"] for row in calls_of(omac)] == [f"/{number}" for number in range(CALLS)]
+    assert "--audit buffered" in omac.ok("status")
+    (run,) = json.loads(omac.ok("status", "--json"))["runs"]
+    assert run["audit"] == "buffered"
+
+
+def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
+    """While the journal takes nothing, calls are answered for a second, and then wait as in a strict server."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    serving = omac.serve("--audit", "buffered")
+    base = str(serving.skill(project, "echo")["base"])
+    assert reaches(f"{base}/before")
+    eventually(lambda: len(calls_of(omac)) == 1, 10.0, "the first record")
+    with (
+        closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        assert reaches(f"{base}/ahead")
+        assert time.monotonic() - began < BEHIND_S, "it did not wait for the journal"
+        time.sleep(BEHIND_S)
+        waiting = pool.submit(reaches, f"{base}/waits")
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        assert len(calls_of(omac)) == 1
+        other.execute("ROLLBACK")
+        assert waiting.result(10.0)
+    eventually(lambda: [row["outcome"] for row in calls_of(omac)] == ["completed"] * 3, 10.0, "the records")
+    assert [row["path"] for row in calls_of(omac)] == ["/before", "/ahead", "/waits"]
+    assert reaches(f"{base}/after")
+
+
+def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
+    """What went ahead of a record that failed is reported; then nothing is forwarded unrecorded."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    serving = omac.serve("--audit", "buffered")
+    base = str(serving.skill(project, "echo")["base"])
+    journal = omac.state / "journal.db"
+    away = journal.with_suffix(".away")
+    journal.rename(away)
+    try:
+        assert reaches(f"{base}/ahead")
+        eventually(lambda: "could not be recorded" in serving.said(), 10.0, "the report")
+        refused = curl(f"{base}/refused")
+        assert (refused.status, refused.headers["x-omac-reason"]) == (503, "journal-unavailable")
+    finally:
+        away.rename(journal)
+    eventually(lambda: reaches(f"{base}/again"), 10.0, "the journal")
+
+
+def test_a_word_that_is_none(omac: Omac) -> None:
+    """The flag is held to the words of its setting, and a project cannot choose."""
+    done = omac.run("serve", "--no-inner", "--audit", "lax")
+    assert done.status == 2
+    assert "strict" in done.err
+    project = omac.project("shop", "echo")
+    (project / ".omac").mkdir()
+    (project / ".omac" / "settings.toml").write_text('[serve]\naudit = "buffered"\n')
+    omac.approve(project, "echo")
+    omac.serve().skill(project, "echo")
+    (run,) = json.loads(omac.ok("status", "--json"))["runs"]
+    assert run["audit"] == "strict"
