@@ -109,16 +109,12 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
     minor, values = int(digit), values_of(fields, _READ)
     _judge_caller(values, any_host=any_host)
     framing = _request_framing(values, minor)
+    keeps = minor == 1 and not (b"connection" in values and b"close" in options_of(values, b"connection"))
+    expects = b"expect" in values and minor == 1 and framing.has_body
     return RequestHead(
-        method=method.decode("ascii"),
-        target=target.decode("ascii"),
-        minor=minor,
-        headers=fields,
-        values=values,
-        framing=framing,
-        keep_alive=minor == 1 and not (b"connection" in values and b"close" in options_of(values, b"connection")),
-        expect_continue=minor == 1 and framing.has_body and b"100-continue" in options_of(values, b"expect"),
-    )
+        method.decode("ascii"), target.decode("ascii"), minor, fields, values, framing, keeps,
+        expects and b"100-continue" in options_of(values, b"expect"),
+    )  # fmt: skip
 
 
 def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HEAD_BYTES_MAX) -> ResponseHead:

@@ -1,6 +1,6 @@
 """What one run was used for: its calls by skill, what was denied, what is gone with its sandbox. A pure fold."""
 
-from typing import NamedTuple
+import msgspec
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.guard.denial import GuardDenied
@@ -9,7 +9,7 @@ from omac.domain.kernel.run import RunStarted
 from omac.domain.sandbox.launch import LaunchExited
 
 
-class Calls(NamedTuple):
+class Calls(msgspec.Struct):
     """The calls of one skill: all of them, those that ended early, those that were refused."""
 
     all: int = 0
@@ -71,5 +71,9 @@ class RunUse:
                 pass
 
     def _count(self, skill: str, number: int = 0, *, aborted: int = 0, refused: int = 0) -> None:
-        calls = self.calls.get(skill, Calls())
-        self.calls[skill] = Calls(calls.all + number, calls.aborted + aborted, calls.refused + refused)
+        calls = self.calls.get(skill)
+        if calls is None:
+            calls = self.calls[skill] = Calls()
+        calls.all += number
+        calls.aborted += aborted
+        calls.refused += refused
