@@ -96,8 +96,8 @@ sys.excepthook = show
 sys.argv[1:] = sys.argv[4:]
 if sys.argv[1] == "serve":
     whole = LinuxSidecarHost._start
-    async def start(self, isolated, program, log):
-        return broken() if program.argv[-1] == "broken" else await whole(self, isolated, program, log)
+    async def start(self, program, log):
+        return broken() if program.argv[-1] == "broken" else await whole(self, program, log)
     LinuxSidecarHost._start = start
 else:
     OpenedJournal.execute = broken
