@@ -28,6 +28,7 @@ from omac.domain.kernel.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
 FIELDS_MAX = 100  # of one head, as Apache has it by default
+HOST_BYTES_MAX = 64  # the loopback's names are shorter
 NO_BODY = Framing(content_length=0)
 UNFRAMED = Framing()
 
@@ -246,7 +247,7 @@ def _judge_caller(values: Values, *, any_host: bool) -> None:
     hosts = values.get(b"host", ())
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
-    if not any_host and not _is_loopback(hosts[0]):
+    if not any_host and (len(hosts[0]) > HOST_BYTES_MAX or not _is_loopback(hosts[0])):
         raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
     for value in values.get(b"origin", ()):
         if not loopback.ORIGIN.fullmatch(value.decode("latin-1")):
