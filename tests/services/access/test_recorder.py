@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from omac.adapters.facade.addressing import recorded_path
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
@@ -214,3 +215,19 @@ async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Servin
         texts = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
         assert len(texts) == 2
         assert not [text for text in texts if token[:12] in text]
+
+
+@pytest.mark.parametrize("spelling", ["lower", "upper", "encoded"])
+async def test_a_token_across_the_cut_of_a_request_is_not_on_record(
+    serving: Serving, online: Any, spelling: str
+) -> None:
+    """That of another session, or its own in another spelling: what the facade hands on holds all of it."""
+    async with serving() as omac:
+        omac.directories._mint = lambda: "c0ffee" * 5 + "42"
+        token = await online(omac)
+        spelled = {"lower": token, "upper": token.upper(), "encoded": "".join(f"%{ord(one):02X}" for one in token)}
+        before = f"/{'z' * (PATH_MAX - 20)}/"
+        path = recorded_path(f"{before}{spelled[spelling]}/tail", "d00d" * 8)
+        await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
+        (text,) = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
+        assert text == f"{before}[token]/tail"[:PATH_MAX]
