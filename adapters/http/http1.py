@@ -64,7 +64,11 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """The head of an upstream's answer; `framing` is that of the bytes that follow, not what a HEAD announces."""
+    """The head of an upstream's answer; `framing` is that of the bytes that follow, not what a HEAD announces.
+
+    `keep_alive` is false, too, where no bytes may follow the head but it announces some: many upstreams send these, and
+    they would be taken for the next answer.
+    """
 
     status: int
     reason: bytes
@@ -140,9 +144,11 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
     digit, code, reason = line.groups()
     minor, status, values = int(digit), int(code), values_of(fields, _READ)
     framing = _response_framing(values, minor)
+    keep_alive = minor == 1
     if status < 200 or status in (204, 304) or request_method == "HEAD":
+        keep_alive = keep_alive and (framing.until_close or not framing.has_body)
         framing = NO_BODY
-    keep_alive = minor == 1 and not framing.until_close
+    keep_alive = keep_alive and not framing.until_close
     if keep_alive and b"connection" in values:
         keep_alive = b"close" not in options_of(values, b"connection")
     return ResponseHead(status, reason or b"", fields, values, framing, keep_alive)
