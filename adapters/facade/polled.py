@@ -272,7 +272,10 @@ class PolledConnection:
         answer, addressed = self._answer, self._addressed
         end = answer.find(b"\r\n\r\n") + 4
         if end < 4:
-            return False
+            if len(answer) <= self.surroundings.limits.answer_head_bytes_max:
+                return False
+            self._hand_over_forwarded(b"")
+            return True
         head, route = addressed.head, addressed.route
         try:
             response, length, fields = self.surroundings.answers.read(answer[:end], head)
