@@ -77,7 +77,7 @@ async def test_both_fates_are_recorded(serving: Serving, online: Any) -> None:
         assert [(row.session, row.outcome) for row in rows] == [("s1", "completed"), ("s1", "aborted")]
 
 
-@pytest.mark.parametrize("change", ["restart", "deactivation"])
+@pytest.mark.parametrize("change", ["restart", "deactivation", "stop"])
 async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online: Any, change: str) -> None:
     """What changed while the request was made durable counts: it is aborted and refused, not forwarded."""
     async with serving() as omac:
@@ -87,10 +87,12 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
             await omac.until(lambda: len(omac.host.processes) == 2)
             await omac.until(lambda: omac.sidecar("echo").status == "healthy")
         else:
+            if change == "stop":
+                omac.gate.stop()
             await omac.deactivate()
         with pytest.raises(Refusal) as caught:
             await omac.gate.admit(target, GET)
-        reason = "sidecar-down" if change == "restart" else "unknown-mount"
+        reason = {"restart": "sidecar-down", "deactivation": "unknown-mount", "stop": "stopping"}[change]
         assert caught.value.reason == reason
         await omac.caught_up()
         (row,) = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
