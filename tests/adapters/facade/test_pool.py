@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.facade import polled, poller, pool, proxy
+from omac.adapters.facade import plane, polled, poller, pool, proxy
 from omac.adapters.facade.addressing import address
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
@@ -85,6 +85,20 @@ async def test_a_connection_rests_for_a_moment(
     await client.ask()
     await client.until(b"ok")
     assert skill.open == 1
+    with trio.fail_after(pool.REST_S + 1):
+        while skill.open:
+            await trio.sleep(0.05)
+
+
+async def test_it_rests_no_longer_when_nobody_else_calls(build: Build, read_request: Any, token: str) -> None:
+    """A task has the only client, for a while, and that leaves behind its answer."""
+    skill = Skill(read_request)
+    house = await build(skill)
+    client = await house.client()
+    await client.send(b"GET ")
+    await trio.sleep(2 * plane.SWEEP_S)
+    await client.send(f"/{token}/fast/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert (await client.rest()).endswith(b"ok")
     with trio.fail_after(pool.REST_S + 1):
         while skill.open:
             await trio.sleep(0.05)
