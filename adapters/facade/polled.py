@@ -35,7 +35,7 @@ from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
-READ_BYTES = 131_072  # more than what is ordinary, so that one read shows that nothing is left
+READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 PATIENCE_S = 1.0
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 

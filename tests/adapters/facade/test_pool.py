@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.facade import plane, polled, poller, pool, proxy
+from omac.adapters.facade import ordinary, plane, polled, poller, pool, proxy
 from omac.adapters.facade.addressing import address
 from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
 from omac.adapters.facade.limits import FacadeLimits
@@ -242,6 +242,11 @@ async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any
         await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time)).run(begun)
         assert there.recv(1000) == b""
     assert gate.last == ("aborted", 1, None, 0, 0, "revoked")
+
+
+def test_one_read_shows_that_nothing_is_left() -> None:
+    """Behind the largest ordinary answer, too: of what is left no second event tells."""
+    assert polled.READ_BYTES > FacadeLimits().answer_head_bytes_max + ordinary.ANSWER_MAX
 
 
 class OneAtATime(http.server.BaseHTTPRequestHandler):
