@@ -7,7 +7,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
-PATH_CHARS_MAX = 1024
+PATH_CHARS_MAX = 2_048  # more than is recorded: no token that it cuts stands where the recorder finds none
 
 
 class AddressedRequest(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, st
 
 
 def recorded_path(path: str, token: str) -> str:
-    """What is kept of a path: at most 1024 characters, and the token not even where the client repeats it."""
+    """What the recorder gets of a path, to cut and record: not the token, even where the client repeats it."""
     return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
 
 

@@ -87,6 +87,7 @@ class DataPlane:
             else:
                 client.close()
                 slot.leave()
+                self._busy.set()  # its connection to the skill may rest
 
     async def _sweep(self) -> None:
         """Look after what is late, while there is anything."""

@@ -35,7 +35,7 @@ from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
-READ_BYTES = 131_072  # more than what is ordinary, so that one read shows that nothing is left
+READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
 PATIENCE_S = 1.0
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -272,7 +272,10 @@ class PolledConnection:
         answer, addressed = self._answer, self._addressed
         end = answer.find(b"\r\n\r\n") + 4
         if end < 4:
-            return False
+            if len(answer) <= self.surroundings.limits.answer_head_bytes_max:
+                return False
+            self._hand_over_forwarded(b"")
+            return True
         head, route = addressed.head, addressed.route
         try:
             response, length, fields = self.surroundings.answers.read(answer[:end], head)

@@ -35,7 +35,8 @@ class Polled(Protocol):
 class Poller:
     """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more.
 
-    `looks` counts the looks at what has happened, `seen` has what came of them and nobody was told yet, by descriptors.
+    `seen` has, by descriptors, what has happened and nobody was told yet. `looks` counts the looks that saw all of it:
+    not those where EVENTS_MAX were not enough.
     """
 
     def __init__(self) -> None:
@@ -74,8 +75,9 @@ class Poller:
 
     def _look(self) -> bool:
         """Whether there is anything to tell."""
-        self.looks += 1
         events = self._epoll.poll(0, EVENTS_MAX)
+        if len(events) < EVENTS_MAX:
+            self.looks += 1
         if self.seen:
             for number, what in events:
                 self.seen[number] = self.seen.get(number, 0) | what

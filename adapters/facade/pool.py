@@ -9,7 +9,7 @@ Rules
 3. Where an answer is late (`late`), no connection to that skill rests: the call may be waiting behind one.
 4. The one that came last goes out first, so that the others time out when they are not needed.
 5. One goes out when the poller has looked since it came, and saw nothing on it. For a request that must not be sent
-   twice it is asked at that moment.
+   twice it is asked at that moment, and where the poller cannot see all at once.
 6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
    others are a task's, which can wait.
 """
@@ -74,7 +74,8 @@ class SkillConnections:
             connection = resting.pop()
             if connection.look == poller.looks:
                 poller.look()
-            if connection.number not in poller.seen and (repeatable or _is_quiet(connection.socket)):
+            is_known = repeatable and connection.look != poller.looks
+            if connection.number not in poller.seen and (is_known or _is_quiet(connection.socket)):
                 return connection
             self.drop(connection)
         return None

@@ -82,6 +82,10 @@ class Exchange:
             answer_s=answer_s - waited_s,
             joined_idle_s=limits.joined_idle_timeout_s,
         )
+        if forwarded is not None:
+            self._on("connected")
+        if client.gone_ahead:
+            self._on("answer-bytes")
 
     @property
     def keeps_connection(self) -> bool:
@@ -165,7 +169,6 @@ class Exchange:
             return upstream_head(
                 self._head, target.path, port=route.port, mount=route.mount, token=target.token, upgrade=self._upgrade
             )
-        self._on("connected")
         return self._forwarded.unsent
 
     def _not_connected(self, refusal: Refusal) -> None:

@@ -6,12 +6,14 @@ Fields = list[tuple[bytes, bytes]]
 Values = Mapping[bytes, Sequence[bytes]]  # of fields, by their names in lower case
 
 SPELLINGS_MAX = 4_096
+SPELLING_BYTES_MAX = 64  # of one that is remembered
 
 
 class FieldNames(dict[bytes, bytes]):
     """The names of certain fields: `names[spelling]` is the name in lower case, b"" for that of any other field.
 
-    Clients spell the same few names again and again, so that each is judged once.
+    Clients spell the same few names again and again, so that each is judged once. Long ones are judged each time: of
+    those, anybody could have megabytes remembered.
     """
 
     def __init__(self, is_meant: Callable[[bytes], bool]) -> None:
@@ -21,6 +23,8 @@ class FieldNames(dict[bytes, bytes]):
     def __missing__(self, spelling: bytes) -> bytes:
         lower = spelling.lower()
         name = lower if self._is_meant(lower) else b""
+        if len(spelling) > SPELLING_BYTES_MAX:
+            return name
         if len(self) >= SPELLINGS_MAX:
             self.clear()
         self[spelling] = name

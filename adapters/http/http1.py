@@ -28,6 +28,7 @@ from omac.domain.kernel.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
 FIELDS_MAX = 100  # of one head, as Apache has it by default
+HOST_BYTES_MAX = 64  # the loopback's names are shorter
 NO_BODY = Framing(content_length=0)
 UNFRAMED = Framing()
 
@@ -63,7 +64,11 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """The head of an upstream's answer; `framing` is that of the bytes that follow, not what a HEAD announces."""
+    """The head of an upstream's answer; `framing` is that of the bytes that follow, not what a HEAD announces.
+
+    `keep_alive` is false, too, where no bytes may follow the head but it announces some: many upstreams send these, and
+    they would be taken for the next answer.
+    """
 
     status: int
     reason: bytes
@@ -135,9 +140,11 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
     digit, code, reason = line.groups()
     minor, status, values = int(digit), int(code), values_of(fields, _READ)
     framing = _response_framing(values, minor)
+    keep_alive = minor == 1
     if status < 200 or status in (204, 304) or request_method == "HEAD":
+        keep_alive = keep_alive and (framing.until_close or not framing.has_body)
         framing = NO_BODY
-    keep_alive = minor == 1 and not framing.until_close
+    keep_alive = keep_alive and not framing.until_close
     if keep_alive and b"connection" in values:
         keep_alive = b"close" not in options_of(values, b"connection")
     return ResponseHead(status, reason or b"", fields, values, framing, keep_alive)
@@ -242,7 +249,7 @@ def _judge_caller(values: Values, *, any_host: bool) -> None:
     hosts = values.get(b"host", ())
     if len(hosts) != 1:
         raise bad_request("a request names exactly one Host")  # a MUST of RFC 9112 section 3.2
-    if not any_host and not _is_loopback(hosts[0]):
+    if not any_host and (len(hosts[0]) > HOST_BYTES_MAX or not _is_loopback(hosts[0])):
         raise Refusal("misdirected-host", "omac answers to 127.0.0.1, localhost and [::1] only; see the Host field")
     for value in values.get(b"origin", ()):
         if not loopback.ORIGIN.fullmatch(value.decode("latin-1")):

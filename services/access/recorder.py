@@ -112,6 +112,8 @@ class JournalAccessRecorder:
         if self._is_current(route):
             return recorded.position
         try:
+            if self._stopping:
+                raise stopping()
             now = self._resolve(route.digest, route.mount)
             if now.port != route.port:
                 raise Refusal("sidecar-down", f"{route.skill}: its sidecar was restarted; try again")

@@ -37,7 +37,10 @@ class SignedNote(NamedTuple):
 
 async def record_checkpoint(execution: Execution, sign: Callable[[], SignedNote], cause: Cause) -> SignedNote:
     """Sign what the journal holds now, record it, and return it. Raises Refusal."""
-    note = await trio.to_thread.run_sync(sign)
+    try:
+        note = await trio.to_thread.run_sync(sign)
+    except OSError as error:  # such as EMFILE: it passes
+        raise Refusal("journal-unavailable", f"the journal cannot be signed: {error}") from error
     command = signing.RecordCheckpoint(note.size, note.text)
     await execution.execute(signing.AGGREGATE, ids.checkpoint_stream(execution.host), command, cause)
     return note

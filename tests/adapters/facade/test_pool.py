@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, ClassVar
@@ -10,7 +11,15 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.facade import pool, proxy
+from omac.adapters.facade import ordinary, plane, polled, poller, pool, proxy
+from omac.adapters.facade.addressing import address
+from omac.adapters.facade.connection import BegunRequest, FacadeConnection, Surroundings
+from omac.adapters.facade.limits import FacadeLimits
+from omac.adapters.http.bodies import UpstreamError
+from omac.adapters.http.http1 import parse_request_head
+from omac.adapters.http.slots import SlotLimits, Slots
+from omac.adapters.http.wire import ClientGone, Wire
+from omac.domain.kernel.refusal import Refusal
 
 Build = Callable[..., Awaitable[Any]]
 
@@ -81,6 +90,20 @@ async def test_a_connection_rests_for_a_moment(
             await trio.sleep(0.05)
 
 
+async def test_it_rests_no_longer_when_nobody_else_calls(build: Build, read_request: Any, token: str) -> None:
+    """A task has the only client, for a while, and that leaves behind its answer."""
+    skill = Skill(read_request)
+    house = await build(skill)
+    client = await house.client()
+    await client.send(b"GET ")
+    await trio.sleep(2 * plane.SWEEP_S)
+    await client.send(f"/{token}/fast/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert (await client.rest()).endswith(b"ok")
+    with trio.fail_after(pool.REST_S + 1):
+        while skill.open:
+            await trio.sleep(0.05)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_a_skill_that_ends_a_resting_connection_at_the_next_request(
     build: Build, read_request: Any, method: str
@@ -125,6 +148,105 @@ async def test_what_a_skill_says_unasked_reaches_nobody(
         assert (await client.until(b"ok")).endswith(b"\r\n\r\nok")
         await trio.sleep(2 * pause_s)
     assert b"no" not in client.buffer
+
+
+@pytest.mark.parametrize(
+    ("method", "head"),
+    [
+        ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"),
+        ("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: %d\r\n\r\n"),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: %d\r\n\r\n"),
+    ],
+)
+async def test_a_body_that_must_not_be_sent_is_not_the_next_answer(
+    build: Build, read_request: Any, method: str, head: bytes
+) -> None:
+    """A skill that sends it nevertheless may do so after the next request has come."""
+    evil = OK.replace(b"ok", b"no")
+    asked_again = trio.Event()
+
+    async def skill(stream: trio.SocketStream) -> None:
+        request, _ = await read_request(stream)
+        if b" /first " not in request:
+            asked_again.set()
+            await stream.send_all(OK)
+            return
+        await stream.send_all(head % len(evil))
+        if not (await read_request(stream))[0]:
+            return
+        asked_again.set()
+        await stream.send_all(evil)
+
+    house = await build(skill)
+    client = await house.client()
+    await client.ask(method, "/first")
+    await client.until(b"\r\n\r\n")
+    await client.ask()
+    await client.until(b"\r\n\r\nok")
+    assert asked_again.is_set()
+
+
+async def test_a_head_without_end_is_refused_soon(
+    build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when it has taken too long: until then omac would read whatever comes."""
+    monkeypatch.setattr(polled, "PATIENCE_S", 3600.0)
+
+    async def skill(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nX: ")
+        for _ in range(3):
+            await stream.send_all(b"x" * 30_000)
+            await trio.sleep(0.01)
+        await trio.sleep_forever()
+
+    house = await build(skill)
+    client = await house.client()
+    await client.ask()
+    assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 502")
+
+
+async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More has happened than one look shows: what it does not show is no proof that a connection is quiet."""
+    monkeypatch.setattr(poller, "EVENTS_MAX", 1)
+    watching = poller.Poller()
+    connections = pool.SkillConnections(watching)
+    skills = []
+    for _ in range(2):
+        here, skill = socket.socketpair()
+        here.setblocking(False)
+        skills.append(skill)
+        connections.rest_of_task(here, 80)
+    for skill in skills:
+        skill.sendall(OK)
+    assert connections.take(80, repeatable=True) is None
+    for skill in skills:
+        skill.close()
+    connections.close()
+    watching.close()
+
+
+async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any) -> None:
+    """The route ends when a part of the answer has gone to a client that is slow to read it."""
+    here, there = socket.socketpair()
+    upstream, skill = socket.socketpair()
+    client = Wire(here, ClientGone)
+    client.gone_ahead = 10
+    gate = make_gate(1)
+    gate.watch = lambda _, cut: cut(Refusal("revoked", "the token has ended"))
+    head = parse_request_head(b"GET /T/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    forwarded = proxy.Forwarded(Wire(upstream, UpstreamError, OK), b"", 0.0)
+    begun = BegunRequest(address(head, gate, flat=False), trio.current_time(), 1, forwarded=forwarded)
+    slot = await Slots(SlotLimits()).enter()
+    with there, skill:
+        await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time)).run(begun)
+        assert there.recv(1000) == b""
+    assert gate.last == ("aborted", 1, None, 0, 0, "revoked")
+
+
+def test_one_read_shows_that_nothing_is_left() -> None:
+    """Behind the largest ordinary answer, too: of what is left no second event tells."""
+    assert polled.READ_BYTES > FacadeLimits().answer_head_bytes_max + ordinary.ANSWER_MAX
 
 
 class OneAtATime(http.server.BaseHTTPRequestHandler):

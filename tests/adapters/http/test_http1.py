@@ -280,10 +280,15 @@ def test_a_path_is_one_of_a_url(target: bytes, is_good: bool) -> None:
         ("GET", response(), Framing(until_close=True), False),
         ("GET", response(b"Content-Length: 5", b"Connection: close"), Framing(content_length=5), False),
         ("GET", response(b"Content-Length: 5", line=b"HTTP/1.0 200 OK"), Framing(content_length=5), False),
-        ("HEAD", response(b"Content-Length: 5"), NO_BODY, True),
-        ("HEAD", response(b"Transfer-Encoding: chunked"), NO_BODY, True),
+        ("HEAD", response(), NO_BODY, True),
+        ("HEAD", response(b"Content-Length: 0"), NO_BODY, True),
+        ("HEAD", response(b"Content-Length: 5"), NO_BODY, False),
+        ("HEAD", response(b"Transfer-Encoding: chunked"), NO_BODY, False),
+        ("HEAD", response(line=b"HTTP/1.0 200 OK"), NO_BODY, False),
         ("GET", response(line=b"HTTP/1.1 204 No Content"), NO_BODY, True),
-        ("GET", response(b"Content-Length: 5", line=b"HTTP/1.1 304 Not Modified"), NO_BODY, True),
+        ("GET", response(b"Content-Length: 5", line=b"HTTP/1.1 204 No Content"), NO_BODY, False),
+        ("GET", response(line=b"HTTP/1.1 304 Not Modified"), NO_BODY, True),
+        ("GET", response(b"Content-Length: 5", line=b"HTTP/1.1 304 Not Modified"), NO_BODY, False),
         ("POST", response(line=b"HTTP/1.1 100 Continue"), NO_BODY, True),
         ("GET", response(b"Link: </a>", line=b"HTTP/1.1 103 Early Hints"), NO_BODY, True),
         ("GET", response(line=b"HTTP/1.1 101 Switching"), NO_BODY, True),
@@ -298,7 +303,8 @@ def test_a_path_is_one_of_a_url(target: bytes, is_good: bool) -> None:
     ],
 )
 def test_response_framing(method: str, head: bytes, framing: Framing, keep_alive: bool) -> None:
-    """The end of an answer follows RFC 9112 section 6.3, whatever HEAD, 1xx, 204 and 304 announce."""
+    """The end of an answer follows RFC 9112 section 6.3, whatever HEAD, 1xx, 204 and 304 announce. No other answer is
+    expected behind one that announces a body and has none."""
     parsed = parse_response_head(head, method)
     assert parsed.framing == framing
     assert parsed.keep_alive == keep_alive

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from omac.adapters.facade.addressing import recorded_path
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.refusal import Refusal
@@ -76,7 +77,7 @@ async def test_both_fates_are_recorded(serving: Serving, online: Any) -> None:
         assert [(row.session, row.outcome) for row in rows] == [("s1", "completed"), ("s1", "aborted")]
 
 
-@pytest.mark.parametrize("change", ["restart", "deactivation"])
+@pytest.mark.parametrize("change", ["restart", "deactivation", "stop"])
 async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online: Any, change: str) -> None:
     """What changed while the request was made durable counts: it is aborted and refused, not forwarded."""
     async with serving() as omac:
@@ -86,10 +87,12 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
             await omac.until(lambda: len(omac.host.processes) == 2)
             await omac.until(lambda: omac.sidecar("echo").status == "healthy")
         else:
+            if change == "stop":
+                omac.gate.stop()
             await omac.deactivate()
         with pytest.raises(Refusal) as caught:
             await omac.gate.admit(target, GET)
-        reason = "sidecar-down" if change == "restart" else "unknown-mount"
+        reason = {"restart": "sidecar-down", "deactivation": "unknown-mount", "stop": "stopping"}[change]
         assert caught.value.reason == reason
         await omac.caught_up()
         (row,) = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
@@ -214,3 +217,19 @@ async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Servin
         texts = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
         assert len(texts) == 2
         assert not [text for text in texts if token[:12] in text]
+
+
+@pytest.mark.parametrize("spelling", ["lower", "upper", "encoded"])
+async def test_a_token_across_the_cut_of_a_request_is_not_on_record(
+    serving: Serving, online: Any, spelling: str
+) -> None:
+    """That of another session, or its own in another spelling: what the facade hands on holds all of it."""
+    async with serving() as omac:
+        omac.directories._mint = lambda: "c0ffee" * 5 + "42"
+        token = await online(omac)
+        spelled = {"lower": token, "upper": token.upper(), "encoded": "".join(f"%{ord(one):02X}" for one in token)}
+        before = f"/{'z' * (PATH_MAX - 20)}/"
+        path = recorded_path(f"{before}{spelled[spelling]}/tail", "d00d" * 8)
+        await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
+        (text,) = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
+        assert text == f"{before}[token]/tail"[:PATH_MAX]

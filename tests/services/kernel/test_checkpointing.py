@@ -1,5 +1,6 @@
 """services/kernel/checkpointing.py: what a run that stays signs, and when."""
 
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -145,6 +146,24 @@ async def test_a_key_that_is_rotated_meanwhile(scene: Scene) -> None:
     scene.checkpoints = Checkpointing(scene.engine, sign_with_next)
     await scene.checkpoints.sign()
     assert (scene.signed().size, scene.signed().problem, scene.engine.system.position) == (2, "", 3)
+
+
+async def test_a_moment_without_a_descriptor(scene: Scene) -> None:
+    """Whatever the system lacks to sign now, omac goes on, and signs the next time."""
+    problems = [OSError(errno.EMFILE, "Too many open files")]
+
+    def sign() -> SignedNote:
+        for problem in problems:
+            raise problem
+        return scene._sign()
+
+    await scene.call()
+    scene.checkpoints = Checkpointing(scene.engine, sign)
+    await scene.checkpoints.sign()
+    assert "Too many open files" in scene.signed().problem
+    problems.clear()
+    await scene.checkpoints.sign()
+    assert (scene.signed().size, scene.signed().problem) == (2, "")
 
 
 async def test_without_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,27 @@
+"""adapters/http/fields.py: which names of fields are remembered."""
+
+from omac.adapters.http.fields import SPELLING_BYTES_MAX, SPELLINGS_MAX, FieldNames
+
+
+def test_each_spelling_is_judged_once() -> None:
+    """And stands for the name in lower case, or for none that is meant."""
+    judged: list[bytes] = []
+
+    def is_meant(lower: bytes) -> bool:
+        judged.append(lower)
+        return lower == b"host"
+
+    names = FieldNames(is_meant)
+    for _ in range(2):
+        assert [names[one] for one in (b"Host", b"HOST", b"X-Host")] == [b"host", b"host", b""]
+    assert judged == [b"host", b"host", b"x-host"]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """In number, and in bytes: anybody who reaches the port could otherwise fill the memory with long names."""
+    names = FieldNames(lambda lower: lower.startswith(b"x-"))
+    for number in range(SPELLINGS_MAX + 10):
+        assert names[b"X-%d-" % number + b"a" * SPELLING_BYTES_MAX]
+        assert names[b"X-%d" % number]
+    assert 0 < len(names) <= SPELLINGS_MAX
+    assert max(map(len, names)) <= SPELLING_BYTES_MAX
