@@ -5,8 +5,8 @@ Rules
 1. A call waits for its record, as everywhere, once UNRECORDED_MAX calls have gone without one, or the first of them
    has for BEHIND_S: what a kill of omac can lose is bounded by both.
 2. Behind a record that the journal refused, calls wait until it takes one again.
-3. Its outcome follows its record. A call whose record was refused has none; stderr says so. One whose route ended
-   while it was recorded has its outcome already.
+3. Its outcome follows its record. A call whose record was refused has none; stderr says how many have none. A call
+   whose route ended while it was recorded has its outcome already.
 """
 
 import logging
@@ -48,7 +48,7 @@ class BufferedAccessRecorder:
         self._began: dict[int, float] = {}  # calls without a record, the first first
         self._positions: dict[int, int] = {}  # of the records of calls without an outcome, NO_RECORD where none is
         self._outcomes: dict[int, _Outcome] = {}  # of calls without a record
-        self._must_wait = False
+        self._unrecorded = 0  # calls that went ahead, and that the journal refused then; above 0, calls wait
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """See AccessRecorder."""
@@ -56,7 +56,7 @@ class BufferedAccessRecorder:
             await trio.lowlevel.checkpoint()
             return self._go_ahead(route, request)
         access = await self._recorder.admit(route, request)
-        self._must_wait = False
+        self._journal_is_back()
         return access
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
@@ -66,7 +66,8 @@ class BufferedAccessRecorder:
         else:
 
             def recorded(access: int | Exception) -> None:
-                self._must_wait = self._must_wait and not isinstance(access, int)
+                if isinstance(access, int):
+                    self._journal_is_back()
                 answered(access)
 
             self._recorder.admit_then(route, request, recorded)
@@ -80,7 +81,7 @@ class BufferedAccessRecorder:
         self._end(access, _Outcome(answer, reason))
 
     def _may_go_ahead(self) -> bool:
-        if self._must_wait or len(self._began) >= UNRECORDED_MAX:
+        if self._unrecorded or len(self._began) >= UNRECORDED_MAX:
             return False
         first = next(iter(self._began.values()), None)
         return first is None or trio.current_time() - first <= BEHIND_S
@@ -99,10 +100,17 @@ class BufferedAccessRecorder:
         del self._began[number]
         self._positions[number] = access if isinstance(access, int) else NO_RECORD
         if isinstance(access, Refusal) and access.reason.startswith("journal"):
-            self._must_wait = True
-            _log.error("a call was forwarded that could not be recorded (--audit buffered): %s", access.message)
+            if not self._unrecorded:
+                _log.error("a call was forwarded that could not be recorded (--audit buffered): %s", access.message)
+            self._unrecorded += 1
         if outcome := self._outcomes.pop(number, None):
             self._end(number, outcome)
+
+    def _journal_is_back(self) -> None:
+        """A call that has waited has its record."""
+        if self._unrecorded:
+            _log.error("calls without a record (--audit buffered): %d; the journal is back", self._unrecorded)
+            self._unrecorded = 0
 
     def _end(self, access: int, outcome: _Outcome) -> None:
         if access in self._began:

@@ -86,6 +86,7 @@ def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
     finally:
         away.rename(journal)
     eventually(lambda: reaches(f"{base}/again"), 10.0, "the journal")
+    assert "calls without a record (--audit buffered): 1;" in serving.said()
 
 
 def test_a_word_that_is_none(omac: Omac) -> None:
