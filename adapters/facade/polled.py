@@ -40,6 +40,12 @@ PATIENCE_S = 1.0
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 
 _log = logging.getLogger("omac.facade")
+_buffer = memoryview(bytearray(READ_BYTES))  # of the one thread that polls: so much memory for each read takes longer
+
+
+def _read(sock: socket.socket) -> bytes:
+    """Return what is there on a socket, READ_BYTES at most. Raises OSError."""
+    return bytes(_buffer[: sock.recv_into(_buffer)])
 
 
 class Phase(Enum):
@@ -138,7 +144,7 @@ class PolledConnection:
 
     def _receive(self) -> None:
         try:
-            data = self.socket.recv(READ_BYTES)
+            data = _read(self.socket)
         except BlockingIOError:
             return
         except OSError:
@@ -239,7 +245,7 @@ class PolledConnection:
         assert self._skill is not None
         try:
             try:
-                data = self._skill.socket.recv(READ_BYTES)
+                data = _read(self._skill.socket)
             except BlockingIOError:
                 return
             except OSError:
