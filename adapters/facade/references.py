@@ -8,7 +8,9 @@ import re
 
 REFERRING = frozenset((b"location", b"content-location", b"link"))  # fields that hold references (RFC 9110, RFC 8288)
 
-_LINK_PART = re.compile(rb'"(?:[^"\\]|\\.)*"|<[^>]*>')  # a quoted parameter, in which < means nothing, or a target
+# a quoted parameter, in which < means nothing, or a target; one that does not end is taken to the end of the value, so
+# that no part of it is read twice
+_LINK_PART = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|<[^>]*+>?', re.DOTALL)
 
 
 def referred(field: bytes, value: bytes, prefix: bytes, mount: bytes, port: int) -> bytes:
@@ -21,7 +23,8 @@ def referred(field: bytes, value: bytes, prefix: bytes, mount: bytes, port: int)
 
     def part(match: re.Match[bytes]) -> bytes:
         text = match[0]
-        return text if text.startswith(b'"') else b"<%b>" % _reference(text[1:-1].strip(), prefix, mount, port)
+        is_target = text.startswith(b"<") and text.endswith(b">")
+        return b"<%b>" % _reference(text[1:-1].strip(), prefix, mount, port) if is_target else text
 
     return _LINK_PART.sub(part, value)
 

@@ -89,8 +89,12 @@ def _scrubbed(value: Any, living: Container[TokenDigest]) -> Any:
 
 
 def _without_tokens(digits: str, living: Container[TokenDigest]) -> str:
-    for start in range(len(digits) - TOKEN_DIGITS + 1):
-        end = start + TOKEN_DIGITS
+    parts: list[str] = []
+    begun = start = 0
+    while (end := start + TOKEN_DIGITS) <= len(digits):
         if token_digest(digits[start:end].lower()) in living:
-            return digits[:start] + SCRUBBED + _without_tokens(digits[end:], living)
-    return digits
+            parts += digits[begun:start], SCRUBBED
+            begun = start = end
+        else:
+            start += 1
+    return "".join((*parts, digits[begun:]))

@@ -1,5 +1,7 @@
 """References of a skill to itself lead its client back to it, and to no other place than they name."""
 
+import re
+import time
 import urllib.parse
 
 import pytest
@@ -53,6 +55,32 @@ def test_a_link_field_has_several_targets() -> None:
     assert referred(b"link", value, PREFIX, MOUNT, PORT) == (
         b'</s3cr3t/fast/a>; rel=next, </s3cr3t/fast/b>; title="</fast/c>, \\"</fast/d>", </e>; rel="up"'
     )
+
+
+@pytest.mark.parametrize("value", [b"<" * 60_000, b"<a" * 30_000, b'"\\' * 30_000, b'"' * 59_999, b'"x\\"' * 15_000])
+def test_a_link_field_that_does_not_end(value: bytes) -> None:
+    """It is left as it is, and read in no time: all other calls wait meanwhile."""
+    began = time.process_time()
+    assert referred(b"link", value, PREFIX, MOUNT, PORT) == value
+    assert time.process_time() - began < 0.1
+
+
+@given(st.text(st.sampled_from('<>"\\/fast ;,'), max_size=40))
+def test_a_link_field_is_read_as_its_parts(value: str) -> None:
+    """By the grammar: what is in a quoted parameter, and what is in no part, stays."""
+    text, at, expected = value.encode(), 0, b""
+    while at < len(text):
+        part = re.match(rb'"(?:[^"\\]|\\.)*"|<[^>]*>', text[at:])
+        if part is None and text[at : at + 1] in (b'"', b"<"):
+            break  # it does not end
+        piece = part[0] if part else text[at : at + 1]
+        if piece.startswith(b"<"):
+            target = referred(b"location", piece[1:-1].strip(), PREFIX, MOUNT, PORT)
+            expected += b"<%b>" % target
+        else:
+            expected += piece
+        at += len(piece)
+    assert referred(b"link", text, PREFIX, MOUNT, PORT) == expected + text[at:]
 
 
 def test_without_a_token_the_prefix_is_the_mount() -> None:

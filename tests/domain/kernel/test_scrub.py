@@ -88,6 +88,11 @@ def test_all_else_is_untouched(text: str) -> None:
     assert scrub_text(text, LIVING) is text
 
 
+def test_many_tokens_in_a_row() -> None:
+    """As many as a text may hold."""
+    assert scrub_text(TOKEN * 5_000 + "0f", LIVING) == SCRUBBED * 5_000 + "0f"
+
+
 def test_a_token_that_does_not_live_is_only_text() -> None:
     """It opens nothing any more."""
     assert scrub_text(f"/{TOKEN}/x", set()) == f"/{TOKEN}/x"
