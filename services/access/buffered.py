@@ -116,7 +116,7 @@ class BufferedAccessRecorder:
         if access in self._began:
             self._outcomes[access] = outcome
             return
-        position = access if access > 0 else self._positions.pop(access)
+        position = access if access > 0 else self._positions.pop(access, NO_RECORD)
         if position == NO_RECORD:
             return
         if outcome.reason is None:
