@@ -44,7 +44,7 @@ _buffer = memoryview(bytearray(READ_BYTES))  # of the one thread that polls: so 
 
 
 def _read(sock: socket.socket) -> bytes:
-    """Return what is there on a socket, READ_BYTES at most. Raises OSError."""
+    """Return what a socket has received, READ_BYTES at most. Raises OSError."""
     return bytes(_buffer[: sock.recv_into(_buffer)])
 
 

@@ -35,7 +35,7 @@ class Polled(Protocol):
 class Poller:
     """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more.
 
-    `seen` has, by descriptors, what has happened and nobody was told yet. `looks` counts the looks that saw all of it:
+    `seen` holds, by descriptors, the events that no owner has got yet. `looks` counts the looks that saw all events:
     not those where EVENTS_MAX were not enough.
     """
 

@@ -1,4 +1,4 @@
-"""Fields of a head: which names mean something to whoever reads it, remembered in every spelling."""
+"""Fields of a head: which names mean something to its reader, remembered in every spelling."""
 
 from collections.abc import Callable, Mapping, Sequence
 

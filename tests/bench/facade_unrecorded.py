@@ -75,7 +75,7 @@ class Unrecorded:
 
 def fixed(port: int) -> Unrecorded:
     """One route, whatever is asked for."""
-    route = ResolvedRoute("/work", "answering", "answering", None, port, 1 << 31, ids.token_digest(token(0, 0)))
+    route = ResolvedRoute("/projects", "answering", "answering", None, port, 1 << 31, ids.token_digest(token(0, 0)))
     return Unrecorded(lambda _token, _mount: route)
 
 
@@ -94,7 +94,7 @@ def streams(port: int, routes: int) -> Iterator[tuple[ids.StreamId, list[Event]]
     """The events of directories that are online, and of the sidecars that their routes lead to."""
     namespace, birth = ids.server_namespace(HOST), Birth(1, 1, "boot", port, isolated=False, log="/log")
     for directory in sorted({directory for directory, _, _ in places(routes)}):
-        path = f"/work/p{directory}"
+        path = f"/projects/p{directory}"
         scope = ids.scope_of(path)
         sessions = sorted({session for at, session, _ in places(routes) if at == directory})
         skills = sorted({skill for at, _, skill in places(routes) if at == directory})

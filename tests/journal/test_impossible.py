@@ -135,8 +135,8 @@ def root_of(checkpoint: Checkpoint) -> KeptRoot:
 
 CHANGES: dict[str, Callable[[Kept], None]] = {
     "cuts its end off, with leaves, tree and checkpoints": cut,
-    "changes events, makes all leaves anew, and takes out the checkpoints behind": rewrite,
-    "signs the checkpoints behind anew, too, with the stolen key": sign_anew,
+    "changes events, computes all leaves again, and takes out the checkpoints behind": rewrite,
+    "signs the checkpoints behind again, too, with the stolen key": sign_anew,
     "adds events, as omac would": add,
 }
 OTHERWISE = (

@@ -80,7 +80,7 @@ def _report(error: Exception) -> int:
 
 
 def _report_defect(error: Exception) -> int:
-    """What nobody foresaw is told in a sentence; the trace goes to a file, for whoever mends it."""
+    """Report an unforeseen error in a sentence; its trace goes to a file, for the report of the defect."""
     import tempfile
     import traceback
 
