@@ -56,12 +56,12 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
     """Where a token and a mount lead at this position, in one run namespace: the tokens of others lead nowhere there.
     Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill."""
     directory, owner, name, route = _find(system, namespace, digest, mount)
-    if name is None or route is None:
+    if name is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
-    if route.why is not None:
+    if route is not None and route.why is not None:
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
     sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(owner.path), name)].state
-    if sidecar.status != "healthy" or sidecar.birth is None:
+    if route is None or sidecar.status != "healthy" or sidecar.birth is None:
         fix = (reload_command(owner.path),)
         raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
     own, shared = (ids.directory_stream(namespace, scope) for scope in (ids.scope_of(directory.path), ids.GLOBAL))
@@ -76,7 +76,8 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
 def find_skill(
     system: System, namespace: ids.HostId, digest: TokenDigest, mount: str
 ) -> tuple[Directory, str | None, Route | None]:
-    """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere.
+    """The directory a token opens, and the skill and route behind a mount of it; None for what leads nowhere. A skill
+    whose first sidecar is starting has no route yet.
 
     A mount that begins with SHARED is one of the skills that all directories share.
     """
@@ -101,6 +102,9 @@ def _find(
     for name, route in owner.routes.items():
         if mount and route.mount == mount:  # an empty one says that another skill has it
             return directory, owner, name, route
+    for name in owner.specs.keys() - owner.routes.keys():
+        if mount and owner.skills[name].mount == mount:
+            return directory, owner, name, None
     return directory, owner, None, None
 
 
@@ -108,6 +112,6 @@ def down_detail(sidecar: Sidecar) -> str:
     """Why a sidecar does not answer, for people."""
     if sidecar.status == "backoff":
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
-    if sidecar.status in ("requested", "started"):
+    if sidecar.status in ("idle", "requested", "started", "healthy"):  # healthy: its route is mounted next
         return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
     return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

@@ -12,7 +12,7 @@ from omac.domain.kernel.ids import HostId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.owner_limits import OF_A_SKILL, SkillBounds
 from omac.domain.sidecars import sidecar
-from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec
+from omac.domain.sidecars.sidecar import Birth, Exit, RestartPolicy, Sidecar, SidecarSpec
 from omac.projections.access.routes import ResolvedRoute, down_detail, find_skill, resolve_route
 from omac.projections.system import System
 
@@ -54,6 +54,31 @@ def test_ways_that_are_closed(
         resolve_route(system_of(shop), host, digest, mount)
     refusal = caught.value
     assert (refusal.reason, refusal.message, refusal.fix, refusal.skill) == (reason, message, fix, skill)
+
+
+@pytest.mark.parametrize("status", ["idle", "started", "healthy"])
+def test_a_skill_whose_first_sidecar_starts_is_known_and_down(history: Any, host: HostId, status: str) -> None:
+    """An agent that calls a slow skill at once is told to retry, not that the skill does not exist."""
+    skills = {name: Skill(name, "agents", f"/s/{name}", "sha256:1", name) for name in ("slow", "words")}
+    spec = SidecarSpec("slow", "slow", "/w/shop", "/s/slow", "/s", "sha256:1", True, ("run",))
+    history.directory(
+        directory.RequestActivation("/w/shop", "opencode", LAUNCH),
+        directory.AdoptPlan(directory.ActivationPlan(skills, {"slow": spec}, {"slow": 7}, {})),
+    )
+    birth = Birth(100, 7, "boot", 40_000, True, "/log/slow")
+    steps = (sidecar.RequestSpawn(spec, 1), sidecar.ReportStarted(birth), sidecar.ReportHealthy())
+    history.sidecar("slow", *steps[: {"idle": 0, "started": 2, "healthy": 3}[status]])
+    system = system_of(history)
+    with pytest.raises(Refusal) as caught:
+        resolve_route(system, host, LAUNCH, "slow")
+    refusal = caught.value
+    assert (refusal.reason, refusal.message, refusal.skill) == (
+        "sidecar-down", "slow: its sidecar is starting", "slow",
+    )  # fmt: skip
+    assert find_skill(system, host, LAUNCH, "slow")[1:] == ("slow", None)
+    for mount in ("words", ""):
+        with pytest.raises(Refusal, match="unknown skill mount"):
+            resolve_route(system, host, LAUNCH, mount)
 
 
 def test_no_way_leads_to_a_directory_that_goes_offline(shop: Any, host: HostId) -> None:
