@@ -1,6 +1,8 @@
 """`omac ps` and `omac stop`: the runs that live, and the end of one in order."""
 
 import json
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -64,6 +66,16 @@ def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
         assert (done.status, done.out) == (2, "")
         assert "  try: omac ps\n" in done.err
     assert run.process.poll() is None
+
+
+def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
+    """It would notice the signal when somebody typed fg, and `omac stop` would wait in vain."""
+    run = started(omac, shop, LOOP)
+    assert run.line() == "up\n"
+    os.kill(run.process.pid, signal.SIGSTOP)
+    assert "has ended" in omac.ok("stop", str(run.process.pid))
+    assert run.process.wait(5) == 143
+    assert omac.left() == []
 
 
 @pytest.mark.full

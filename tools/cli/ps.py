@@ -35,7 +35,8 @@ def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> i
 
 
 def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
-    """Ask a run to end, and wait for its end; where another omac stop waits for it, wait with that. Raises Refusal."""
+    """Ask a run to end, also one that Ctrl-Z stopped, and wait for its end; where another omac stop waits for it, wait
+    with that. Raises Refusal."""
     status = _status(journal, environment)
     meant = [one for one in (status.runs if status else ()) if name in (one.run, str(one.pid))]
     if not meant:
@@ -47,6 +48,7 @@ def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     with turn_to_end(StateDir.of(environment).run_path(RunId(one.run))) as is_first:
         if is_first:  # a second signal would kill what the first one asks to end
             kill(one.pid, one.start_ticks, signal.SIGTERM)
+            kill(one.pid, one.start_ticks, signal.SIGCONT)  # a stopped one gets no other signal
         return _await_end(one)
 
 
