@@ -1,8 +1,10 @@
-"""tools/cli/logs.py: what is added to a log, as `omac logs --follow` reads it."""
+"""Commands that follow: what is added to a log, as `omac logs --follow` reads it, and when they end."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
+from real_omac import Omac
 
 from omac.tools.cli import logs
 
@@ -23,3 +25,15 @@ def test_a_line_without_an_end_does_not_stop_it(tmp_path: Path, monkeypatch: pyt
     assert added(b"\nend\n") == ["xxxx", "end"]
     log.write_bytes(b"new\n")
     assert added(b"") == ["new"]
+
+
+@pytest.mark.parametrize("command", [("audit", "--follow", "-n", "0"), ("logs", "-f")])
+def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> None:
+    """`omac audit --follow | head -1` ends at once, not with the next line, which may never come."""
+    omac.approve(omac.project("shop"))
+    follow = omac.start(*command)
+    assert follow.process.stdout is not None
+    with pytest.raises(subprocess.TimeoutExpired):
+        follow.process.wait(1.5)
+    follow.process.stdout.close()
+    assert follow.process.wait(5) == 141

@@ -1,6 +1,5 @@
 """omac audit: each access, each launch and each change of trust once, filtered, in their order."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
@@ -18,7 +17,7 @@ from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.csv import print_csv
-from omac.tools.terminal.invocation import current, print_json
+from omac.tools.terminal.invocation import current, print_json, wait_for_more
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
@@ -163,7 +162,7 @@ def _records_for_ever(request: AuditRequest, environment: Mapping[str, str], pos
             for recorded in journal.records(position):
                 position = recorded.position
                 yield recorded
-        time.sleep(FOLLOW_S)
+        wait_for_more(FOLLOW_S)
 
 
 def json_row(row: AuditRow) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.journals import to_read
-from omac.tools.terminal.invocation import current
+from omac.tools.terminal.invocation import current, wait_for_more
 from omac.tools.terminal.render import report, say
 
 POLL_S = 0.2
@@ -125,7 +125,7 @@ def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[
             for line in _added(path, offsets):
                 say(prefix + line)
         current().stdout.flush()
-        time.sleep(POLL_S)
+        wait_for_more(POLL_S)
 
 
 def _added(path: str, offsets: dict[str, tuple[int, int]]) -> Iterator[str]:

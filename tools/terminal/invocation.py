@@ -6,6 +6,8 @@ pre-tool-use`) needs a process of its own all the same, and the current folder i
 """
 
 import os
+import select
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,6 +56,20 @@ def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
     import msgspec  # takes a quarter of the time of `omac version`, which prints its own
 
     print_data(printable_json(msgspec.json.encode(value).decode()))
+
+
+def wait_for_more(seconds: float) -> None:
+    """Wait before a command looks for more to print. Raises BrokenPipeError as soon as nobody reads what it prints, as
+    behind `| head -1`."""
+    try:
+        descriptor = current().stdout.fileno()
+    except (OSError, ValueError):  # it is no file of the system's
+        time.sleep(seconds)
+        return
+    readers = select.poll()
+    readers.register(descriptor, 0)
+    if any(event & select.POLLERR for _, event in readers.poll(seconds * 1000)):
+        raise BrokenPipeError
 
 
 def expanded(path: str) -> str:
