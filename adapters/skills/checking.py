@@ -1,6 +1,7 @@
 """Checking a skill folder for its author: every problem that would keep it from being approved, started or found."""
 
 import os
+import shutil
 import stat
 from collections.abc import Sequence
 
@@ -34,8 +35,9 @@ def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
     return found
 
 
-def check_skill(source: str) -> list[str]:
-    """Return each problem of the skill in the canonical folder `source`, with file and line. Raises OSError."""
+def check_skill(source: str, search: str) -> list[str]:
+    """Return each problem of the skill in the canonical folder `source`, with file and line; `search` is the PATH on
+    which its program must be. Raises OSError."""
     problems: list[str] = []
     name, meta = os.path.basename(source), None
     with open_folder(source) as folder:
@@ -48,7 +50,7 @@ def check_skill(source: str) -> list[str]:
         else:
             problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
     if meta is not None and meta.sidecar is not None:
-        problems += _check_command(source, meta.sidecar)
+        problems += _check_command(source, meta.sidecar, search)
     try:
         read_tree(source)
     except Uncopyable as error:
@@ -75,12 +77,14 @@ def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None]:
     return declared if isinstance(declared, str) else "", meta
 
 
-def _check_command(source: str, sidecar: SidecarMeta) -> list[str]:
-    """Return what the command names and the folder lacks: its program, or the script that it runs."""
+def _check_command(source: str, sidecar: SidecarMeta, search: str) -> list[str]:
+    """Return what the command names and the folder or the PATH lacks: its program, or the script that it runs."""
     program, *words = sidecar.command
     named = [program] if "/" in program and not program.startswith("/") else []
     named += [word for word in words if not word.startswith("-")][:1]
     problems = []
+    if "/" not in program and shutil.which(program, path=search) is None:
+        problems.append(f"{META_FILE}: sidecar.command: {program} is in no folder of PATH: install it")
     for word in named:
         path = os.path.join(source, word)
         is_program = word == program

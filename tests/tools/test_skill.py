@@ -150,6 +150,8 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
     meta.write_text(meta.read_text().replace('["python3", "sidecar.py"]', "[./run]"))
     (source / "run").write_text("#!/bin/sh\n")
     assert "./run is not executable: chmod +x ./run" in house.run("skill", "check", str(source)).out
+    meta.write_text(meta.read_text().replace("[./run]", '["pyton3", "run"]'))
+    assert "sidecar.command: pyton3 is in no folder of PATH: install it" in house.run("skill", "check", str(source)).out
 
 
 @pytest.mark.parametrize("meta", ["name: [", "", "- a", "\x1b[2J", "name: !!python/x y"])

@@ -13,7 +13,7 @@ from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, skills_below
-from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
 
 
@@ -84,7 +84,7 @@ def check(directory: str, as_json: bool) -> int:
 
 def _problems(source: str) -> list[str]:
     try:
-        return check_skill(os.path.realpath(source))
+        return check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 
