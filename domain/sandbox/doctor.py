@@ -20,6 +20,7 @@ GIT_REFTABLE_MIN = (2, 45)
 LANDLOCK_LINUX = {1: "5.13", 2: "5.19", 3: "6.2", 4: "6.7", 5: "6.10", 6: "6.12"}  # which brought which version
 LANDLOCK_TCP, LANDLOCK_SCOPES = 4, 6
 LANDLOCK_ONLY = "omac sandbox run --backend landlock -- COMMAND"
+BOOT = "update-grub"  # in commands that change how the machine boots
 NAMESPACES_USUAL = 15_000
 
 APPARMOR_RESTRICTS = "kernel.apparmor_restrict_unprivileged_userns"
@@ -96,7 +97,7 @@ def findings(machine: Machine) -> tuple[Diagnosis, ...]:
         _landlock(machine),
         _seccomp(machine),
         _tiocsti(machine),
-        *(_limit(fact) for fact in machine.limits),
+        *(_limit(fact, machine.container) for fact in machine.limits),
         _git(machine),
     )
 
@@ -178,7 +179,8 @@ def _landlock(machine: Machine) -> Diagnosis:
         older = machine.lsm and "landlock" not in machine.lsm.split(",")
         if older and _version(machine.kernel) >= (5, 13):
             says = f"it is switched off; lsm=landlock,{machine.lsm} on the kernel's command line switches it on"
-            return Diagnosis("landlock", WARN, says, ("sudoedit /etc/default/grub && sudo update-grub",))
+            fix = () if machine.container else (f"sudoedit /etc/default/grub && sudo {BOOT}",)
+            return Diagnosis("landlock", WARN, says, fix)
         says = (
             f"this kernel has none; Linux {LANDLOCK_LINUX[1]} is the first, {LANDLOCK_LINUX[LANDLOCK_SCOPES]} has all"
         )
@@ -209,11 +211,12 @@ def _tiocsti(machine: Machine) -> Diagnosis:
     return Diagnosis("terminal", FAIL, "a program could type into the terminal it runs in (TIOCSTI)", fix)
 
 
-def _limit(fact: LimitFact) -> Diagnosis:
+def _limit(fact: LimitFact, container: str) -> Diagnosis:
     name = f"limit {fact.name}"
+    fix = tuple(command for command in fact.fix if not container or BOOT not in command)  # it boots no kernel
     if fact.trouble:
-        return Diagnosis(name, WARN, f"would be refused: {fact.trouble}", fact.fix)
-    return Diagnosis(name, WARN if fact.fix else OK, fact.by, fact.fix)
+        return Diagnosis(name, WARN, f"would be refused: {fact.trouble}", fix)
+    return Diagnosis(name, WARN if fact.fix else OK, fact.by, fix)
 
 
 def _git(machine: Machine) -> Diagnosis:
