@@ -120,6 +120,23 @@ def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: P
     assert (refused.status, "no verifier key" in refused.err) == (2, True)
 
 
+def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
+    """A person who kept the key in a file gets the words that read it, and they work."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    file, bundle = tmp_path / "the key", tmp_path / "a bundle"
+    file.write_text(omac.ok("key", "show"))
+    omac.ok("checkpoint")
+    shown = omac.ok("export", "--out", str(bundle))
+    assert f"omac export verify '{bundle}' --key KEY" in shown
+    for command in (("export", "verify", str(bundle)), ("proof", "verify", "x.json"), ("audit", "verify")):
+        refused = omac.run(*command, "--key", str(file))
+        assert refused.status == 2
+        assert f"""  try: --key "$(cat '{file}')"\n""" in refused.err
+        refused = omac.run(*command, "--key", "nonsense")
+        assert (refused.status, "'nonsense' is no verifier key" in refused.err) == (2, True)
+    omac.ok("export", "verify", str(bundle), "--key", file.read_text())
+
+
 def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
     """Each event is proven to whoever has the public key alone; with any other content it is not."""
     omac.approve(omac.project("shop", "echo"), "echo")

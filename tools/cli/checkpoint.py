@@ -97,11 +97,28 @@ def rotate_key(
     return 0
 
 
+def typed_keys(keys: Sequence[str]) -> list[VerifierKey]:
+    """Return the public keys of the options --key. Raises Refusal (misuse)."""
+    return [_typed_key(key) for key in keys]
+
+
+def _typed_key(word: str) -> VerifierKey:
+    try:
+        return VerifierKey.parse(word)
+    except Refusal:
+        file = expanded(word)
+        if os.path.isfile(file):
+            message = f"--key takes a public key, not the file {word!r} that may hold one"
+            raise Refusal("misuse", message, fix=[f'--key "$(cat {quoted(file)})"']) from None
+        message = f"{word!r} is no verifier key, which is NAME+HASH+KEY on one line"
+        raise Refusal("misuse", message, fix=["omac key show  # on the host whose journal it is"]) from None
+
+
 def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
     """Return the public keys that are meant: where none is named those by which this host signs the journal at `path`,
     or signed it before its own journal rotated them. Raises Refusal."""
     if keys:
-        return [VerifierKey.parse(key) for key in keys]
+        return typed_keys(keys)
     state = StateDir.of(environment)
     known = [VerifierKey.parse(key) for key in signer_for(path, environment).known()]
     own = os.path.join(state.path, "journal.db")

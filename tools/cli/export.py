@@ -6,13 +6,12 @@ from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
-from omac.journal.checkpoint import VerifierKey
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.tools.cli.audit_filters import Typed, query_of
-from omac.tools.cli.checkpoint import signer_for
+from omac.tools.cli.checkpoint import signer_for, typed_keys
 from omac.tools.compose.export_draft import begun_at
 from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
@@ -67,14 +66,14 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     say(f"{exported.folder}: {manifest.events} of {manifest.size} events exported as {manifest.data}")
     if manifest.without_content:
         say(f"  {manifest.without_content} of them without their content")
-    say(f"  to verify it elsewhere: omac export verify {exported.folder} --key KEY  # of omac key show")
+    say(f"  to verify it elsewhere: omac export verify {quoted(exported.folder)} --key KEY  # of omac key show")
     return 0
 
 
 def verify(folder: str, keys: Sequence[str], as_json: bool) -> int:
     """Verify a bundle; 10 where it is not what was exported. Raises Refusal."""
     with Progress("events verified") as progress:
-        known = [VerifierKey.parse(key) for key in keys]
+        known = typed_keys(keys)
         found = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
     if as_json:
         print_json(_data(folder, found))

@@ -14,7 +14,7 @@ from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
 from omac.journal.proof import BYTES_MAX, proven
 from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
-from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for
+from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
 from omac.tools.compose.journals import codec_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
@@ -53,7 +53,7 @@ def prove_consistency(
 
 def verify_proof(file: str, keys: Sequence[str], as_json: bool) -> int:
     """Print what a proof proves. Raises Refusal."""
-    known = [VerifierKey.parse(key) for key in keys]
+    known = typed_keys(keys)
     path = os.path.abspath(expanded(file))
     try:
         with open(path, "rb") as content:
