@@ -144,8 +144,14 @@ def digest_of(content: bytes | None) -> str:
 
 
 def invalid(file: AgentFile, problem: str) -> Refusal:
-    """Return the refusal of a file that cannot be used: its path, and the problem."""
+    """Return the refusal of a file whose content cannot be used: its path, and the problem."""
     return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"${{EDITOR:-vi}} {shlex.quote(file.path)}"])
+
+
+def _unfit(file: AgentFile, problem: str) -> Refusal:
+    """Return the refusal of what no editor mends: it is no file, or not one that omac may change."""
+    fix = [f"ls -ld {shlex.quote(file.folder)} {shlex.quote(file.path)}"]
+    return Refusal("settings-invalid", f"{file.path} {problem}", fix=fix)
 
 
 def _new_mode(file: AgentFile) -> int:
@@ -159,15 +165,15 @@ def _content(file: AgentFile, folder: int) -> tuple[bytes | None, int]:
     except FileNotFoundError:
         return None, _new_mode(file)
     except bounded.NotRegular:
-        raise invalid(file, "is not a regular file") from None
+        raise _unfit(file, "is not a regular file") from None
     except bounded.TooLarge:
-        raise invalid(file, f"is larger than {BYTES_MAX >> 20} MiB") from None
+        raise _unfit(file, f"is larger than {BYTES_MAX >> 20} MiB") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise invalid(file, "is a link, which could lead anywhere") from None
+            raise _unfit(file, "is a link, which could lead anywhere") from None
         raise
     if status.st_uid != os.geteuid():
-        raise invalid(file, f"belongs to user {status.st_uid}, not to you ({os.geteuid()})")
+        raise _unfit(file, f"belongs to user {status.st_uid}, not to you ({os.geteuid()})")
     return content, stat.S_IMODE(status.st_mode)
 
 
@@ -181,7 +187,7 @@ def _locked(file: AgentFile) -> Iterator[int | None]:
         return
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise invalid(file, "is in a folder that is a link, or none at all") from None
+            raise _unfit(file, "is in a folder that is a link, or none at all") from None
         raise
     try:
         if not hold_folder(folder):

@@ -46,7 +46,7 @@ def test_from_the_first_skill_to_a_run(omac: Omac) -> None:
     run = started(omac, project, LOOP)
     assert run.line() == "up\n"
     shown = lines(omac, project)
-    assert any(f"pid {run.process.pid}, in " in line for line in shown)
+    assert any(f"omac start, pid {run.process.pid}, in " in line for line in shown), "it runs no agent"
     assert following(shown) == "omac audit --since 1h"
     run.end()
     assert "runs     none here" in lines(omac, project)

@@ -176,7 +176,11 @@ def test_nothing_to_seal(original: tuple[Omac, list[str], Path], host: Omac) -> 
     host.ok("journal", "seal", "--before", original[1][1])
     assert "are sealed, and no later checkpoint" in host.ok("journal", "seal", "--before", original[1][1])
     assert json.loads(host.ok("journal", "seal", "--before", original[1][1], "--json"))["segment"] is None
-    assert len(files(host)) == 1
+    assert "try: omac checkpoint" not in host.ok("journal", "seal", "--before", original[1][1])
+    host.ok("journal", "seal")
+    host.ok("settings", "set", "serve.auto_register", "false")
+    assert "try: omac checkpoint, which signs" in host.ok("journal", "seal")
+    assert len(files(host)) == 2
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> 
     if not planned.erased and not planned.rows.clear and not planned.rows.encrypted:
         where = named(os.path.abspath(expanded(options.directory)))
         message = f"no event of {where} has personal fields in {path}"
-        raise Refusal("misuse", message, fix=["omac audit --dir DIR  # which directories it knows"])
+        raise Refusal("misuse", message, fix=["omac audit --count-by dir  # which directories it knows"])
     if options.json:
         print_json(_data(planned))
         return 0

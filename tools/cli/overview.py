@@ -96,7 +96,7 @@ def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
     lines = []
     for run in status.runs if status else ():
         if any(below(project, root) or below(root, project) for root in run.roots):
-            what = "serve" if run.command == "serve" else f"start {run.harness}"
+            what = f"{run.command} {run.agent}".rstrip()
             lines.append(f"omac {what}, pid {run.pid}, in {', '.join(run.roots)}")
     for sandbox in status.sandboxes if status else ():
         if not sandbox.run and below(sandbox.dir, project):

@@ -50,7 +50,7 @@ def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) ->
 
 
 def _advise(sealed: Sealed) -> None:
-    if "no checkpoint is" in sealed.why:
+    if "checkpoint is" in sealed.why:
         say("  try: omac checkpoint, which signs and records one; then again")
 
 

@@ -165,7 +165,8 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     os.mkfifo(file.path)
-    assert "not a regular file" in refusal(file).message
+    refused = refusal(file)
+    assert ("not a regular file" in refused.message, refused.fix) == (True, (f"ls -ld {file.folder} {file.path}",))
     os.unlink(file.path)
     os.mkdir(file.path)
     assert refusal(file).reason in ("settings-invalid", "state-unusable")
