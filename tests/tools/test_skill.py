@@ -8,6 +8,7 @@ import pytest
 from real_omac import ECHO_SKILL, Omac, curl
 from tiers import some
 
+from omac.adapters.skills.new_folder import create_skill
 from omac.domain.skills.schema import schema
 
 
@@ -97,6 +98,23 @@ def test_nothing_is_overwritten(house: Omac) -> None:
     assert (done.status, done.out) == (5, ""), done
     assert "is a link or no folder" in done.err
     assert not (project / ".agents/skills/mail").exists()
+
+
+def test_a_place_where_nothing_can_be_written(house: Omac) -> None:
+    """The message names the path, and the command lists a folder that exists."""
+    done = house.run("skill", "new", "mail", cwd=Path("/proc"))
+    assert (done.status, done.out) == (5, "")
+    assert "omac: /proc/.agents cannot be written: " in done.err
+    assert "  try: ls -ld /proc\n" in done.err
+
+
+def test_nothing_is_left_of_a_skill_that_could_not_be_made(tmp_path: Path) -> None:
+    """The same command works once there is room again."""
+    with pytest.raises(OSError, match="lib/a") as caught:
+        create_skill(str(tmp_path), "agents", "mail", {"SKILL.md": "x", "lib/a": "y"})
+    assert caught.value.filename == str(tmp_path / ".agents/skills/mail/lib/a")
+    assert list((tmp_path / ".agents/skills").iterdir()) == []
+    assert create_skill(str(tmp_path), "agents", "mail", {"SKILL.md": "x"}) == str(tmp_path / ".agents/skills/mail")
 
 
 def test_a_name_that_cannot_be(house: Omac) -> None:

@@ -123,6 +123,8 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
     ("words", "status", "says"),
     [
         (["--", "no-such-program"], 4, ["no-such-program is not installed", "try: command -v no-such-program"]),
+        (["--", "./no/such"], 4, ["./no/such does not exist", "try: ls -la .\n"]),
+        (["--", "/etc/passwd"], 4, ["/etc/passwd cannot be executed", "try: ls -la /etc/passwd\n"]),
         (["codex"], 4, ["codex is not installed", "try: npm install -g @openai/codex"]),
         (["emacs"], 2, ["unknown harness 'emacs'", "claude"]),
         (["--"], 2, ["the command after -- is missing"]),

@@ -1,5 +1,6 @@
 """omac skill new and omac skill check: a skill begins as files that work, and is checked before anybody approves it."""
 
+import errno
 import os
 import re
 import shlex
@@ -34,9 +35,12 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         fix = [f"omac skill check {shlex.quote(path)}", f"ls -la {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
     except OSError as error:
-        where = error.filename or path
-        fix = [f"ls -ld {shlex.quote(str(where))}"]
-        raise Refusal("state-unusable", f"the skill cannot be written: {where} {error.strerror}", fix=fix) from None
+        where = str(error.filename or path)
+        there = where if os.path.lexists(where) else _nearest(where)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = [f"df -h {shlex.quote(there)}" if full else f"ls -ld {shlex.quote(there)}"]
+        reason = error.strerror or str(error)
+        raise Refusal("state-unusable", f"{where} cannot be written: {reason}; no skill was made", fix=fix) from None
     if as_json:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
@@ -48,6 +52,13 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     say("  sidecar.py  the server that holds the secret, outside the sandbox")
     say(f"next: omac trust{where}")
     return 0
+
+
+def _nearest(path: str) -> str:
+    """Return the closest folder above a path that exists."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _require_names(secrets: Sequence[str]) -> None:
