@@ -21,7 +21,7 @@ from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, problem_of
 from omac.domain.kernel.run import Run
 
 SIGNING_KEY = "signing.key"  # of journal.db
@@ -280,8 +280,11 @@ class StateDir:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 full = f"the disk of the state directory {self.path} is full"
                 raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
-            message = f"the state directory {self.path} cannot be used: {error}"
-            fix = [list_command(self.path), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
+            there = self.path
+            while not os.path.lexists(there):
+                there = os.path.dirname(there)
+            fix = [list_command(there), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

@@ -14,6 +14,7 @@ from omac.adapters.linux import process_identity as birth
 from omac.adapters.sidecars import command, interpreters, launch, logfile, orphan
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.kernel.hidden import Hidden
+from omac.domain.kernel.refusal import problem_of
 from omac.domain.sidecars.sidecar import Birth, SidecarSpec, environment
 from omac.services.ports import SidecarHost, SpawnFailed
 
@@ -96,14 +97,15 @@ class LinuxSidecarHost(SidecarHost):
             logfile.write_header(log, spec.skill, port, argv)
             child, init = await self._start(launch.SidecarProgram(argv, variables, folder, bool(spec.digest)), log)
         except (OSError, ValueError, launch.NoNamespace) as problem:
-            raise SpawnFailed(f"cannot start {argv[0]}: {problem}; see {log_path}") from problem
+            why = problem_of(problem) if isinstance(problem, OSError) else problem
+            raise SpawnFailed(f"cannot start {argv[0]}: {why}; see {log_path}") from problem
         finally:
             os.close(log)
         try:
             return LinuxSidecarProcess(child, self._birth(child.pid, port, init is not None, log_path), init)
         except OSError as problem:  # it runs, but there is no descriptor left to watch it by
             await launch.destroy(child)
-            raise SpawnFailed(f"cannot watch {argv[0]}: {problem}; see {log_path}") from problem
+            raise SpawnFailed(f"cannot watch {argv[0]}: {problem_of(problem)}; see {log_path}") from problem
 
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""
@@ -146,7 +148,7 @@ class LinuxSidecarHost(SidecarHost):
                     return port
         except OSError as problem:
             raise SpawnFailed(
-                f"no free port on 127.0.0.1: {problem}; stop the program that holds so many of them"
+                f"no free port on 127.0.0.1: {problem_of(problem)}; stop the program that holds so many of them"
             ) from problem
         finally:
             for each in tried:

@@ -124,6 +124,12 @@ def list_command(path: str) -> str:
     return f"ls -ld {quoted(path)}"
 
 
+def problem_of(error: OSError) -> str:
+    """Return what the system refused, for people: the path, where it names one, and the reason without its number."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if isinstance(error.filename, str) else reason
+
+
 def quoted(word: str) -> str:
     """A word of a command that can be pasted (shlex.quote)."""
     import shlex  # errors alone need it, and it takes longer to load than all the rest of this module

@@ -12,7 +12,7 @@ import trio
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import LOG_DIGITS, StreamId, key_of
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.domain.skills.meta import Health
@@ -179,7 +179,7 @@ class Supervision:
             problem = str(failed)
         except OSError as error:
             raise_exhaustion(error)
-            problem = f"its files cannot be read: {error}"
+            problem = f"its files cannot be read: {problem_of(error)}"
         except Exception as error:  # whatever is wrong with one sidecar, the others are unharmed
             _log.exception("%s cannot be started", stream)
             problem = f"it cannot be started: {error!r}"

@@ -450,6 +450,14 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
     refused(omac.run("status", extra=in_a_file), 5, f"no journal exists at {elsewhere}")
 
 
+def test_a_state_directory_that_cannot_be_made(omac: Omac) -> None:
+    """The message has no number of an error, and the command lists a folder that exists."""
+    nowhere = {"OMAC_STATE_DIR": "/proc/omac/state"}
+    done = omac.run("serve", "--no-inner", extra=nowhere)
+    refused(done, 5, "the state directory /proc/omac/state cannot be used: /proc/omac: ", "try: ls -ld /proc\n")
+    assert "Errno" not in done.err
+
+
 # The agent
 
 

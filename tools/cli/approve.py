@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from omac.domain.directories.skill_plan import unmet
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code
 from omac.services.ports import SkillFolders
@@ -86,7 +86,7 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
         return trio.run(work)
     except OSError as error:
         path = shlex.quote(everything.state.path)
-        message = f"the state directory {everything.state.path} cannot be used: {error}"
+        message = f"the state directory {everything.state.path} cannot be used: {problem_of(error)}"
         raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
 
 
