@@ -327,3 +327,12 @@ def test_a_launch_that_was_killed(host: Omac) -> None:
     host.ok("status")
     assert not in_state(host)
     sound(host)
+
+
+def test_a_directory_that_is_not_known(omac: Omac) -> None:
+    """The proposed command lists those that are."""
+    omac.approve(omac.project("shop"))
+    refused = omac.run("erase", str(omac.root / "shpo"), "--yes")
+    assert (refused.status, "has personal fields" in refused.err) == (2, True)
+    assert "  try: omac audit --count-by dir  # which directories it knows\n" in refused.err
+    assert str(omac.root / "shop") in omac.ok("audit", "--count-by", "dir")
