@@ -1,4 +1,4 @@
-"""Where a request is meant to go: its target in parts, and the route behind it."""
+"""Where a request leads: its target in parts, and the route behind it."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ PATH_CHARS_MAX = 2_048  # more than is recorded: no token that it cuts stands wh
 
 class AddressedRequest(msgspec.Struct, frozen=True):
     """A request that leads somewhere. `path` is below the mount, with the query; `token` is "" where the socket itself
-    says which directory is meant. `request` is what is recorded of it."""
+    stands for the directory. `request` is what is recorded of it."""
 
     head: RequestHead
     route: ResolvedRoute
