@@ -53,6 +53,7 @@ class Teller(BaseHTTPRequestHandler):
 ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Teller).serve_forever()
 """
 CHILD_S = 60.0
+QUESTION_ENDS = (b": ", b"[y/N] ", b"? ", b":\x1b[K")  # the last one is the pager's
 
 
 def valued(omac: Omac, name: str = "shop", meta: str = META) -> Path:
@@ -77,7 +78,10 @@ def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) ->
 
 
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:
-    """Run a command at a terminal: whenever the first of `answers` was asked for, type it. All it shows is `out`."""
+    """Run a command at a terminal: whenever the first of `answers` is asked for, type it. All it shows is `out`.
+
+    A question may come in pieces, and what is typed before its end is thrown away: it is answered once it is whole.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(omac.root)
@@ -85,12 +89,12 @@ def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> 
     shown, seen, left, deadline = b"", 0, list(answers), time.monotonic() + CHILD_S
     try:
         while time.monotonic() < deadline:
-            if select.select([terminal], [], [], 0.1)[0]:
+            if select.select([terminal], [], [], 0.02)[0]:
                 try:
                     shown += os.read(terminal, 65536)
                 except OSError:  # it hung up: the command has ended
                     break
-            if left and left[0][0].encode() in shown[seen:] and not shown.endswith(b"\n"):  # a question ends no line
+            elif left and left[0][0].encode() in shown[seen:] and shown.endswith(QUESTION_ENDS):
                 seen = len(shown)
                 os.write(terminal, left.pop(0)[1])
     finally:

@@ -75,9 +75,10 @@ class Terminal:
         except OSError:  # it hung up
             self._open = False
             return False
+        before = len(self.drawn)
         self.drawn += piece
         for question, answer in ANSWERS.items():
-            if question in piece:
+            if question in self.drawn[max(0, before - len(question) + 1) :]:  # it may come in two pieces
                 os.write(self._master, answer)
         return True
 
