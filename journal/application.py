@@ -5,8 +5,9 @@ command that opened the journal itself; only the execution path (`omac.services.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from eventsourcing.application import Application
 from eventsourcing.persistence import ApplicationRecorder, InfrastructureFactory, Mapper
 from eventsourcing.utils import Environment
@@ -24,7 +25,7 @@ State = TypeVar("State")
 Evolve = Callable[[State, Event], State]
 
 
-class CommitGroup(NamedTuple):
+class CommitGroup(msgspec.Struct, frozen=True, gc=False):
     """What one caller appends, all or nothing: events with the versions it expects, as they are and as they are stored,
     and what is recorded beside them.
 

@@ -67,8 +67,8 @@ def upgrade_of(head: RequestHead) -> bytes | None:
 
     Another HTTP is never switched to, as its requests could be neither judged nor recorded.
     """
-    named = head.values.get(b"upgrade", ())
-    if len(named) != 1 or head.minor == 0 or head.method != "GET" or head.framing.has_body:
+    named = head.values.get(b"upgrade")
+    if named is None or len(named) != 1 or head.minor == 0 or head.method != "GET" or head.framing.has_body:
         return None
     name = named[0].lower()
     if not _PROTOCOL.fullmatch(name) or b"upgrade" not in options_of(head.values, b"connection"):

@@ -4,7 +4,7 @@ connection rests; and an answer with a length that is small and soon whole."""
 from typing import NamedTuple
 
 from omac.adapters.facade.forward import client_head, is_same_for_all, upgrade_of
-from omac.adapters.http.http1 import RequestHead, ResponseHead, parse_response_head
+from omac.adapters.http.http1 import UNFRAMED, RequestHead, ResponseHead, parse_response_head
 
 ANSWER_MAX = 65_536  # bytes of its body
 REMEMBERED_MAX = 256  # heads of answers
@@ -26,7 +26,7 @@ class OrdinaryAnswer(NamedTuple):
 
 def require_ordinary(head: RequestHead) -> None:
     """Raise Unusual for a request that is not."""
-    if head.minor == 0 or head.framing.has_body or upgrade_of(head):
+    if head.minor == 0 or (head.framing is not UNFRAMED and head.framing.has_body) or upgrade_of(head):
         raise Unusual
 
 

@@ -5,7 +5,7 @@ they were decided on before anybody may append them, so an event that cannot fol
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -74,7 +74,7 @@ def log(name: str, events: Sequence[type[Event]]) -> "Aggregate[None, Event]":
     return Aggregate(name, None, lambda fact, _: [fact], evolve, tuple(events), versioned=False)
 
 
-class Addressed(NamedTuple, Generic[State, Command]):
+class Addressed(msgspec.Struct, Generic[State, Command], frozen=True, gc=False):
     """A command, and the stream of the aggregate that it is for."""
 
     aggregate: Aggregate[State, Command]

@@ -27,7 +27,10 @@ _NUMBERS = (int, bool, float, int | None, bool | None, float | None)  # types of
 
 def scrub(event: Event, living: Container[TokenDigest]) -> Event:
     """The event with every living token in its texts replaced; itself where there is none."""
-    for field in _texts_of(type(event))(event):
+    texts_of = _texts_of(type(event))
+    if texts_of is None:
+        return event
+    for field in texts_of(event):
         if field is not None and (type(field) is not str or (len(field) >= TOKEN_DIGITS and not _is_clean(field))):
             clean: Event = _scrubbed(event, living)
             return clean
@@ -55,12 +58,12 @@ def _is_clean(text: str) -> bool:
 
 
 @cache
-def _texts_of(kind: type[Event]) -> Callable[[Event], tuple[Any, ...]]:
-    """What gives the fields of such an event that may hold a text."""
+def _texts_of(kind: type[Event]) -> Callable[[Event], tuple[Any, ...]] | None:
+    """What gives the fields of such an event that may hold a text; None where none does."""
     fields = [field.name for field in msgspec.structs.fields(kind) if field.type not in _NUMBERS]
     match fields:
         case []:
-            return lambda _: ()
+            return None
         case [name]:
             return lambda event: (getattr(event, name),)
         case _:

@@ -11,6 +11,7 @@ ROUNDING_S = 1e-6  # of sums of fractions
 IDLE_MAX = 1_000  # skills whose rate is remembered though none is under way
 
 _Key = tuple[str, str]
+CountedFor = tuple[_Key, ...]  # a skill with a limit, and all skills
 _ALL: _Key = ("", "")
 
 
@@ -22,7 +23,7 @@ class CallGauges:
         self._owner = owner
         self._bounds_all = owner.concurrent is not None or owner.per_second is not None
         self._under_way: dict[_Key, int] = {}
-        self._calls: dict[int, tuple[_Key, ...]] = {}  # by their records
+        self._calls: dict[int, CountedFor] = {}  # by their records
         self._next: dict[_Key, float] = {}  # when the bucket of a skill would be full again (as GCRA has it)
 
     def check(self, route: ResolvedRoute) -> None:
@@ -53,37 +54,36 @@ class CallGauges:
         """When a bucket would be full again with one more call."""
         return -math.inf if per_second is None else max(self._next.get(key, -math.inf), now) + 1 / per_second
 
-    def reserve(self, route: ResolvedRoute) -> None:
-        """A call is being recorded."""
-        for key in self._counted(route):
+    def reserve(self, route: ResolvedRoute) -> CountedFor:
+        """A call is being recorded; returns what it counts for."""
+        keys = self._counted(route)
+        for key in keys:
             self._under_way[key] = self._under_way.get(key, 0) + 1
+        return keys
 
-    def begin(self, route: ResolvedRoute, access: int) -> None:
+    def begin(self, keys: CountedFor, access: int) -> None:
         """A call that was reserved has its record."""
-        if keys := self._counted(route):
+        if keys:
             self._calls[access] = keys
 
-    def release(self, route: ResolvedRoute) -> None:
+    def release(self, keys: CountedFor) -> None:
         """A call that was reserved was not recorded."""
-        self._drop(self._counted(route))
+        for key in keys:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
 
     def end(self, access: int) -> None:
         """A call has its outcome."""
         if self._calls:
-            self._drop(self._calls.pop(access, ()))
+            self.release(self._calls.pop(access, ()))
 
-    def _counted(self, route: ResolvedRoute) -> tuple[_Key, ...]:
+    def _counted(self, route: ResolvedRoute) -> CountedFor:
         """Whose calls under way are counted."""
         if route.limits.concurrent is None and self._owner.concurrent is None:
             return ()
         own = () if route.limits.concurrent is None else (_key(route),)
         return own if self._owner.concurrent is None else (*own, _ALL)
-
-    def _drop(self, keys: tuple[_Key, ...]) -> None:
-        for key in keys:
-            self._under_way[key] -= 1
-            if not self._under_way[key]:
-                del self._under_way[key]
 
 
 def _key(route: ResolvedRoute) -> _Key:

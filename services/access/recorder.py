@@ -78,20 +78,22 @@ class JournalAccessRecorder:
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """See AccessRecorder."""
-        self._gauges.reserve(route)
+        counted = self._gauges.reserve(route)
         try:
             recorded = await self._admitted(self._requested(route, request))
         except BaseException:
-            self._gauges.release(route)
+            self._gauges.release(counted)
             raise
+        self._gauges.begin(counted, recorded.position)
         return self._still_open(route, recorded)
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
-                self._gauges.release(route)
+                self._gauges.release(counted)
                 answered(answer)
                 return
+            self._gauges.begin(counted, answer[0].position)
             try:
                 access: int | Exception = self._still_open(route, answer[0])
             except Refusal as refusal:
@@ -100,7 +102,7 @@ class JournalAccessRecorder:
 
         fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
         self._engine.record_then(fact, _AGENT, recorded)
-        self._gauges.reserve(route)
+        counted = self._gauges.reserve(route)
 
     def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
         path = self._recorded(request.path)
@@ -108,7 +110,6 @@ class JournalAccessRecorder:
 
     def _still_open(self, route: ResolvedRoute, recorded: Recorded) -> int:
         """The position of a record. What changed while it was made durable counts: the route is looked up again."""
-        self._gauges.begin(route, recorded.position)
         if self._is_current(route):
             return recorded.position
         try:
@@ -132,22 +133,23 @@ class JournalAccessRecorder:
 
     def _is_current(self, route: ResolvedRoute) -> bool:
         """Whether nothing has changed since the route was resolved that could have ended it."""
-        return self._open.get((route.digest, route.mount)) is route and not self._engine.is_revoking
+        return self._open.get((route.digest, route.mount)) is route and not self._engine.revoked
 
     def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
         route = self._open.get((digest, mount))
         if route is None:
             opened = self._engine.system.tokens.streams.get(digest)
-            if self._engine.is_revoked(digest) or (opened is not None and self._engine.is_revoked(opened)):
+            if digest in self._engine.revoked or opened in self._engine.revoked:
                 raise _unknown()
             route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
             route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
-        if self._engine.is_revoking and self._is_revoked(route):  # rule 1: at once, recorded or not
+        if self._engine.revoked and self._is_revoked(route):  # rule 1: at once, recorded or not
             raise _unknown()
         return route
 
     def _is_revoked(self, route: ResolvedRoute) -> bool:
-        return self._engine.is_revoked(route.digest) or any(map(self._engine.is_revoked, route.streams))
+        revoked = self._engine.revoked
+        return route.digest in revoked or any(stream in revoked for stream in route.streams)
 
     def _digest(self, token: str | None) -> TokenDigest:
         """The digest of a token; None: that of the launch token of the one directory, or of no token."""

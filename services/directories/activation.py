@@ -79,7 +79,7 @@ class Activation:
 
     def notice_revocation(self, stream: StreamId, cause: Cause | None) -> None:
         """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
-        if stream in self._owners and self._engine.is_revoked(stream):
+        if stream in self._owners and stream in self._engine.revoked:
             stop, why = sidecar.RequestStop(reaction.OFFLINE), cause or self._cause(stream)
             for skill in (skill for skill, one in self._sidecars(stream).items() if one.live):
                 self._engine.revoke(sidecar.AGGREGATE, self._target(stream, skill), stop, why)

@@ -93,7 +93,7 @@ class Directories:
             if caller.listener == "bridge":
                 self._check_bridge(canonical)
             await self._bring_online(stream, canonical, call)
-            if self._engine.is_revoked(stream):
+            if stream in self._engine.revoked:
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
                 await self._settled(stream, self._state(stream).generation)
@@ -346,7 +346,7 @@ class Directories:
 
     def _manifest(self, state: Directory, session: str | None, caller: Caller) -> Manifest:
         digest = self._held(state, session)
-        if digest is not None and self._engine.is_revoked(digest):
+        if digest is not None and digest in self._engine.revoked:
             raise _still_going(f"{state.path} for session {session!r}")
         if digest is None:
             raise Refusal("directory-offline", f"{state.path} was taken offline meanwhile")

@@ -45,7 +45,8 @@ class Engine(Execution):
     """One per process that serves. Run `run` in a nursery before anything is executed.
 
     `namespace` is that of its directories and sidecars: of the host's server, or, with `beside`, of a run beside that.
-    `snapshots` are those of the journal, to begin with and to add to.
+    `snapshots` are those of the journal, to begin with and to add to. `revoked` holds the streams and the tokens that
+    something was taken away from which is not recorded yet, and how many commands took it.
     """
 
     def __init__(
@@ -59,8 +60,7 @@ class Engine(Execution):
         self._observers: list[Observer] = []
         self._access_observers: list[Observer] = []
         self._moved: dict[StreamId, set[trio.Event]] = {}
-        # by streams, or by the tokens meant: how many commands that take away are not recorded yet
-        self._revoked: dict[StreamId | TokenDigest, int] = {}
+        self.revoked: dict[StreamId | TokenDigest, int] = {}
         self._revoking: dict[tuple[StreamId | TokenDigest, type], trio.Event] = {}
         self._revocation_observers: list[RevocationObserver] = []
         self._tasks: trio.Nursery | None = None
@@ -98,15 +98,6 @@ class Engine(Execution):
     def observe_revocations(self, observer: RevocationObserver) -> None:
         """Have `observer` called with each stream that is revoked before that is recorded. It must not fail."""
         self._revocation_observers.append(observer)
-
-    @property
-    def is_revoking(self) -> bool:
-        """Whether anything was taken away that is not recorded yet."""
-        return bool(self._revoked)
-
-    def is_revoked(self, what: StreamId | TokenDigest) -> bool:
-        """Whether something was taken away here, or this token was, and that is not recorded yet."""
-        return what in self._revoked
 
     def revoke(
         self,
@@ -150,7 +141,7 @@ class Engine(Execution):
             nonlocal marked
             await trio.sleep(REVOCATION_S)
             marked = True
-            self._revoked[what] = self._revoked.get(what, 0) + 1
+            self.revoked[what] = self.revoked.get(what, 0) + 1
             self._wake(stream)
             for observer in self._revocation_observers:
                 observer(stream, cause)
@@ -163,9 +154,9 @@ class Engine(Execution):
         finally:
             self._revoking.pop(kind).set()
             if marked:
-                self._revoked[what] -= 1
-                if not self._revoked[what]:
-                    del self._revoked[what]
+                self.revoked[what] -= 1
+                if not self.revoked[what]:
+                    del self.revoked[what]
                 self._wake(stream)
 
     async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:
@@ -188,7 +179,7 @@ class Engine(Execution):
 
     def record_then(self, fact: Addressed[Any, Any], cause: Cause, answered: Answered) -> None:
         """Append a fact to a log without waiting; see `Writer.submit_then`. Raises Refusal."""
-        self._writer.submit_then((self._fact(*fact),), cause, answered)
+        self._writer.submit_then((self._fact(fact),), cause, answered)
 
     def record_soon(self, facts: Sequence[Addressed[Any, Any]], cause: Cause) -> None:
         """Append facts to logs without waiting; kept until they are written, or until omac ends."""

@@ -123,10 +123,11 @@ class Execution(ABC):
         return [Draft(stream, entry.version + n, event) for n, event in enumerate(events, 1)]
 
     def _facts(self, addressed: Iterable[Addressed[Any, Any]]) -> list[Draft]:
-        return [self._fact(*fact) for fact in addressed]
+        return [self._fact(fact) for fact in addressed]
 
-    def _fact(self, log: Aggregate[Any, Any], stream: StreamId, event: Event) -> Draft:
-        return Draft(stream, None, scrub(log.fact(event), self._living()))
+    def _fact(self, addressed: Addressed[Any, Any]) -> Draft:
+        event = addressed.aggregate.fact(addressed.command)
+        return Draft(addressed.stream, None, scrub(event, self._living()))
 
     def _scrubbed(self, event: Event) -> Event:
         return scrub(event, self._living())

@@ -87,7 +87,7 @@ class Refusals:
             if window.unrecorded:
                 count, window.unrecorded, window.singles = window.unrecorded, 0, 0
                 command = msgspec.structs.replace(window.fact.command, count=count)
-                await self._record(window, window.fact._replace(command=command), count)
+                await self._record(window, msgspec.structs.replace(window.fact, command=command), count)
             elif windows.get(kind) is window:
                 del windows[kind]
 

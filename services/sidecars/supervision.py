@@ -97,7 +97,7 @@ class Supervision:
 
     async def _act(self, stream: StreamId) -> None:
         """Perform what a sidecar calls for."""
-        state, running, revoked = self._state(stream), self._running.get(stream), self._engine.is_revoked(stream)
+        state, running, revoked = self._state(stream), self._running.get(stream), stream in self._engine.revoked
         moved = partial(self._moved, stream, revoked, self._engine.system.position)
         match reaction.react(state, has_process=running is not None, is_revoked=revoked):
             case reaction.End():
@@ -157,7 +157,7 @@ class Supervision:
         """Return when the sidecar gets an event after `seen`, or when its being revoked is other than `revoked`."""
         system = self._engine.system
         await self._engine.until(
-            [stream], lambda: system.sidecars[stream].position > seen or self._engine.is_revoked(stream) != revoked
+            [stream], lambda: system.sidecars[stream].position > seen or (stream in self._engine.revoked) != revoked
         )
 
     async def _spawn(self, stream: StreamId, spec: SidecarSpec) -> SidecarProcess | None:

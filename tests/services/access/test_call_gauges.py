@@ -47,8 +47,7 @@ def test_no_limit() -> None:
     gauges = CallGauges(Clock())
     for number in range(10_000):
         gauges.check(way())
-        gauges.reserve(way())
-        gauges.begin(way(), number)
+        gauges.begin(gauges.reserve(way()), number)
 
 
 def test_calls_under_way() -> None:
@@ -57,17 +56,16 @@ def test_calls_under_way() -> None:
     gauges, route = CallGauges(Clock()), way(concurrent=2)
     for access in (1, 2):
         gauges.check(route)
-        gauges.reserve(route)
-        gauges.begin(route, access)
+        gauges.begin(gauges.reserve(route), access)
     assert refused(gauges, route)
     assert not refused(gauges, way("other", concurrent=2))
     assert not refused(gauges, way(directory="/v", concurrent=2))
     gauges.end(1)
     gauges.end(1)
     gauges.check(route)
-    gauges.reserve(route)
+    counted = gauges.reserve(route)
     assert refused(gauges, route)
-    gauges.release(route)
+    gauges.release(counted)
     assert not refused(gauges, route)
 
 
@@ -106,18 +104,15 @@ def test_calls_of_all_skills_under_way() -> None:
     gauges = CallGauges(Clock(), OwnerLimits(concurrent=3))
     for access, skill in enumerate("abc", 1):
         gauges.check(way(skill))
-        gauges.reserve(way(skill))
-        gauges.begin(way(skill), access)
+        gauges.begin(gauges.reserve(way(skill)), access)
     limit = "the limit of your settings for all skills"
     assert message(gauges, way("d")) == (
         f"d: 3 calls are under way, {limit}; try again: omac settings set limits.all_concurrent_calls NUMBER"
     )
     gauges.end(2)
     assert not refused(gauges, way("d"))
-    gauges.reserve(way("d", concurrent=1))
-    gauges.release(way("d", concurrent=1))
-    gauges.reserve(way("d", concurrent=1))
-    gauges.begin(way("d", concurrent=1), 4)
+    gauges.release(gauges.reserve(way("d", concurrent=1)))
+    gauges.begin(gauges.reserve(way("d", concurrent=1)), 4)
     assert refused(gauges, way("a"))
     gauges.end(4)
     assert not refused(gauges, way("d", concurrent=1))

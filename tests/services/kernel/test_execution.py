@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 from contract.journals import decide_now
+from msgspec.structs import replace
 
 from omac.domain.access import control
 from omac.domain.access.control import ControlCalled
@@ -137,7 +138,7 @@ async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path
             await execution.execute(toy(lambda *_: lies), STREAM, "lie", PERSON, beside=[CALLED])
         assert refused.value.reason == "unfoldable"
         with pytest.raises(Refusal, match="cannot follow"):
-            await execution.record([CALLED, CALLED._replace(command=Activated())], PERSON)
+            await execution.record([CALLED, replace(CALLED, command=Activated())], PERSON)
         assert records(path) == []
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
         await execution.execute(REGISTRATION, STREAM, found(1))
@@ -159,9 +160,8 @@ async def test_no_living_token_is_recorded(carrier: Carrier, path: str, other: J
     request = directory.RequestActivation("/w", "opencode", ids.token_digest(TOKEN))
     decide_now(other, directory.AGGREGATE, ids.directory_stream(HOST, ids.workdir_id("/w")), request)
     async with carrier() as execution:
-        await execution.record(
-            [CALLED._replace(command=ControlCalled("reload", f"/{TOKEN.upper()}", "socket"))], PERSON
-        )
+        called = ControlCalled("reload", f"/{TOKEN.upper()}", "socket")
+        await execution.record([replace(CALLED, command=called)], PERSON)
         await execution.execute(REGISTRATION, STREAM, Discover(Code(f"/s/{TOKEN}", "sha256:1"), "/w"), PERSON)
         assert [getattr(one.event, "dir", getattr(one.event, "source", "")) for one in records(path)][1:] == [
             f"/{SCRUBBED}",
