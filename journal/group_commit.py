@@ -4,7 +4,8 @@ A commit costs a disk flush, whether it holds one event or a thousand. So what a
 loop goes to a queue when the loop has nothing left to run; the thread drains it into a single transaction, and hands
 the batch, in order of positions, to the trio loop, where the projections are folded before any of the waiting tasks
 continues. Every task sees its own events when it goes on. A thread that took events while the loop still runs would
-contend with it for the interpreter, and commit what the pass began without what it ends with.
+contend with it for the interpreter, and commit what the pass began without what it ends with. For the same reason
+events for which nobody waits stay with the loop until somebody waits for others, or for RIDE_S.
 
 What is committed is never reported as refused: when the events of other processes in between cannot be read, the batch
 is kept and delivered as soon as they can.
@@ -12,6 +13,7 @@ is kept and delivered as soon as they can.
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -33,6 +35,8 @@ QUEUE_MAX = 16_384  # callers that may be under way; more are refused
 POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
 WATCHED_POLL_S = 1.0  # the same where somebody does
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
+LOOK_S = 0.02  # from a commit to a look at what others did: the next commit would show it, too
+BUSY_LOOK_S = 0.25  # between two looks while commits follow one another
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 10_000  # events since the last checkpoint that make an idle moment worth using
@@ -73,7 +77,9 @@ class Writer(trio.abc.Instrument):
         self._journal = journal
         self._feed = Feed(journal, seen)
         self._deliver = deliver
-        self._gathered: list[_Item] = []  # in this pass of the loop
+        self._gathered: list[_Item] = []  # the loop's: not in the queue yet
+        self._is_awaited = False  # somebody waits for one of these
+        self._ride = trio.CancelScope()  # its deadline is that of the first of these, where nobody waits
         self._queue: queue.SimpleQueue[list[_Item] | _Poll | None] = queue.SimpleQueue()
         self._taken: list[_Item] = []  # the thread's: out of the queue, not committed yet
         self._poll_s = POLL_S
@@ -82,6 +88,8 @@ class Writer(trio.abc.Instrument):
         self._retry_at = 0.0
         self._since_checkpoint = 0
         self._active_at = 0.0
+        self._is_look_due = False  # the thread's: somebody asked for one, or nothing came for a while
+        self._looked_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
         self._unanswered: set[_Item] = set()
@@ -97,7 +105,10 @@ class Writer(trio.abc.Instrument):
         trio.lowlevel.add_instrument(self)
         task_status.started()
         try:
-            await self._ended.wait()
+            while not self._ended.is_set():
+                with trio.CancelScope() as self._ride:
+                    await self._ended.wait()
+                self._hand_on()
         finally:
             self._closed = True
             with contextlib.suppress(KeyError):  # Trio removes one that failed
@@ -137,13 +148,20 @@ class Writer(trio.abc.Instrument):
         if self._closed:
             _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
         else:
+            if not self._gathered:
+                self._ride.deadline = trio.current_time() + RIDE_S
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
     def before_io_wait(self, _timeout: float) -> None:
-        """Hand what was gathered to the thread: no task is left to run. See trio.abc.Instrument."""
+        """Hand on what was gathered, if somebody waits: no task is left to run. See trio.abc.Instrument."""
+        if self._is_awaited:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Give the thread what was gathered."""
         if self._gathered:
             self._queue.put(self._gathered)
-            self._gathered = []
+            self._gathered, self._is_awaited, self._ride.deadline = [], False, math.inf
 
     def poll(self) -> None:
         """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
@@ -182,6 +200,7 @@ class Writer(trio.abc.Instrument):
             raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
         item = _Item(group, answered, late=late)
         self._unanswered.add(item)
+        self._is_awaited = True
         self._put(item)
         return item
 
@@ -214,11 +233,11 @@ class Writer(trio.abc.Instrument):
         try:
             open_ = True
             while open_ or self._taken:
-                batch, look, more = self._take()
+                batch, more = self._take()
                 open_ = open_ and more
                 self._commit(batch, token)
-                if look and not self._committed:
-                    self._idle(token)
+                if self._is_look_due and not self._committed and time.monotonic() >= self._look_at():
+                    self._look(token)
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
                 self._commit([], token)
@@ -232,29 +251,29 @@ class Writer(trio.abc.Instrument):
             with contextlib.suppress(trio.RunFinishedError):  # omac did not wait for a store that is stuck
                 token.run_sync_soon(self._end)
 
-    def _take(self) -> tuple[list[_Item], bool, bool]:
-        """What is waiting now, after a pause at most; whether to look at what others did; False once closed. What
-        nobody waits for is left for a moment, to share the next commit."""
-        look, open_ = False, True
-        until = time.monotonic() + (0.0 if self._taken else self._poll_s)
+    def _take(self) -> tuple[list[_Item], bool]:
+        """What is waiting now, after a pause at most; False once closed."""
+        open_, may_wait = True, not self._taken
+        pause_s = max(0.0, self._look_at() - time.monotonic()) if self._is_look_due else self._poll_s
         try:
             while len(self._taken) < BATCH_MAX:
-                news = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                news = self._queue.get(may_wait, pause_s)
+                may_wait = False
                 if news is None:
                     open_ = False
                     break
                 if isinstance(news, _Poll):
-                    look = True
+                    self._is_look_due = True
                 else:
                     self._taken += news
-                if (look and not self._taken) or any(item.answered for item in self._taken):
-                    until = 0.0
-                else:
-                    until = min(until, time.monotonic() + RIDE_S)
         except queue.Empty:
-            look = look or not self._taken
+            self._is_look_due |= may_wait
         batch, self._taken = self._taken[:BATCH_MAX], self._taken[BATCH_MAX:]
-        return batch, look, open_
+        return batch, open_
+
+    def _look_at(self) -> float:
+        """When to look at what others did, by the monotonic clock, if that is due."""
+        return min(self._active_at + LOOK_S, self._looked_at + BUSY_LOOK_S)
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         items = [item for item in batch if item.group.drafts]
@@ -314,7 +333,9 @@ class Writer(trio.abc.Instrument):
         answers = [(item, refused or ()) for item in waiting]
         token.run_sync_soon(self._settle, news, answers)
 
-    def _idle(self, token: trio.lowlevel.TrioToken) -> None:
+    def _look(self, token: trio.lowlevel.TrioToken) -> None:
+        """Deliver what others appended; else use the moment to move the log to the journal file."""
+        self._is_look_due, self._looked_at = False, time.monotonic()
         try:
             self._behind = self._journal.store.changed_by_others() or self._behind
             news = self._feed.news() if self._behind else []
