@@ -64,9 +64,11 @@ class Exchange:
         self._upstream_rests = False
         waited_s = forwarded.waited_s if forwarded else 0.0
         own, owners_s = addressed.route.limits, addressed.route.bounds.idle_s or math.inf
-        idle_s = min(limits.body_idle_timeout_s if own.idle_s is None else own.idle_s, owners_s)
-        answer_s = min(limits.response_head_timeout_s if own.idle_s is None else own.idle_s, owners_s)
-        self._silent_s = {"sending": idle_s, "waiting": answer_s, "joined": limits.joined_idle_timeout_s}
+        idle_s, answer_s, joined_s = (
+            min(default_s if own.idle_s is None else own.idle_s, owners_s)
+            for default_s in (limits.body_idle_timeout_s, limits.response_head_timeout_s, limits.joined_idle_timeout_s)
+        )
+        self._silent_s = {"sending": idle_s, "waiting": answer_s, "joined": joined_s}
         self._ends_at = math.inf if own.total_s is None else trio.current_time() + own.total_s - waited_s
         self._scope = trio.CancelScope(deadline=min(trio.current_time() + idle_s, self._ends_at))
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
@@ -80,7 +82,7 @@ class Exchange:
         self.progress = ExchangeProgress(
             idle_s=idle_s,
             answer_s=answer_s - waited_s,
-            joined_idle_s=limits.joined_idle_timeout_s,
+            joined_idle_s=joined_s,
         )
         if forwarded is not None:
             self._on("connected")
