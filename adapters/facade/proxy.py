@@ -16,6 +16,7 @@ from omac.adapters.facade.forward import Delivery, client_head, encode_body, is_
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.http.bodies import UpstreamError, decoder_for
+from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
@@ -231,7 +232,7 @@ class Exchange:
             data = await self._body_bytes()
             if not data:
                 raise ClientGone("the body ended early")
-            piece = b"".join(body.feed(data))
+            piece = await decode(body, data)
             self._bytes_in += len(piece)
             if self._bytes_in > self._route.max_body_bytes:
                 raise body_too_large(self._route)
@@ -307,7 +308,7 @@ class Exchange:
         self._status = response.status
         data = upstream.take_ahead()
         while True:
-            piece = b"".join(body.feed(data))
+            piece = await decode(body, data)
             self._on("answer-last" if body.finished else "answer-bytes")
             await self._client.send(
                 pending + encode_body(piece, self._delivery, last=body.finished), self._limits.client_idle_timeout_s
