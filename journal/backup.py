@@ -173,13 +173,21 @@ def restore(
     return copy._replace(path=path), kept
 
 
+def kept_journals(path: str, since_ns: int = 0) -> list[str]:
+    """Return the journals that restores moved away from `path`, since a time: to rename a file changes its ctime."""
+    folder, start = os.path.dirname(path), f"{path}.{_KEPT}-"
+    names = [os.path.join(folder, name) for name in (os.listdir(folder or ".") if os.path.isdir(folder or ".") else ())]
+    kept = [name for name in names if name.startswith(start) and name.removeprefix(start).isdigit()]
+    return [name for name in kept if os.lstat(name).st_ctime_ns >= since_ns]
+
+
 def put_back(path: str) -> bool:
     """Put the journal back that a restore was moving away when it was killed; return whether one was."""
     draft = _draft(path)
     if os.path.lexists(path) or not os.path.lexists(draft):
         return False
     with contextlib.suppress(Refusal, sqlite3.Error, OSError):  # what cannot be read stays where it is
-        for kept in _kept_since(path, os.lstat(draft).st_mtime_ns):
+        for kept in kept_journals(path, os.lstat(draft).st_mtime_ns):
             files = {segment.file for segment in _listed(kept)}
             is_apart = files and not os.path.lexists(folder_of(kept)) and files <= set(os.listdir(folder_of(path)))
             for name, to in ((folder_of(path), folder_of(draft)), (folder_of(kept), folder_of(path))):
@@ -195,14 +203,6 @@ def put_back(path: str) -> bool:
 def _draft(path: str) -> str:
     """Where the copy that takes the place of a journal is made."""
     return f"{path}.restoring"
-
-
-def _kept_since(path: str, ns: int) -> list[str]:
-    """The journals that restores moved away from `path` since a time: to rename a file changes its ctime."""
-    start = f"{path}.{_KEPT}-"
-    names = [os.path.join(os.path.dirname(path), name) for name in os.listdir(os.path.dirname(path) or ".")]
-    kept = [name for name in names if name.startswith(start) and name.removeprefix(start).isdigit()]
-    return [name for name in kept if os.lstat(name).st_ctime_ns >= ns]
 
 
 def _into_one_file(draft: str) -> None:

@@ -1,5 +1,6 @@
 """Backups with the keys of personal fields: these lie in a file of their own, beside the copy of the journal."""
 
+import contextlib
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -10,7 +11,7 @@ from omac.domain.access.erasure import SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, back_up, restore
+from omac.journal.backup import Copy, back_up, kept_journals, restore
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
 from omac.tools.compose.journals import mark_of
@@ -102,12 +103,11 @@ def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated
 
 
 def _erased(path: str) -> frozenset[str]:
-    """The ids of keys that the present journal says were destroyed; none where it cannot be read."""
-    if not os.path.lexists(path):
-        return frozenset()
-    try:
-        with closing(ReadJournal(path)) as journal:
+    """The ids of keys that were destroyed, by the present journal and by those that earlier restores kept beside it: a
+    restored one may be from before that. What cannot be read counts for nothing."""
+    names = set[str]()
+    for each in [path, *kept_journals(path)]:
+        with contextlib.suppress(Refusal, OSError), closing(ReadJournal(each)) as journal:
             events = [record.event for record in journal.of_kinds(["subject.erased"])]
-    except Refusal:
-        return frozenset()
-    return frozenset(name for event in events if isinstance(event, SubjectErased) for name in event.keys)
+            names.update(name for event in events if isinstance(event, SubjectErased) for name in event.keys)
+    return frozenset(names)
