@@ -570,3 +570,47 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
         with socket.create_server(("127.0.0.1", sidecar.birth.port)):
             assert not sidecar.listens()
         await sidecar.stop(0)
+
+
+async def held(name: str, held_by: int) -> tuple[subprocess.Popen[bytes], process.Stat]:
+    """A bubblewrap that sets up a namespace for as long as the pipe `held_by` is open, and its init, which waits for
+    it. `name` stands for omac's in the command line."""
+    bwrap = host_programs.find("bwrap")
+    info, more = os.memfd_create("info"), os.memfd_create("more")
+    os.write(more, b"\0".join([b"--unshare-user", b"--userns-block-fd", str(held_by).encode(), b""]))
+    os.lseek(more, 0, os.SEEK_SET)
+    line = [name if word == "omac-gate" else word for word in launch.command_line(bwrap, info, more)]
+    outer = launch.start([*line, "true"], {}, "/", subprocess.DEVNULL, pass_fds=(info, more, held_by))
+    os.close(more)
+    while not (report := os.pread(info, 4096, 0)).rstrip().endswith(b"}"):
+        await trio.sleep(0.001)
+    os.close(info)
+    init = process.stat(json.loads(report)["child-pid"])
+    assert init is not None
+    return outer, init
+
+
+async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Path) -> None:
+    """As a kill of omac leaves it while the namespace is set up; not before, nor one of somebody else's."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
+    reader, writer = os.pipe()
+    started = [await held(name, reader) for name in ("omac-gate", "another")]
+    (outer, init), (_, strange) = started
+    try:
+        await host.end_unbuilt()
+        assert process.living(init.pid, init.start_ticks), "its bubblewrap lives"
+        assert not launch.is_unbuilt(outer.pid)
+        for each, _ in started:
+            await launch.destroy(each)
+        await trio.sleep(0.05)
+        assert process.living(init.pid, init.start_ticks), "it waits for ever"
+        assert await host.end_unbuilt() >= 1
+        assert not process.living(init.pid, init.start_ticks)
+        assert process.living(strange.pid, strange.start_ticks)
+        assert not launch.is_unbuilt(os.getpid())
+    finally:
+        for each, its_init in started:
+            process.kill(its_init.pid, its_init.start_ticks, signal.SIGKILL)
+            await launch.destroy(each)
+        os.close(reader)
+        os.close(writer)
