@@ -5,8 +5,9 @@ Rules
 1. A backup is made by SQLite, page by page in one snapshot, so it is a whole journal at one position, whatever is
    appended meanwhile, with a copy of each sealed segment that it lists. It replaces no file, and nobody else can read
    it.
-2. Only a whole journal is restored. It is copied beside the journal and takes its place in one step; what was there is
-   kept beside it, under a name that is free. A restore that was killed is finished by the next.
+2. Only a whole journal is restored. It is copied beside the journal, gets there what it lacks, and takes its place in
+   one step; what was there is kept beside it, under a name that is free. The next restore undoes one that was killed
+   before that step.
 3. Whoever restores makes sure that no omac has the journal open.
 """
 
@@ -16,6 +17,7 @@ import os
 import shlex
 import shutil
 import sqlite3
+from collections.abc import Callable
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Reason, Refusal
@@ -34,6 +36,7 @@ from omac.journal.segment import (
 
 _WITH = ("", "-wal", "-shm")  # the files of a journal
 _ALL = (SUFFIX, *_WITH)  # and the folder of its segments
+_KEPT = "before-restore"
 
 
 class Copy(NamedTuple):
@@ -111,18 +114,28 @@ def _remove(target: str, *, with_segments: bool = False) -> None:
             os.unlink(target + suffix)
 
 
-def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
+def restore(
+    source: str, path: str, mark: Mark, complete: Callable[[str], None] = lambda draft: None
+) -> tuple[Copy, str]:
     """Put a copy of the journal `source` in the place of `path`, and mark it; return where the present one is kept.
 
-    "" where there is no present one. Raises Refusal; then the present journal is where it was.
+    "" where there is no present one. `complete` appends to the copy at a path before it has its place. Raises Refusal;
+    then the present journal is where it was.
     """
     inspect(source)
-    draft = f"{path}.restoring"
+    draft = _draft(path)
     if os.path.abspath(source) == os.path.abspath(draft):
         message = f"{source} has the name of what a restore makes and removes"
         raise Refusal("misuse", message, fix=[f"mv {shlex.quote(source)} {shlex.quote(source + '.db')}"])
     _remove(draft, with_segments=True)  # of one that was killed
     copy = back_up(source, draft)
+    try:
+        complete(draft)
+        _into_one_file(draft)
+        copy = inspect(draft)
+    except BaseException:
+        _remove(draft, with_segments=True)
+        raise
     kept, moved = "", list[tuple[str, str]]()
 
     def move(name: str, to: str) -> None:
@@ -132,7 +145,7 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     try:
         _move_log(path)
         if os.path.lexists(path) or _holds_anything(path + "-wal") or os.path.lexists(folder_of(path)):
-            kept = _unfinished(path) or _free(path, "before-restore")
+            kept = _free(path, _KEPT)
         for suffix in reversed(_ALL):  # the log first: beside a journal that is lost it would be applied to the copy
             with contextlib.suppress(FileNotFoundError):
                 if kept:
@@ -160,27 +173,53 @@ def restore(source: str, path: str, mark: Mark) -> tuple[Copy, str]:
     return copy._replace(path=path), kept
 
 
+def kept_journals(path: str, since_ns: int = 0) -> list[str]:
+    """Return the journals that restores moved away from `path`, since a time: to rename a file changes its ctime."""
+    folder, start = os.path.dirname(path), f"{path}.{_KEPT}-"
+    names = [os.path.join(folder, name) for name in (os.listdir(folder or ".") if os.path.isdir(folder or ".") else ())]
+    kept = [name for name in names if name.startswith(start) and name.removeprefix(start).isdigit()]
+    return [name for name in kept if os.lstat(name).st_ctime_ns >= since_ns]
+
+
+def put_back(path: str) -> bool:
+    """Put the journal back that a restore was moving away when it was killed; return whether one was."""
+    draft = _draft(path)
+    if os.path.lexists(path) or not os.path.lexists(draft):
+        return False
+    with contextlib.suppress(Refusal, sqlite3.Error, OSError):  # what cannot be read stays where it is
+        for kept in kept_journals(path, os.lstat(draft).st_mtime_ns):
+            files = {segment.file for segment in _listed(kept)}
+            is_apart = files and not os.path.lexists(folder_of(kept)) and files <= set(os.listdir(folder_of(path)))
+            for name, to in ((folder_of(path), folder_of(draft)), (folder_of(kept), folder_of(path))):
+                if not is_apart and os.path.lexists(name):
+                    os.rename(name, to)
+            for suffix in reversed(_WITH):  # the journal last: without it the next restore goes on here
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(kept + suffix, path + suffix)
+            return True
+    return False
+
+
+def _draft(path: str) -> str:
+    """Where the copy that takes the place of a journal is made."""
+    return f"{path}.restoring"
+
+
+def _into_one_file(draft: str) -> None:
+    """Move the log of a journal that is in nobody's use into it, so that it can be renamed. Raises Refusal."""
+    try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+    except sqlite3.Error as error:
+        raise refusal_of(error, draft) from error
+
+
 def _move_log(path: str) -> None:
     """Move a log into its journal, as far as that can be read: apart they are worth nothing, and a restore that is
     killed between their names leaves them apart."""
     if os.path.isfile(path) and not os.path.islink(path):
         with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()  # the last to close it takes it away
-
-
-def _unfinished(path: str) -> str:
-    """The name under which a restore that was killed kept the journal, while its segments still lie here; else ""."""
-    if os.path.lexists(path) or _holds_anything(path + "-wal"):
-        return ""
-    number = 1
-    while os.path.lexists(f"{path}.before-restore-{number + 1}"):
-        number += 1
-    kept = f"{path}.before-restore-{number}"
-    with contextlib.suppress(Refusal, sqlite3.Error, OSError):
-        files = {segment.file for segment in _listed(kept)}
-        if files and not os.path.lexists(folder_of(kept)) and files <= set(os.listdir(folder_of(path))):
-            return kept
-    return ""
 
 
 def _copy(path: str, target: str) -> list[Segment]:

@@ -200,7 +200,9 @@ class Reader:
         """Return the position of the last repair of a record; 0 where there was none."""
         if not self._all("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'set_aside'"):
             return 0  # of an early omac, which is given the table when it is next opened to be written
-        return int(self._one("SELECT coalesce(max(record), 0) FROM set_aside", "its repairs cannot be read"))
+        return int(
+            self._one("SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0", "its repairs cannot be read")
+        )
 
     def _named(self, rows: Sequence[Any]) -> list[StoredRow]:
         self._learn({row[index] for row in rows for index in _NAMED} - self._texts.keys())

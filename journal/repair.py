@@ -4,7 +4,8 @@ Rules
 
 1. A repair replaces only positions with a finding (`journal/check.py`), and of those only what was asked for with what
    follows from it: later findings of the same stream.
-2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it.
+2. The replaced row is kept whole in `set_aside`, and `position.set-aside` says so, in one transaction with it. A copy
+   of that event is kept there, too, under its negative position: it counts when the event is damaged later.
 3. What a repair would do is known before: the same transaction, rolled back.
 4. What it says is recorded after the last position that stays, wherever a head or a moved row may stand, and gets its
    leaf at once where all events before have theirs: no event before it gets a late one by it.
@@ -167,12 +168,7 @@ class Repair:
         position = finding.position
         (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
         record = self._say(raw, finding, digest_of(body))
-        texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
-        into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
-        raw.execute(
-            f"INSERT INTO set_aside (record, {into}) SELECT ?, {values} FROM event WHERE position = ?",  # noqa: S608  # our columns
-            (record, position),
-        )
+        self._keep(raw, record, position)
         if finding.remedy == "remove":
             raw.execute("DELETE FROM event WHERE position = ?", (position,))
         elif finding.remedy == "retime":
@@ -187,6 +183,15 @@ class Repair:
                 "WHERE position = ?",
                 (*self._hole(raw, finding), position),
             )
+
+    def _keep(self, raw: sqlite3.Connection, record: int, position: int) -> None:
+        """Copy a row of events into the table beside."""
+        texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
+        into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
+        raw.execute(
+            f"INSERT INTO set_aside (record, {into}) SELECT ?, {values} FROM event WHERE position = ?",  # noqa: S608  # our columns
+            (record, position),
+        )
 
     def _hole(self, raw: sqlite3.Connection, finding: Damage) -> tuple[object, ...]:
         """The row that stands at an emptied position, in the order of its columns up to actor, then its body."""
@@ -211,6 +216,7 @@ class Repair:
         raw.execute(
             "INSERT INTO event (position, stream, kind, at, run, actor, body) VALUES (?, ?, ?, ?, ?, ?, ?)", row
         )
+        self._keep(raw, -self._last, self._last)
         raw.execute("UPDATE head SET position = ?", (self._last,))
         return self._last
 

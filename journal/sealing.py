@@ -26,7 +26,9 @@ def list_segment(engine: sa.Engine, path: str, segment: Segment, repaired_at: in
     try:
         with engine.begin() as connection:
             sealed_to = connection.execute(sa.select(sa.func.max(SEGMENT.c.last))).scalar() or 0
-            repaired = connection.exec_driver_sql("SELECT coalesce(max(record), 0) FROM set_aside").scalar_one()
+            repaired = connection.exec_driver_sql(
+                "SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0"
+            ).scalar_one()
             if sealed_to != segment.first - 1 or repaired != repaired_at:
                 message = f"the journal {path} was changed while its events were sealed; nothing was taken out of it"
                 raise Refusal("contention", message, fix=["omac journal seal"])

@@ -77,7 +77,7 @@ def _first_altered(connection: JournalConnection, segment: Segment, error: Segme
     """The first position of a segment whose event is not that of its leaf; its first where none is told by that."""
     if not error.is_readable or segment.pruned:
         return segment.first
-    known = {position for (position,) in connection.execute("SELECT position FROM set_aside")}
+    known = {position for (position,) in connection.execute("SELECT position FROM set_aside WHERE record > 0")}
     after = segment.first - 1
     try:
         while after < segment.last:

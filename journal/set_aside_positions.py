@@ -1,7 +1,8 @@
 """The positions that a repair set aside: their events are no more what was recorded, which their leaves outlive.
 
 A `position.set-aside` tells of each, and the row in `set_aside` is what the leaf was made of, or an emptied position
-stands there. Nothing else excuses an event from its leaf.
+stands there. Nothing else excuses an event from its leaf. Where such a record was damaged later, the copy of it counts
+that the repair kept, if it is what the record's own leaf was made of.
 """
 
 import contextlib
@@ -50,14 +51,21 @@ class SetAsidePositions:
 
     def _found(self) -> Iterator[tuple[int, PositionSetAside]]:
         """Yield the records of repairs, with their positions."""
-        codec, after = Codec(), 0
+        codec, after, known = Codec(), 0, set[int]()
         for start, end in [*self._absent, (ALL[1], ALL[1])]:
             for record, body in self._connection.rows(_REPAIRS, after, start):
                 with contextlib.suppress(Refusal):
                     event = codec.decode("position.set-aside", body)
                     assert isinstance(event, PositionSetAside)
+                    known.add(record)
                     yield record, event
             after = end
+        for leaf, *row in self._connection.execute(_COPIES).fetchall():
+            if row[0] not in known and _matches(row, leaf):  # it is what was recorded
+                with contextlib.suppress(Refusal):
+                    event = codec.decode("position.set-aside", row[-1])
+                    assert isinstance(event, PositionSetAside)
+                    yield row[0], event
 
 
 def digest_of(body: object) -> str:
@@ -75,7 +83,12 @@ def _matches(row: Sequence[object], leaf: bytes) -> bool:
 
 _SET_ASIDE = """
     SELECT position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
-    FROM set_aside WHERE position = ?
+    FROM set_aside WHERE position = ? AND record > 0
+"""
+_COPIES = """
+    SELECT hash, s.position, stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body
+    FROM set_aside AS s JOIN leaf ON leaf.position = s.position
+    WHERE record < 0 AND record = -s.position AND kind = 'position.set-aside'
 """
 _IS_REPAIRED = "SELECT 1 FROM name WHERE text = 'position.set-aside'"
 _REPAIRS = (

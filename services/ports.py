@@ -55,6 +55,9 @@ class SidecarHost(Protocol):
     async def end_orphan(self, birth: Birth) -> bool:
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""
 
+    async def end_unbuilt(self) -> int:
+        """Kill what is left of sidecars whose omac was killed before there was a birth to report; return how many."""
+
 
 class SkillFolders(Protocol):
     """Project directories and the skills in them, on disk."""

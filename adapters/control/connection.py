@@ -18,6 +18,7 @@ from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.bodies import bad_request, decoder_for
+from omac.adapters.http.decoding import decode
 from omac.adapters.http.fields import Fields
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, whole_answer
 from omac.adapters.http.slots import Slot
@@ -90,7 +91,7 @@ class ControlConnection:
                 data = await self._client.receive()
                 if not data:
                     raise ClientGone("the body ended early")
-                body += b"".join(decoder.feed(data))
+                body += await decode(decoder, data)
                 if len(body) > self._limits.body_bytes_max:
                     raise too_large
             self._client.ahead[:0] = decoder.leftover

@@ -16,6 +16,7 @@ from omac.adapters.facade.forward import Delivery, client_head, encode_body, is_
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.http.bodies import UpstreamError, decoder_for
+from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
@@ -64,9 +65,11 @@ class Exchange:
         self._upstream_rests = False
         waited_s = forwarded.waited_s if forwarded else 0.0
         own, owners_s = addressed.route.limits, addressed.route.bounds.idle_s or math.inf
-        idle_s = min(limits.body_idle_timeout_s if own.idle_s is None else own.idle_s, owners_s)
-        answer_s = min(limits.response_head_timeout_s if own.idle_s is None else own.idle_s, owners_s)
-        self._silent_s = {"sending": idle_s, "waiting": answer_s, "joined": limits.joined_idle_timeout_s}
+        idle_s, answer_s, joined_s = (
+            min(default_s if own.idle_s is None else own.idle_s, owners_s)
+            for default_s in (limits.body_idle_timeout_s, limits.response_head_timeout_s, limits.joined_idle_timeout_s)
+        )
+        self._silent_s = {"sending": idle_s, "waiting": answer_s, "joined": joined_s}
         self._ends_at = math.inf if own.total_s is None else trio.current_time() + own.total_s - waited_s
         self._scope = trio.CancelScope(deadline=min(trio.current_time() + idle_s, self._ends_at))
         self._body = decoder_for(head.framing, lambda fault: Refusal("bad-request", f"the body is malformed: {fault}"))
@@ -80,7 +83,7 @@ class Exchange:
         self.progress = ExchangeProgress(
             idle_s=idle_s,
             answer_s=answer_s - waited_s,
-            joined_idle_s=limits.joined_idle_timeout_s,
+            joined_idle_s=joined_s,
         )
         if forwarded is not None:
             self._on("connected")
@@ -229,7 +232,7 @@ class Exchange:
             data = await self._body_bytes()
             if not data:
                 raise ClientGone("the body ended early")
-            piece = b"".join(body.feed(data))
+            piece = await decode(body, data)
             self._bytes_in += len(piece)
             if self._bytes_in > self._route.max_body_bytes:
                 raise body_too_large(self._route)
@@ -305,7 +308,7 @@ class Exchange:
         self._status = response.status
         data = upstream.take_ahead()
         while True:
-            piece = b"".join(body.feed(data))
+            piece = await decode(body, data)
             self._on("answer-last" if body.finished else "answer-bytes")
             await self._client.send(
                 pending + encode_body(piece, self._delivery, last=body.finished), self._limits.client_idle_timeout_s

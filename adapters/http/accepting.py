@@ -1,8 +1,8 @@
 """The loops of a listener: a task for each connection, within bounds, whatever the system runs out of; and in a
 connection one request after the other."""
 
-import errno
 import logging
+import math
 import socket
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,8 +12,10 @@ import trio
 
 from omac.adapters.http.slots import Slot, SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
+from omac.domain.kernel.refusal import problem_of
 
 RETRY_S = 0.1
+CALM_S = 10.0  # without a refusal of the system, until a shortage is over: one descriptor at a time may come back
 HEAD_BYTES_MAX = 65_536
 
 
@@ -22,19 +24,20 @@ async def accept_connections(
 ) -> None:
     """Hand each connection to `begin`, with its place, until cancelled. Takes the listener over."""
     slots = Slots(limits)
+    shortage = _Shortage(log)
     async with listener:
-        failing = False
         while True:
+            stream: trio.SocketStream | None = None
             try:
-                stream = await listener.accept()
+                with trio.move_on_at(shortage.over_at):
+                    stream = await listener.accept()
             except OSError as problem:  # EMFILE, ENFILE, ENOBUFS, ENOMEM: it passes
-                if not failing:
-                    name = errno.errorcode.get(problem.errno or 0, "?")
-                    log.error("cannot accept a connection: %s; omac goes on trying", name)
-                failing = True
+                shortage.meet(problem)
                 await trio.sleep(RETRY_S)
                 continue
-            failing = False
+            shortage.end_if_over()
+            if stream is None:
+                continue
             try:
                 slot = await slots.enter()
             except BaseException:
@@ -122,6 +125,35 @@ async def serve_heads(
         if not kept:
             wire.close()
     return kept
+
+
+class _Shortage:
+    """A time in which the system refuses to accept connections, again and again; its beginning and its end are logged.
+
+    `over_at`: the moment from which it is over unless the system refuses again; infinite without one.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._tries = 0
+        self._began = self._last = 0.0
+        self.over_at = math.inf
+
+    def meet(self, problem: OSError) -> None:
+        """The system refused one more."""
+        self._last = trio.current_time()
+        if not self._tries:
+            self._began = self._last
+            self._log.error("cannot accept a connection: %s; omac goes on trying", problem_of(problem))
+        self._tries += 1
+        self.over_at = self._last + CALM_S
+
+    def end_if_over(self) -> None:
+        """Log the end of it, once it is over."""
+        if trio.current_time() >= self.over_at:
+            message = "connections are accepted again: %d tries within %.1f s had failed"
+            self._log.warning(message, self._tries, self._last - self._began + RETRY_S)
+            self._tries, self.over_at = 0, math.inf
 
 
 def _plain(sock: trio.socket.SocketType) -> socket.socket:

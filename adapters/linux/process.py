@@ -60,7 +60,7 @@ def descendants(pid: int) -> list[Stat]:
 
 def session_members(sid: int) -> list[Stat]:
     """The living processes of a session, its leader included. A snapshot, like `descendants`."""
-    return [entry for entry in _everyone() if entry.session == sid and entry.alive]
+    return [entry for entry in everyone() if entry.session == sid and entry.alive]
 
 
 def socket_inodes(pids: Collection[int]) -> set[int]:
@@ -128,7 +128,8 @@ def kill(pid: int, ticks: int, number: signal.Signals) -> bool:
     return True
 
 
-def _everyone() -> Iterator[Stat]:
+def everyone() -> Iterator[Stat]:
+    """Yield all processes. A snapshot, like `descendants`."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (entry := stat(int(name))):
             yield entry
@@ -149,6 +150,6 @@ def _children(pid: int) -> list[int]:
 def _children_by_scan() -> Callable[[int], list[int]]:
     """The same from every process's parent, for kernels without CONFIG_PROC_CHILDREN."""
     below: dict[int, list[int]] = {}
-    for entry in _everyone():
+    for entry in everyone():
         below.setdefault(entry.parent, []).append(entry.pid)
     return lambda pid: below.get(pid, [])

@@ -111,6 +111,10 @@ class LinuxSidecarHost(SidecarHost):
         """Kill what `birth` identifies, wrappers and children included; False if it was already gone."""
         return await orphan.end(birth)
 
+    async def end_unbuilt(self) -> int:
+        """Kill inits that wait for a bubblewrap that is gone; return how many."""
+        return await orphan.end_unbuilt()
+
     async def _start(
         self, program: launch.SidecarProgram, log: int
     ) -> tuple[subprocess.Popen[bytes], process.Stat | None]:

@@ -10,7 +10,8 @@
    does not look whether its parent is still there: if omac is killed in between, all of it lives on. So the first
    process is a shell that waits for a line from us, given when the init has asked. Without omac there is no line, and
    the shell ends; with it, it becomes the program. And bubblewrap reports into a file, not a pipe: writing to a pipe
-   without a reader would end the outer process while the init waits for it, for ever.
+   without a reader would end the outer process while the init waits for it, for ever. So it does where the outer
+   process is killed in the millisecond in which it sets the namespace up: recovery ends that (`is_unbuilt`).
 4. The namespace hides nothing of the file system and of the network; it bounds the *life* of a sidecar only.
 5. The program's variables reach bubblewrap through a file (--args), not through its own environment or arguments: both
    can be read in /proc for as long as bubblewrap lives, and secrets are for the program alone.
@@ -92,9 +93,11 @@ async def start_in_namespace(
     with _file("bwrap-info") as info, _file("bwrap-args") as more, _pipe() as (gate_reader, gate):
         os.write(more, _more_arguments(program))
         os.lseek(more, 0, os.SEEK_SET)
-        line = [bwrap, *NAMESPACE, "--info-fd", str(info), "--args", str(more), "--", *GATE, *program.argv]
+        line = command_line(bwrap, info, more)
         with gate_reader:
-            outer = start(line, {}, program.folder, output, stdin=gate_reader.fileno(), pass_fds=(info, more))
+            outer = start(
+                [*line, *program.argv], {}, program.folder, output, stdin=gate_reader.fileno(), pass_fds=(info, more)
+            )
         init: process.Stat | None = None
         try:
             with trio.fail_after(BUILD_WITHIN_S):
@@ -108,6 +111,36 @@ async def start_in_namespace(
             await _clear(outer, init)
             raise
         return outer, init
+
+
+def command_line(bwrap: str, info: int, more: int) -> list[str]:
+    """Return what bubblewrap is started with, up to the program; `info` and `more` are descriptors."""
+    return [bwrap, *NAMESPACE, "--info-fd", str(info), "--args", str(more), "--", *GATE]
+
+
+def is_unbuilt(pid: int) -> bool:
+    """Return whether a process is an init that waits for ever, because its outer process is gone: one of this user with
+    the command line from above, the first in a pid namespace, which has started nothing."""
+    words = _words(pid)
+    line = command_line(words[0], 0, 0) if words else []
+    matches = [word == wanted or (wanted == "0" and word.isdigit()) for word, wanted in zip(words, line, strict=False)]
+    if len(words) < len(line) or not all(matches) or not words:
+        return False
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = dict(row.split(":", 1) for row in file if ":" in row)
+        is_bubblewrap = os.path.samefile(f"/proc/{pid}/exe", words[0])
+    except OSError:
+        return False
+    parent = int(status["PPid"])
+    return (
+        is_bubblewrap
+        and int(status["Uid"].split()[0]) == os.getuid()
+        and status.get("NSpid", "").split()[1:][-1:] == ["1"]
+        and parent > 0  # else it is outside of this pid namespace, and may live
+        and _words(parent) != words  # the outer process has the same
+        and not process.descendants(pid)
+    )
 
 
 async def destroy(child: subprocess.Popen[bytes]) -> None:
@@ -126,6 +159,15 @@ async def reap(child: subprocess.Popen[bytes]) -> int:
         finally:
             os.close(descriptor)
     return child.wait()
+
+
+def _words(pid: int) -> list[str]:
+    """The command line of a process; none when there is none, or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:
+        return []
 
 
 async def _clear(outer: subprocess.Popen[bytes], init: process.Stat | None) -> None:

@@ -1,12 +1,14 @@
 """Ending what an earlier run of omac left behind, and nothing else."""
 
 import signal
+from collections.abc import Callable
 
 import trio
 
 from omac.adapters.linux import process
 from omac.adapters.linux.process import Stat
 from omac.adapters.linux.process_identity import boot_id
+from omac.adapters.sidecars import launch
 from omac.domain.sidecars.sidecar import Birth
 
 WITHIN_S = 5.0
@@ -22,14 +24,27 @@ async def end(birth: Birth) -> bool:
     if birth.boot_id != boot_id():
         return False
     known: dict[tuple[int, int], Stat] = {}
+    await _kill(lambda: _remains(birth, known))
+    return bool(known)
+
+
+async def end_unbuilt() -> int:
+    """SIGKILL the inits whose bubblewrap was killed while it set their namespace up; return how many there were. No
+    omac waits for one of them any more, be it dead or alive: it is found by what it is (`launch.is_unbuilt`)."""
+    found = [entry for entry in process.everyone() if launch.is_unbuilt(entry.pid)]
+    await _kill(lambda: [entry for entry in found if process.living(entry.pid, entry.start_ticks)])
+    return len(found)
+
+
+async def _kill(remains: Callable[[], list[Stat]]) -> None:
+    """SIGKILL what remains until nothing does, for 5 s at most."""
     pause = 0.002
     with trio.move_on_after(WITHIN_S):
-        while remains := _remains(birth, known):
-            for entry in remains:
+        while living := remains():
+            for entry in living:
                 process.kill(entry.pid, entry.start_ticks, signal.SIGKILL)
             await trio.sleep(pause)
             pause = min(pause * 1.5, 0.05)
-    return bool(known)
 
 
 def _remains(birth: Birth, known: dict[tuple[int, int], Stat]) -> list[Stat]:

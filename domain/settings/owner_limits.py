@@ -8,6 +8,7 @@ Rules
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -34,6 +35,14 @@ class SkillBounds(msgspec.Struct, frozen=True):
     total_s: int | None = None
     concurrent: int | None = None
     per_second: int | None = None
+
+
+class HeldLimit(msgspec.Struct, frozen=True):
+    """A limit that holds for calls of a skill, None: none does; and who set it: its omac.yaml, the settings of the
+    host's owner, or nobody (the default)."""
+
+    value: int | None
+    whose: Literal["omac.yaml", "settings", "default"]
 
 
 class OwnerLimits(msgspec.Struct, frozen=True):
@@ -68,6 +77,14 @@ def owner_limits(words: Mapping[str, str]) -> OwnerLimits:
 def stricter(own: int | None, owners: int | None) -> int | None:
     """Return the limit that holds of a skill's own and the owner's."""
     return own if owners is None else owners if own is None else min(own, owners)
+
+
+def held_limit(own: int | None, owners: int | None, default: int | None = None) -> HeldLimit:
+    """Return the limit that holds of a skill's own, in whose place `default` stands, and the owner's."""
+    value = stricter(default if own is None else own, owners)
+    if value is not None and value == owners:
+        return HeldLimit(value, "settings")
+    return HeldLimit(value, "default" if own is None else "omac.yaml")
 
 
 def how_to_change(setting: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.refusal import problem_of
 
 RETRY_S = 0.5  # after an error of the system
 
@@ -43,7 +44,9 @@ class Retries:
             yield
         except* OSError as problems:
             if not self._failing:
-                _log.error("%s: %s; omac goes on trying", self._name, innermost(problems))
+                problem = innermost(problems)
+                assert isinstance(problem, OSError), "except* gives no other"
+                _log.error("%s: %s; omac goes on trying", self._name, problem_of(problem))
             self._failing = True
             await trio.sleep(RETRY_S)
         else:

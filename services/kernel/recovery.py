@@ -58,6 +58,8 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId
     offline, finish = directory.RequestDeactivation(WHY), directory.FinishDeactivation()
     await together(partial(engine.execute, directory.AGGREGATE, target, offline) for target in directories)
     await together(partial(_end, engine, host, target) for target in sidecars)
+    if sidecars:
+        await host.end_unbuilt()
     await together(partial(engine.execute, directory.AGGREGATE, target, finish) for target in directories)
 
     settled = []

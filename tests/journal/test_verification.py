@@ -253,6 +253,48 @@ def test_what_a_repair_set_aside_is_kept(path: Path, change: str) -> None:
     assert found(verify(str(path))) == (EVENTS + 1, "altered")
 
 
+def repaired(path: Path) -> None:
+    """Repair the journal, and open it once."""
+    Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
+    journal_at(path).close()
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE event SET body = x'c1' WHERE position = {}", "DELETE FROM event WHERE position = {}"]
+)
+def test_a_repair_whose_record_was_damaged_and_repaired(path: Path, damage: str) -> None:
+    """The copy of the record, which its leaf proves, says still what was set aside: as often as that comes to pass."""
+    journal_of(path)
+    before = verify(str(path))
+    for position in (3, EVENTS + 1, EVENTS + 2):
+        sql(path, damage.format(position))
+        assert found(verify(str(path))) == (position, "altered" if "UPDATE" in damage else "missing")
+        repaired(path)
+    after = verify(str(path), [KeptRoot(before.size, before.root)])
+    assert (after.set_aside, after.findings, after.late) == ((3, EVENTS + 1, EVENTS + 2), (), 0)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "UPDATE set_aside SET body = (SELECT body FROM event WHERE position = {0} - 1) WHERE record = -{0}",
+        "UPDATE set_aside SET at = at + 1 WHERE record = -{0}",
+        "DELETE FROM set_aside WHERE record = -{0}",
+        "UPDATE set_aside SET record = -5, position = 5 WHERE record = -{0}",
+    ],
+)
+def test_a_copy_that_is_not_what_was_recorded_excuses_nothing(path: Path, forged: str) -> None:
+    """Only the very content of the record's own leaf counts."""
+    journal_of(path)
+    sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
+    repaired(path)
+    record = EVENTS + 1
+    sql(path, f"UPDATE event SET body = x'c1' WHERE position = {record}")
+    repaired(path)
+    sql(path, forged.format(record))
+    assert found(verify(str(path))) == (3, "altered")
+
+
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
     """Whoever puts one there hides nothing."""
     journal_of(path)

@@ -128,6 +128,7 @@ class ScriptedHost:
         self.transcript: list[str] = []
         self.processes: list[ScriptedProcess] = []
         self.orphans: list[Birth] = []
+        self.unbuilt_ended = 0  # how often what was never born was looked for
         self.failing: set[str] = set()  # cannot be started
         self.held: set[str] = set()  # take their time to start
         self.silent: set[str] = set()  # do not answer their probe yet
@@ -162,6 +163,11 @@ class ScriptedHost:
         self.processes.append(process)
         self.bell.ring()
         return process
+
+    async def end_unbuilt(self) -> int:
+        await trio.lowlevel.checkpoint()
+        self.unbuilt_ended += 1
+        return 0
 
     async def end_orphan(self, birth: Birth) -> bool:
         await trio.lowlevel.checkpoint()

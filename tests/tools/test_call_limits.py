@@ -1,11 +1,14 @@
 """`sidecar.limits` of an omac.yaml, and those of the owner's settings, by a real server and curl: how long calls take,
 and how many there may be."""
 
+import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from polling import eventually
@@ -25,6 +28,10 @@ class Handler(BaseHTTPRequestHandler):
         name, _, seconds = self.path[1:].partition("/")
         if name == "late":
             time.sleep(float(seconds))
+        if name == "switch":
+            self.wfile.write(b"HTTP/1.1 101 X\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n")
+            time.sleep(float(seconds))
+            return
         self.send_response(200)
         if name == "drip":
             self.send_header("Transfer-Encoding", "chunked")
@@ -99,6 +106,17 @@ def test_a_call_that_takes_too_long(omac: Omac, limited: Any) -> None:
     assert 0.9 < taken < 5
     assert begun.startswith(b"HTTP/1.1 200")
     eventually(lambda: [row["reason"] for row in omac.audit()] == ["timeout"] * 2, 5.0, "the outcomes")
+
+
+@contextmanager
+def switched(url: str) -> Iterator[socket.socket]:
+    """A connection on which the skill has switched protocols, and says nothing more."""
+    parts = urlsplit(url)
+    with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=10) as sock:
+        asks = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        sock.sendall(f"GET {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{asks}\r\n".encode())
+        assert sock.recv(4096).startswith(b"HTTP/1.1 101 ")
+        yield sock
 
 
 def at_once(url: str, count: int) -> list[Answer]:
@@ -188,7 +206,11 @@ def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
         assert (answer.status, answer.headers["x-omac-reason"]) == (status, reason)
         assert "the limit of your settings" in answer.json()["detail"]
         assert answer.json()["fix"][0].startswith(f"omac settings set {name} NUMBER")
-    taken, _ = cut_off(f"{base}/drip/30")
-    assert 1.9 < taken < 6
+    with switched(f"{base}/switch/30") as silent:
+        taken, _ = cut_off(f"{base}/drip/30")
+        assert 1.9 < taken < 6
+        silent.setblocking(False)
+        with pytest.raises(ConnectionResetError):
+            silent.recv(1)
     (started,) = omac.events(RunStarted)
     assert {f"limits.{name}": word for name, word in settings.items()}.items() <= started.event.policy.items()

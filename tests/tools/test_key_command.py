@@ -39,6 +39,10 @@ sys.exit(main())
 """
 
 
+class Killed(BaseException):
+    """What no handler of omac's catches."""
+
+
 @pytest.fixture
 def used(omac: Omac) -> Omac:
     """An omac with a journal."""
@@ -180,6 +184,50 @@ def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
     used.ok("start", "--journal", str(other), "--", "true", cwd=used.root / "shop")
     told = used.ok("journal", "restore", copy, "--journal", str(other), "--yes")
     assert "replaced since" not in told
+
+
+@pytest.mark.full
+def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
+    """Of a backup from before a rotation: there is the journal of before, or the restored one with its rotation, or
+    none. Then the restore, typed again, records the rotation."""
+    first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")
+    used.ok("journal", "backup", copy)
+    used.ok("key", "rotate")
+    words, moment, lost = ("journal", "restore", copy, "--yes"), 0, 0
+    while killed(used, moment := moment + 1, *words):
+        done = used.run("checkpoint")
+        if done.status:
+            lost += 1
+            assert "omac journal restore BACKUP" in done.err, done
+            assert "replaced since (1 times)" in used.ok(*words)
+            used.ok("checkpoint")
+        assert verified(used, "--key", first)["unknown_checkpoints"] == 0
+    assert lost
+    assert not list(used.state.glob("journal.db.restoring*"))
+
+
+def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next begins with the journal that was moved away: it keeps it, and records its rotation again."""
+    copy = str(tmp_path / "copy.db")
+    used.ok("journal", "backup", copy)
+    used.ok("key", "rotate")
+    rename = os.rename
+
+    def renaming(source: str, target: str) -> None:
+        if source.endswith(".restoring"):
+            raise Killed
+        rename(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("omac.journal.backup.os.rename", renaming)
+        with pytest.raises(Killed):
+            used.run("journal", "restore", copy, "--yes")
+    assert "is missing" in used.run("checkpoint").err
+    done = used.run("journal", "restore", copy, "--yes")
+    assert f"the journal that it had moved away is {used.state}/journal.db again" in done.err
+    assert f"the journal that was there is {used.state}/journal.db.before-restore-1\n" in done.out
+    assert "replaced since (1 times)" in done.out
+    used.ok("checkpoint")
 
 
 def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:

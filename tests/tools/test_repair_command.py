@@ -127,3 +127,14 @@ def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = (SELECT max(position) FROM event)")
     refused = omac.run("export", "--out", str(tmp_path / "altered"))
     assert (refused.status, "is not what was recorded" in refused.err) == (10, True), refused
+
+
+def test_the_record_of_a_repair_is_damaged(omac: Omac) -> None:
+    """It is repaired like any other, and what it says still excuses the position that it set aside."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    position = json.loads(omac.ok("journal", "check", "--json"))["position"]
+    for damaged in (position, position + 1):
+        spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {damaged}")
+        omac.ok("journal", "repair", "--yes")
+    told = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (told["findings"], told["set_aside"]) == ([], [position, position + 1])

@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trio
+from held_bubblewrap import held
 from polling import eventually, stays
 from real_omac import CURL, Omac, Serving, curl, omac_in
 
+from omac.adapters.linux import process
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
 from omac.domain.access.control import ControlRefused
 from omac.domain.kernel.run import RunRecovered, RunStopped
@@ -459,6 +462,29 @@ def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
     assert is_up(second.skill(project))
     assert second.end() == 0
     assert omac.left() == []
+
+
+@pytest.mark.full
+def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
+    """A bubblewrap that was killed with omac while it set up a namespace leaves one; the next start ends it."""
+    project = omac.project("p")
+    omac.approve(project)
+    first = omac.serve()
+    first.activate(project)
+    reader, writer = os.pipe()
+    outer, init = trio.run(held, "omac-gate", reader)
+    try:
+        outer.kill()
+        outer.wait()
+        first.end(signal.SIGKILL)
+        assert _living({init.pid}), "the case this test is about"
+        omac.serve()
+        assert not _living({init.pid})
+    finally:
+        outer.kill()
+        process.kill(init.pid, init.start_ticks, signal.SIGKILL)
+        os.close(reader)
+        os.close(writer)
 
 
 def test_a_stop_is_in_order(omac: Omac) -> None:

@@ -53,6 +53,41 @@ def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
     assert done.err == ""
 
 
+def test_limits_are_shown_with_whose_they_are(house: Omac, project: Path) -> None:
+    """The skill's own, the owner's for all skills and for this one; the stricter of two. Defaults are in --json alone,
+    and nothing is said where nobody set any."""
+    house.skill(project, "plain", "name: plain\nsidecar:\n  command: [python3, sidecar.py]\n")
+    assert "limits of its calls" not in house.ok("show", "plain", cwd=project)
+    house.skill(
+        project, "limited",
+        "name: limited\nsidecar:\n  command: [python3, sidecar.py]\n"
+        "  limits: {max_body_bytes: 5000, total_timeout_secs: 50, calls_per_second: 7}\n",
+    )  # fmt: skip
+    settings = {"max_body_bytes": "1000", "total_timeout_secs": "90,echo=5", "all_concurrent_calls": "20"}
+    for name, word in settings.items():
+        house.ok("settings", "set", f"limits.{name}", word)
+    try:
+        shown = " ".join(house.ok("show", "limited", cwd=project).split())
+        told = json.loads(house.ok("show", "limited", "--json", cwd=project))["limits"]
+    finally:
+        for name in settings:
+            house.ok("settings", "unset", f"limits.{name}")
+    assert (
+        "limits of its calls: max_body_bytes 1000 (your settings), total_timeout_secs 50 (its omac.yaml), "
+        "calls_per_second 7 (its omac.yaml), all_concurrent_calls 20 (your settings)"
+    ) in shown
+    assert told == {
+        "max_body_bytes": {"value": 1000, "whose": "settings"},
+        "idle_timeout_secs": {"value": 300, "whose": "default"},
+        "total_timeout_secs": {"value": 50, "whose": "omac.yaml"},
+        "concurrent_calls": {"value": None, "whose": "default"},
+        "calls_per_second": {"value": 7, "whose": "omac.yaml"},
+        "all_concurrent_calls": {"value": 20, "whose": "settings"},
+        "all_calls_per_second": {"value": None, "whose": "default"},
+        "max_head_bytes": {"value": 65536, "whose": "default"},
+    }
+
+
 def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:
     """Text line by line, a binary file by name, what is new, gone or executable; then nothing, once it is approved."""
     (source(project) / "data.bin").write_bytes(b"\0\1")

@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Mapping
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, inspect
+from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.format import require_unused
-from omac.tools.compose.backups import Restored, back_up_with_keys, key_changes, restore_with_keys
+from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
 from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
@@ -42,29 +42,27 @@ def restore(
         raise Refusal("journal-unavailable", f"no backup exists at {backup_path}", fix=[f"ls -l {quoted(where)}"])
     copy = inspect(backup_path)
     with without_server(state, path):
+        if put_back(path):
+            report(f"a restore was interrupted: the journal that it had moved away is {path} again")
         require_unused(path, is_living)
         if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
             report("nothing was changed")
             return 1
-        changes = key_changes(state, path, copy.id)
-        done = restore_with_keys(state, copy, path)
-    _show(done, path)
-    if changes:
-        from omac.tools.compose.recording import recorded_again  # loads what appends
-
-        if again := recorded_again(environment, journal_path, changes, clock):
-            say(f"the key that signs was replaced since ({again} times): that is recorded again")
+        done = restore_with_keys(state, copy, path, clock)
+    say(f"{path} is restored to position {copy.position}")
+    _show(done)
     return 0
 
 
-def _show(done: Restored, path: str) -> None:
-    say(f"{path} is restored to position {done.copy.position}")
+def _show(done: Restored) -> None:
     if done.kept:
         say(f"the journal that was there is {done.kept}")
     if done.subjects:
         say(f"keys of personal fields of {done.subjects} directories are restored")
     if done.erased:
         say(f"{done.erased} keys are not: what they encrypted was erased since")
+    if done.rotations:
+        say(f"the key that signs was replaced since ({done.rotations} times): that is recorded again")
 
 
 def _loss(path: str, copy: Copy) -> str:

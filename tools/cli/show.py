@@ -27,6 +27,7 @@ from omac.tools.cli.review import (
 from omac.tools.cli.scope_options import Where
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.approved_copies import LiveFiles
+from omac.tools.compose.call_limits import limits_of_calls
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
@@ -58,6 +59,7 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
         shown, digest = _to_show(reviewed, request, environment, clock)
     files = files_of(shown)
     show_purpose(reviewed, environment)
+    _show_limits(reviewed, environment)
     show_approval(reviewed, environment)
     show_files(files)
     if request.contents:
@@ -146,6 +148,17 @@ def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
             say_folded(f"  {state}: {skill.bundle_hash}", 4)
 
 
+def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:
+    """Print the limits of its calls that somebody set, and whose they are."""
+    if reviewed.skill.sidecar is None:
+        return
+    held = limits_of_calls(reviewed.skill.name, reviewed.skill.sidecar.limits, environment)
+    whose = {"omac.yaml": "its omac.yaml", "settings": "your settings"}
+    lines = [f"{name} {one.value} ({whose[one.whose]})" for name, one in held.items() if one.whose in whose]
+    if lines:
+        say_folded(f"  limits of its calls: {', '.join(lines)}", 4)
+
+
 def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str) -> list[str]:
     """What a person does next about it, who was shown the files of this digest; "": nothing that can be approved."""
     match reviewed.state:
@@ -181,6 +194,9 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
         "sidecar": None if sidecar is None else msgspec.to_builtins(sidecar),
+        "limits": {}
+        if sidecar is None
+        else msgspec.to_builtins(limits_of_calls(skill.name, sidecar.limits, environment)),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),
         "missing": reviewed.missing(environment),
     }

@@ -1,6 +1,8 @@
 """Backups with the keys of personal fields: these lie in a file of their own, beside the copy of the journal."""
 
+import contextlib
 import os
+from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
@@ -9,7 +11,7 @@ from omac.domain.access.erasure import SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, back_up, restore
+from omac.journal.backup import Copy, back_up, kept_journals, restore
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
 from omac.tools.compose.journals import mark_of
@@ -27,13 +29,14 @@ class KeptCopy(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What was restored: the journal, where the one before is kept ("" for none), how many directories have keys of the
-    backup, and how many keys are not restored, for what they encrypted was erased since."""
+    """What was restored: where the journal before is kept ("" for none), how many directories have keys of the backup,
+    how many keys are not restored, for what they encrypted was erased since, and how often the key that signs was
+    replaced since, which the restored journal records again."""
 
-    copy: Copy
     kept: str
     subjects: int
     erased: int
+    rotations: int
 
 
 def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
@@ -54,9 +57,10 @@ def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
     return KeptCopy(copy, beside, sum(map(len, keys.values())))
 
 
-def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
+def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[[], int]) -> Restored:
     """Put a backup in the place of the journal at `path`, and keep its keys with those that are there; a key that was
-    erased since stays away. Raises Refusal."""
+    erased since stays away. What became since of the key that signs is recorded in the copy before it has its place,
+    so that no interruption leaves it out. Raises Refusal."""
     gone, keys = _erased(path), dict[WorkdirId, list[bytes]]()
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):
@@ -69,11 +73,20 @@ def restore_with_keys(state: StateDir, source: Copy, path: str) -> Restored:
             keys[subject] = [key for key, name in zip(of, ids_of(of), strict=True) if name not in gone]
             erased += len(of) - len(keys[subject])
     state.subject_keys(path, source.id).add(keys)
-    copy, kept = restore(source.path, path, mark_of(state, path))
-    return Restored(copy, kept, sum(map(bool, keys.values())), erased)
+    changes, rotations = _key_changes(state, path, source.id), 0
+
+    def complete(draft: str) -> None:
+        nonlocal rotations
+        if changes:
+            from omac.tools.compose.recording import recorded_again  # loads what appends
+
+            rotations = recorded_again(state, draft, changes, clock)
+
+    _, kept = restore(source.path, path, mark_of(state, path), complete)
+    return Restored(kept, sum(map(bool, keys.values())), erased, rotations)
 
 
-def key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated | KeyLost]:
+def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated | KeyLost]:
     """Return how the key by which this host signs was replaced, by the journal at `path`; none where that cannot be
     read, or is not of this id."""
     if not os.path.lexists(path):
@@ -90,12 +103,11 @@ def key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated 
 
 
 def _erased(path: str) -> frozenset[str]:
-    """The ids of keys that the present journal says were destroyed; none where it cannot be read."""
-    if not os.path.lexists(path):
-        return frozenset()
-    try:
-        with closing(ReadJournal(path)) as journal:
+    """The ids of keys that were destroyed, by the present journal and by those that earlier restores kept beside it: a
+    restored one may be from before that. What cannot be read counts for nothing."""
+    names = set[str]()
+    for each in [path, *kept_journals(path)]:
+        with contextlib.suppress(Refusal, OSError), closing(ReadJournal(each)) as journal:
             events = [record.event for record in journal.of_kinds(["subject.erased"])]
-    except Refusal:
-        return frozenset()
-    return frozenset(name for event in events if isinstance(event, SubjectErased) for name in event.keys)
+            names.update(name for event in events if isinstance(event, SubjectErased) for name in event.keys)
+    return frozenset(names)

@@ -1,5 +1,6 @@
 """What a command records of the journal's proofs: checkpoints, and what becomes of the key, that a person asks for."""
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -13,9 +14,9 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.services.kernel.checkpointing import record_checkpoint
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import snapshots_of, to_write
+from omac.tools.compose.journals import keys_of, snapshots_of, to_write
 from omac.tools.compose.signing import KeyChange, Record, Signer
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.state import StateDir, host_id, is_living
 
 Clock = Callable[[], int]
 
@@ -46,20 +47,21 @@ def moved_key(environment: Mapping[str, str], flag: str | None, signer: Signer, 
         return signer.move(store, record)
 
 
-def recorded_again(
-    environment: Mapping[str, str], flag: str | None, changes: Sequence[KeyRotated | KeyLost], clock: Clock
-) -> int:
-    """Record the changes of the key that a restored journal lacks, as far as they follow the key that signed it last;
-    return how many did. Raises Refusal."""
+def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | KeyLost], clock: Clock) -> int:
+    """Record the changes of the key that the copy of a journal at `path` lacks, as far as they follow the key that
+    signed it last; return how many did. Raises Refusal."""
+    from omac.journal.opening import open_journal
+
     recorded = 0
-    if not changes:
-        return recorded
-    with _opened(environment, flag, clock) as journal:
+    # A copy has neither a mark nor a spool.
+    opened = open_journal(path, secrets.token_hex(6), clock, is_living=is_living, keys=keys_of(state, path))
+    with closing(opened):
+        journal = OpenedJournal(opened, host_id(state))
         stream = ids.checkpoint_stream(journal.host)
         for change in changes:
             signer = journal.entry(signing.AGGREGATE, stream).state.key
             match change:
-                case KeyRotated(old, new, note) if key_id(old) == signer:
+                case KeyRotated(old, new, note) if signer in (key_id(old), ""):  # "": nothing was signed
                     command: KeyChange = RecordRotation(old, new, note)
                 case KeyLost(old, new, note) if old == signer:
                     command = RecordLoss(old, new, note)

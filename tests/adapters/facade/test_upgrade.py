@@ -13,7 +13,9 @@ import trio
 import trio.testing
 import trio_websocket
 
+from omac.domain.directories.events import CallLimits
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.settings.owner_limits import SkillBounds
 
 Build = Callable[..., Awaitable[Any]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -186,8 +188,11 @@ async def test_a_switch_to_something_else_is_a_502(build: Build, switch: bytes) 
     await house.gate.until("aborted")
 
 
-async def joined(build: Build, **limits: Any) -> tuple[Any, Any, trio.Event]:
-    """A facade, a client joined to a skill that only listens, and when the skill's side ended."""
+async def joined(
+    build: Build, *, own_s: int | None = None, owners_s: int | None = None, **limits: Any
+) -> tuple[Any, Any, trio.Event]:
+    """A facade, a client joined to a skill that only listens, and when the skill's side ended. `own_s` and `owners_s`
+    are how long a call may be silent by the skill's omac.yaml and by the owner's settings."""
     ended = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -200,6 +205,8 @@ async def joined(build: Build, **limits: Any) -> tuple[Any, Any, trio.Event]:
         await trio.sleep_forever()
 
     house = await build(upstream, **limits)
+    route = msgspec.structs.replace(house.gate.target, limits=CallLimits(idle_s=own_s))
+    house.gate.target = route.within(SkillBounds(idle_s=owners_s))
     client = await house.client()
     await client.ask("GET", "/", *ASKS)
     await client.until(b"\r\n\r\n")
@@ -220,6 +227,28 @@ async def test_an_idle_limit_of_its_own(build: Build, mock_clock: trio.testing.M
     assert (await house.gate.until("aborted"))[1:] == (1, 101, 2, 0, "timeout")
     with pytest.raises(trio.BrokenResourceError):
         await client.rest()
+    await ended.wait()
+
+
+@pytest.mark.parametrize(
+    ("own_s", "owners_s", "holds_s"),
+    [(120, None, 120), (7200, None, 7200), (None, 60, 60), (120, 60, 60), (60, 120, 60), (None, 7200, 3600)],
+)
+async def test_a_limit_that_was_set_holds_for_it(
+    build: Build, mock_clock: trio.testing.MockClock, own_s: int | None, owners_s: int | None, holds_s: int
+) -> None:
+    """How long a call may be silent, as the skill's omac.yaml and the owner's settings say, in the place of an hour;
+    the owner can only narrow it."""
+    mock_clock.rate = 1
+    house, client, ended = await joined(build, own_s=own_s, owners_s=owners_s, joined_idle_timeout_s=3600)
+    for _ in range(2):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(holds_s - 10)
+        await client.send(b"x")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert house.gate.last[0] == "admit"
+    mock_clock.jump(holds_s + 10)
+    assert (await house.gate.until("aborted"))[1:] == (1, 101, 2, 0, "timeout")
     await ended.wait()
 
 

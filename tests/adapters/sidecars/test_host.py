@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import trio
 from adapters.sidecars.fixtures import MakeSpec, Members, Printed, Spawn
+from held_bubblewrap import held
 from polling import eventually, until
 
 from omac.adapters.linux import host_programs, process
@@ -570,3 +571,29 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
         with socket.create_server(("127.0.0.1", sidecar.birth.port)):
             assert not sidecar.listens()
         await sidecar.stop(0)
+
+
+async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Path) -> None:
+    """As a kill of omac leaves it while the namespace is set up; not before, nor one of somebody else's."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
+    reader, writer = os.pipe()
+    started = [await held(name, reader) for name in ("omac-gate", "another")]
+    (outer, init), (_, strange) = started
+    try:
+        await host.end_unbuilt()
+        assert process.living(init.pid, init.start_ticks), "its bubblewrap lives"
+        assert not launch.is_unbuilt(outer.pid)
+        for each, _ in started:
+            await launch.destroy(each)
+        await trio.sleep(0.05)
+        assert process.living(init.pid, init.start_ticks), "it waits for ever"
+        assert await host.end_unbuilt() >= 1
+        assert not process.living(init.pid, init.start_ticks)
+        assert process.living(strange.pid, strange.start_ticks)
+        assert not launch.is_unbuilt(os.getpid())
+    finally:
+        for each, its_init in started:
+            process.kill(its_init.pid, its_init.start_ticks, signal.SIGKILL)
+            await launch.destroy(each)
+        os.close(reader)
+        os.close(writer)

@@ -7,8 +7,10 @@ from omac.domain.settings.owner_limits import (
     ALL_PER_SECOND,
     HEAD_BYTES,
     OF_A_SKILL,
+    HeldLimit,
     OwnerLimits,
     SkillBounds,
+    held_limit,
     owner_limits,
     stricter,
 )
@@ -51,3 +53,23 @@ def test_single_skills() -> None:
 def test_the_stricter_holds(own: int | None, owners: int | None, holds: int | None) -> None:
     """Of two limits; of one, that."""
     assert stricter(own, owners) == holds
+
+
+@pytest.mark.parametrize(
+    ("own", "owners", "default", "held"),
+    [
+        (None, None, None, HeldLimit(None, "default")),
+        (None, None, 300, HeldLimit(300, "default")),
+        (None, 400, 300, HeldLimit(300, "default")),
+        (None, 200, 300, HeldLimit(200, "settings")),
+        (None, 200, None, HeldLimit(200, "settings")),
+        (0, None, 300, HeldLimit(0, "omac.yaml")),
+        (100, 200, 300, HeldLimit(100, "omac.yaml")),
+        (400, None, 300, HeldLimit(400, "omac.yaml")),
+        (400, 200, 300, HeldLimit(200, "settings")),
+        (200, 200, 300, HeldLimit(200, "settings")),
+    ],
+)
+def test_whose_limit_holds(own: int | None, owners: int | None, default: int | None, held: HeldLimit) -> None:
+    """A skill's own stands in the place of the default, and the owner's narrows both."""
+    assert held_limit(own, owners, default) == held

@@ -81,6 +81,7 @@ async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) 
         assert omac.directory().status == "offline"
         assert omac.engine.system.tokens.streams == {}
         assert omac.host.orphans == [BIRTH], "one had no process yet"
+        assert omac.host.unbuilt_ended == 1, "or one that nobody recorded"
         assert {omac.sidecar(name).status for name in ("echo", "slow")} == {"idle"}
         rows = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
         assert [(row.outcome, row.reason, row.status, row.duration) for row in rows] == [
