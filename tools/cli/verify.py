@@ -58,7 +58,7 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
 def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[str, str]) -> Chain:
     """The checkpoints that the journal has of itself, by `keys`, or by those of this host."""
-    if not reader.streams(signing.AGGREGATE.name):
+    if not keys and not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
     from omac.tools.cli.checkpoint import keys_meant
