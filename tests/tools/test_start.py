@@ -149,6 +149,21 @@ def test_what_cannot_be_started_is_said_before_anything_is(
         assert len(house.events(SpawnRequested)) == spawned
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        (("start", "--network", "wrong", "--", "true"), ["omac start --help"]),
+        (("start", "--limit", "pids=x", "--explain"), ["omac start --limit pids=200"]),
+        (("continue", "--deny-name", "a/b"), ["omac continue --deny-name '*.pem'", "omac continue --deny PATH"]),
+        (("serve", "--open-port", "0"), ["omac serve --help"]),
+    ],
+)
+def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: list[str]) -> None:
+    """What is offered is a line of the command that was typed, not of `omac sandbox run`."""
+    done = house.run(*line)
+    assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {one}" for one in fix]), done
+
+
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     """Loudly, on stderr, what that means."""
     done = house.run(*BARE, "--", "true")
