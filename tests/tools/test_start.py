@@ -164,6 +164,24 @@ def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: 
     assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {one}" for one in fix]), done
 
 
+@pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
+def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> None:
+    """The run and the sandbox that it launches read the file; one of them reports the slip."""
+    file = omac.project("shop") / ".omac" / "settings.toml"
+    file.parent.mkdir()
+    file.write_text("[serve]\nunapproved = 'maybe'\n[git]\nhooks = 'maybe'\n")
+    done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
+    slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
+    told = [
+        f"{file}: {name} takes {words}, not 'maybe'; ignored"
+        for name, words in (
+            ("git.hooks", "deny or read"),
+            ("serve.unapproved", "refuse, confine or allow"),
+        )
+    ]
+    assert (done.status, sorted(slips)) == (0, told), done
+
+
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     """Loudly, on stderr, what that means."""
     done = house.run(*BARE, "--", "true")

@@ -157,10 +157,10 @@ def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
 
 
 def tell_missing(reader: Reader) -> None:
-    """Warn of segments whose files cannot be read: what else is recorded goes on."""
+    """Warn once of segments whose files cannot be read: what else is recorded goes on."""
     for error in missing_segments(reader.path, reader.segments()):
         refusal = segment_refusal(error, reader.path)
-        _log.warning("%s; try: %s", refusal.message, refusal.fix[0])
+        _log.warning("%s; try: %s", refusal.message, refusal.fix[0], extra={"once": True})
 
 
 def system_of(journal: ReadJournal, state: StateDir) -> System:
