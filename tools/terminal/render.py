@@ -16,6 +16,7 @@ from omac.projections.status import RunStatus, Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.columns import columns, folded, padded
 from omac.tools.terminal.invocation import current
+from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
 AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
@@ -42,10 +43,10 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
         say_folded(f"{named(directory.dir)}: {directory.state}{by}")
-        show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
+        show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
     if status.shared:
         say("shared by all projects:")
-        show_skills([msgspec.to_builtins(skill) for skill in status.shared])
+        show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
         say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: {sidecar.state} ({place})")
@@ -102,18 +103,19 @@ def show_registry(status: Status) -> None:
         say_folded(f"  saved defaults of {skill}: {', '.join(names)}")
 
 
-def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
-    """One line a skill, and below it what is missing and what mends it."""
+def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
+    """One line a skill of a directory, and below it what is missing and what mends it."""
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
-        say_folded(f"  {skill['name']:<20} {mount:<20} {skill['state']}", 4)
+        state, detail, fix = problem_of(skill, workdir, current().stdout)
+        say_folded(f"  {skill['name']:<20} {mount:<20} {state}", 4)
         if skill.get("base"):
             say_folded(f"    {skill['base']}")
         if skill.get("repository"):
             say_folded(f"    approved for every worktree of {skill['repository']}", 4)
-        if skill.get("detail"):
-            say_folded(f"    {skill['detail']}", 4)
-        for command in skill.get("fix", ()):
+        if detail:
+            say_folded(f"    {detail}", 4)
+        for command in fix:
             say(f"    try: {command}")
 
 
