@@ -13,7 +13,7 @@ import pytest
 from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Done, Omac, Serving
-from valued_skill import everywhere, piped, told, typed, valued, waiting
+from valued_skill import everywhere, piped, told, typed, valued, waiting, with_vault
 
 PASSPHRASE = "korrekt-pferd-9"
 SECRET = "xoxb-7f3a9c"
@@ -65,6 +65,12 @@ def runs(serving: Serving, project: Path, seconds: float) -> dict[str, Any]:
 
     skill: dict[str, Any] = eventually(look, seconds, "a sidecar with its secret")
     return skill
+
+
+def offered(done: Done) -> list[str]:
+    """The commands that it proposes."""
+    assert done.status in (0, 8), done
+    return [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
 
 
 # ---- making it ----
@@ -176,6 +182,22 @@ def test_damaged(omac: Omac, passphrase: Omac) -> None:
     assert omac.run("vault", "init").status == 2
 
 
+def test_a_key_file_that_is_not_named(omac: Omac) -> None:
+    """Nothing is offered but the command that opens the vault."""
+    with_vault(omac)
+    project = valued(omac)
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    assert piped(omac, SECRET.encode(), *command).status == 0
+    omac.approve(project, "slack")
+    del omac.environment["OMAC_VAULT_KEY_FILE"]
+    assert offered(omac.run("vault", "status")) == ["export OMAC_VAULT_KEY_FILE=PATH"]
+    serving = omac.serve()
+    opens = ["export OMAC_VAULT_KEY_FILE=PATH && omac unlock"]
+    assert waiting(serving, project)["fix"] == opens
+    for refused in (piped(omac, SECRET.encode(), *command), omac.run("vault", "status"), omac.run("unlock")):
+        assert offered(refused) == opens
+
+
 # ---- a passphrase ----
 
 
@@ -198,6 +220,9 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     alone = piped(omac, SECRET.encode(), *command)
     assert (alone.status, alone.out) == (8, "")
     assert "  try: omac unlock" in alone.err
+    omac.approve(project, "slack")
+    assert offered(omac.run("start", "--workdir", str(project), "--", "true")) == ["omac unlock"]
+    assert offered(omac.run("vault", "status")) == [], "no run lives that omac unlock could open it for"
 
 
 @pytest.mark.full

@@ -86,7 +86,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json(document)
         return 0
-    _show_status(document, detail)
+    _show_status(document, detail, bool(living_sockets(environment)))
     return 0
 
 
@@ -173,10 +173,9 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
     if at_hand is not None:
         stores.vault.check(at_hand)
         return at_hand.key
-    export = f"export {FILE_VARIABLE}=PATH"
     if not stores.vault.has_passphrase():
         message = f"the vault {stores.vault.path} opens with its key file, and {FILE_VARIABLE} does not name it"
-        raise Refusal("vault-locked", message, fix=[f"{export} && omac unlock"])
+        raise Refusal("vault-locked", message, fix=[vaults.UNLOCK])
     if not runs:
         raise Refusal(
             "not-found",
@@ -215,7 +214,7 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
-def _show_status(document: Mapping[str, object], detail: str) -> None:
+def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:
     if not document["exists"]:
         say(f"no vault exists at {document['path']}")
         report("  try: omac vault init")
@@ -223,7 +222,12 @@ def _show_status(document: Mapping[str, object], detail: str) -> None:
     say(f"{document['path']}: a vault that opens with its {document['key']}")
     if document["locked"]:
         say(f"locked here{': ' + detail if detail else ''}")
-        report_fix(("omac unlock", f"export {FILE_VARIABLE}=PATH"))
+        if document["key"] != "passphrase":
+            report_fix([vaults.UNLOCK if runs else f"export {FILE_VARIABLE}=PATH"])
+        elif runs:
+            report_fix(["omac unlock"])
+        else:
+            report("commands that need it ask for the passphrase")
     else:
         say(f"open here: {document['names']} values of {document['services']} skills")
 
