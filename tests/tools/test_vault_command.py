@@ -156,8 +156,8 @@ def test_where_nobody_can_type(omac: Omac) -> None:
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        ([(NEW, line("short-7"))], "8 characters or more; nothing was made"),
-        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))], "the two passphrases differ; nothing was made"),
+        ([("", line("short-7"))] * 3, "no passphrase was accepted; nothing was made"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))] * 3, "passphrases differ; nothing was made"),
         ([(NEW, line(PASSPHRASE)), (AGAIN, b"\x04")], "the input ended"),
     ],
 )
@@ -169,6 +169,18 @@ def test_slips_at_a_terminal(omac: Omac, answers: list[tuple[str, bytes]], probl
     assert "short-7" not in done.out
     assert PASSPHRASE not in done.out
     assert not (omac.state / "vault").exists()
+
+
+@pytest.mark.full
+def test_a_slip_is_typed_again(omac: Omac) -> None:
+    """A passphrase that is too short, and two that differ, as values of secrets."""
+    answers = [
+        (NEW, line("short-7")), ("has fewer than 8 characters; 2 more tries", line(PASSPHRASE)),
+        (AGAIN, line("wrong-wrong")), ("the two passphrases differ; 2 more tries", line(PASSPHRASE)),
+        (AGAIN, line(PASSPHRASE)),
+    ]  # fmt: skip
+    done = typed(omac, answers, "vault", "init")
+    assert (done.status, "made the vault" in done.out, "short-7" in done.out) == (0, True, False), done
 
 
 def test_damaged(omac: Omac, passphrase: Omac) -> None:
@@ -319,9 +331,10 @@ def test_another_passphrase(passphrase: Omac) -> None:
     vault = omac.state / "vault"
     before = vault.read_bytes()
     wrong = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
-    short = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line("short-7"))], "vault", "passwd")
+    slips = [(NEW, line("short-7")), *[("more tr", line("short-7"))] * 2]
+    short = typed(omac, [(ASKED, line(PASSPHRASE)), *slips], "vault", "passwd")
     assert (wrong.status, short.status) == (8, 9)
-    assert "8 characters or more; nothing was changed" in short.out
+    assert "no passphrase was accepted; nothing was changed" in short.out
     assert omac.run("vault", "passwd").status == 2, "nobody can type"
     assert vault.read_bytes() == before
     done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")

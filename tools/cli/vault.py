@@ -10,6 +10,7 @@ import trio
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Secret
+from omac.domain.skills.values import ValueRefused, check_secret
 from omac.tools.cli.control import ask_each, ask_run
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
@@ -233,10 +234,28 @@ def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> Non
 
 
 def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:
-    first = _typed(f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
-    if len(first.reveal()) < PASSPHRASE_CHARS_MIN:
-        message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; {otherwise}"
-        raise Refusal("value-refused", message, fix=[command])
-    if first != _typed("the same again"):
-        raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
-    return first
+    """Ask for a passphrase twice, again where it is too short or the two differ. Raises Refusal: value-refused after
+    TRIES, prompt-ended."""
+    from omac.tools.terminal.prompts import TRIES, ask_secret
+
+    wanted = Secret("passphrase", f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
+    for left in reversed(range(TRIES)):
+        try:
+            first = ask_secret(wanted, check=_long_enough)
+        except Refusal as refusal:
+            if refusal.reason != "value-refused":
+                raise
+            raise Refusal("value-refused", f"no passphrase was accepted; {otherwise}", fix=[command]) from None
+        assert first is not None, "no question without an answer was asked"
+        if first == _typed("the same again"):
+            return first
+        if left:
+            report(f"  the two passphrases differ; {left} more {'tries' if left > 1 else 'try'}")
+    raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
+
+
+def _long_enough(field: Secret, text: str) -> Hidden:
+    """The passphrase that a text is. Raises ValueRefused."""
+    if 0 < len(text) < PASSPHRASE_CHARS_MIN:
+        raise ValueRefused(field.name, f"has fewer than {PASSPHRASE_CHARS_MIN} characters")
+    return check_secret(field, text)

@@ -39,8 +39,11 @@ def can_ask() -> bool:
         return False
 
 
-def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
-    """The secret that a person types, unseen. `instead` says what an empty answer means, which is then None.
+def ask_secret(
+    field: Secret, *, instead: str | None = None, check: Callable[[Secret, str], Hidden] = check_secret
+) -> Hidden | None:
+    """The secret that a person types, unseen. `instead` says what an empty answer means, which is then None. `check`
+    returns the secret that a text is, or raises ValueRefused.
 
     Without `instead` there must be one. Raises Refusal: value-refused after TRIES answers, prompt-ended, misuse (no
     terminal).
@@ -51,7 +54,7 @@ def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
         typed = _text(field.name, terminal.hidden(f"  value ({how}): ", field.multiline))
         if not typed and instead is not None:
             return None
-        return check_secret(field, typed)
+        return check(field, typed)
 
     return _asked(field, "secret", instead, answer)
 
