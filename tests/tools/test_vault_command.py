@@ -362,7 +362,7 @@ def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
     assert json.loads(omac.ok("vault", "lock", "--json"))["forgotten"] == 0
     assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 0
     runs(serving, project, START_S)
-    assert "1 of 1 runs had the key of the vault" in omac.ok("vault", "lock")
+    assert "1 of 1 run had the key of the vault" in omac.ok("vault", "lock")
     assert serving.skill(project, "slack")["state"] == "ready", "what runs keeps its values"
     done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
     assert done.status == 0, done

@@ -6,6 +6,7 @@ from contextlib import closing
 
 from omac.domain.access import receipt
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.reader import ReadJournal
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.state import StateDir
@@ -31,7 +32,8 @@ def run(of: str | None, journal_path: str | None, environment: Mapping[str, str]
                 continue
             if isinstance(event, receipt.CheckpointContested):
                 status = 10
-                report(f"position {record.position}: the next one, of {event.size} events, contradicts the one of")
-                report(f"  {event.received} events that was received before")
+                size = counted(event.size, "event")
+                report(f"position {record.position}: the next one, of {size}, contradicts the one of")
+                report(f"  {counted(event.received, 'event')} that was received before")
             print_data(event.note)
     return status

@@ -3,12 +3,14 @@
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from typing import cast
 
 import msgspec
 import trio
 
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.tools.cli.control import ask_each, ask_run
@@ -128,7 +130,7 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
-        had = f"{forgotten} of {len(answers)} runs had" if answers else "no run lives that could have"
+        had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
         say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
             say("sidecars that run keep their values until they end: omac deactivate DIR ends those of a project")
@@ -230,7 +232,8 @@ def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> Non
         else:
             report("commands that need it ask for the passphrase")
     else:
-        say(f"open here: {document['names']} values of {document['services']} skills")
+        names, services = cast("int", document["names"]), cast("int", document["services"])
+        say(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
 
 
 def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:
@@ -250,7 +253,7 @@ def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac va
         if first == _typed("the same again"):
             return first
         if left:
-            report(f"  the two passphrases differ; {left} more {'tries' if left > 1 else 'try'}")
+            report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}")
     raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
 
 

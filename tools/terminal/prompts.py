@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
@@ -118,7 +119,7 @@ def _asked(
             except EOFError:
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
-                terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
+                terminal.show(f"  {printable(problem)}; {counted(left, 'more try', 'more tries')}\n")
     report(f"refused: {field.name}: {problem}")
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 

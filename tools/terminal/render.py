@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import msgspec
 
 from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
@@ -173,12 +174,14 @@ def _short(value: object) -> str:
 
 def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    say(f"{figures['path']}: {figures['events']} events, {figures['bytes']} bytes, id {figures['id']}")
+    say(f"{figures['path']}: {counted(figures['events'], 'event')}, {figures['bytes']} bytes, id {figures['id']}")
     say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
     if figures["segments"]:
-        say(f"{figures['segments']} sealed segments, up to position {figures['sealed_to']}")
+        say(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
-        say("spool: {waiting} records wait, {rejected} were set aside".format(**figures["spool"]))
+        waiting, rejected = figures["spool"]["waiting"], figures["spool"]["rejected"]
+        set_aside = counted(rejected, "was set aside", "were set aside")
+        say(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
     for kind, count in figures["kinds"].items():
         say(f"{count:>9}  {kind}")
 
