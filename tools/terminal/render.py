@@ -11,6 +11,7 @@ import msgspec
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
+from omac.domain.skills.registration import shown_hash
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import RunStatus, Status, about_stream
@@ -94,9 +95,11 @@ def show_registry(status: Status) -> None:
     for one in status.registry:
         place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
         place = f"every worktree of {place}" if is_repository(one.scope) else place
-        say_folded(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
+        approved = shown_hash(one.approved_hash, one.digest)
+        state = f"approved, {approved}" if one.approved else f"not approved, {shown_hash(one.bundle_hash, '')}"
+        say_folded(f"  {one.skill} of {place}: {state}")
         if one.approved_hash and not one.approved:
-            say_folded(f"    approved is {one.approved_hash}", 6)
+            say_folded(f"    approved is {approved}", 6)
         given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
         if given:
             say_folded(f"    given: {', '.join(given)}", 6)

@@ -107,10 +107,10 @@ def test_a_status(capsys: Capture) -> None:
     show_registry(status)
     assert shown(capsys) == [
         "registry:",
-        "  echo of /w: approved, sha256:1",
+        "  echo of /w: approved, sha256:d",
         "    given: KEY, MODE=fast",
-        "  echo of all projects: not approved, sha256:2",
-        "    approved is sha256:1",
+        "  echo of all projects: not approved, sha256:2 (of the code alone)",
+        "    approved is sha256:d",
         "    given: KEY, MODE=fast",
         "  saved defaults of echo: KEY",
     ]
