@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import (
     CHECKPOINT,
@@ -70,9 +70,14 @@ def verify_bundle(
     progress: Callable[[int, int], None] = lambda _done, _whole: None,
 ) -> VerifiedBundle:
     """Verify the bundle in a folder. `derive` gives the SHA-256 of the data as it follows from the evidence, None where
-    this omac does not derive it as the one that exported. Raises Refusal (misuse): there is no such folder."""
+    this omac does not derive it as the one that exported. Raises Refusal (misuse): there is no such folder, or nothing
+    of an export is in it."""
     if not os.path.isdir(folder):
         raise Refusal("misuse", f"{folder} is no folder", fix=["omac export --out FOLDER"])
+    names = (MANIFEST, SIGNATURE, CHECKPOINT, EVIDENCE, GAPS)
+    if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
+        message = f"{folder} is no export: it holds no {MANIFEST}, nor another file that omac export makes"
+        raise Refusal("misuse", message, fix=[f"ls -la {quoted(folder)}"])
     manifest = None
     try:
         manifest, known = _manifest(folder, keys)

@@ -23,6 +23,7 @@ from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import HostId, StreamId, journal_stream, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
+from omac.domain.kernel.sizes import counted
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of, segment_refusal
 from omac.journal.log_connection import ALL, JournalConnection
@@ -213,7 +214,7 @@ class _Layout:
             if self._connection.execute("SELECT 1 FROM leaf").fetchone():
                 self.findings.append(_of_all("the tree of its leaves is missing", "none"))
         elif not isinstance(row[0], int) or row[0] > top + FILL_MAX:
-            self.findings.append(_of_all(f"it has leaves of {row[0]} events, its last is at {top}", "none"))
+            self.findings.append(_of_all(f"it has leaves of {counted(row[0], 'event')}, its last is at {top}", "none"))
         else:
             self.missing.update(range(top + 1, row[0] + 1))
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.merkle import consistency_ranges, continues, root_of
@@ -86,7 +87,9 @@ def _ordered(old: Checkpoint, new: Checkpoint) -> Continuation:
     if old.journal != new.journal:
         raise _no_proof(f"the checkpoints are of two journals, {old.journal} and {new.journal}")
     if old.size > new.size:
-        raise _no_proof(f"the first checkpoint counts {old.size} events, the second {new.size}: name the older first")
+        raise _no_proof(
+            f"the first checkpoint counts {counted(old.size, 'event')}, the second {new.size}: name the older first"
+        )
     return Continuation(old, new)
 
 

@@ -22,6 +22,7 @@ import msgspec
 import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.file import damaged, unproven
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
@@ -129,7 +130,7 @@ def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
         raise unproven(path, "the tree of its leaves is missing")
     size, peaks, late = row
     if size > head:
-        raise damaged(path, f"it has leaves of {size} events, its last event is at position {head}")
+        raise damaged(path, f"it has leaves of {counted(size, 'event')}, its last event is at position {head}")
     try:
         return StoredTree(MerkleTree(size, _cut(peaks)), late)
     except (TypeError, ValueError) as error:

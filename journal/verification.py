@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import Contents, without_leaves
 from omac.journal.log_connection import JournalConnection
@@ -131,7 +132,9 @@ class _Verification:
         self._repaired = SetAsidePositions(connection, self._absent)
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
             if kept:
-                raise _beyond_proof(path, f"a kept root counts {kept[-1].size} events, and it has no leaves at all")
+                raise _beyond_proof(
+                    path, f"a kept root counts {counted(kept[-1].size, 'event')}, and it has no leaves at all"
+                )
             raise without_leaves(path)
         rows = connection.execute("SELECT size, peaks, late FROM tree").fetchall()
         if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
@@ -244,7 +247,9 @@ class _Verification:
         for kept in [one for one in self._kept if one.size > self._size or not one.size]:
             self._kept.remove(kept)
             if kept.size:
-                problem = f"a kept root counts {kept.size} events, the journal has {self._size}: its end was cut"
+                problem = (
+                    f"a kept root counts {counted(kept.size, 'event')}, the journal has {self._size}: its end was cut"
+                )
                 self._found(self._size + 1, kept.size, "truncated", problem)
 
     def _compare(self) -> None:

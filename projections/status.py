@@ -10,6 +10,7 @@ import msgspec
 
 from omac.domain.credentials.credential import DEFAULTS
 from omac.domain.directories.directory import Directory, reload_command
+from omac.domain.directories.events import NOT_APPROVED
 from omac.domain.kernel import ids
 from omac.domain.kernel.terminal_escaping import named
 from omac.projections.access.routes import down_detail
@@ -157,6 +158,13 @@ class Status(msgspec.Struct, frozen=True):
     unsigned: tuple[DelayStatus, ...] = ()
     unwitnessed: tuple[LapseStatus, ...] = ()
     unerased: tuple[ErasureStatus, ...] = ()
+
+
+def shown_problem(state: str, detail: str) -> tuple[str, str]:
+    """Return the state of a skill and why, as people read them: code that nobody approved is not broken."""
+    if state == STATE_OF["skill-broken"] and detail.startswith(NOT_APPROVED):
+        return "not approved", detail.removeprefix(NOT_APPROVED).lstrip(":, ")
+    return state, detail
 
 
 def status_of(system: System) -> Status:

@@ -17,7 +17,7 @@ from omac.domain.kernel.refusal import Refusal
 
 CREDENTIAL = "omac-key"
 FILE_VARIABLE = "OMAC_VAULT_KEY_FILE"
-UNLOCK_FIXES = ("omac unlock", f"export {FILE_VARIABLE}=PATH  # of its key file, also where omac serve is started")
+UNLOCK = f"export {FILE_VARIABLE}=PATH && omac unlock"  # of a vault with a key file, here and for what runs
 FILE_BYTES_MAX = 1024
 DRAFT_PREFIX = ".omac-key."
 
@@ -40,7 +40,7 @@ def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAt
     if given is not None:
         return KeyAtHand(given, "the key from omac unlock")
     missing = f": key file {named} does not exist" if named else ""
-    raise Refusal("vault-locked", f"the vault is locked{missing}", fix=UNLOCK_FIXES)
+    raise Refusal("vault-locked", f"the vault is locked{missing}", fix=[UNLOCK])
 
 
 def key_of(key: bytes) -> VaultKey:

@@ -4,6 +4,7 @@ import msgspec
 
 from omac.adapters.http.http1 import RequestHead, split_target
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
@@ -56,5 +57,5 @@ def recorded_path(path: str, token: str) -> str:
 def body_too_large(route: ResolvedRoute) -> Refusal:
     """The body is over the limit of its skill."""
     whose, fix = route.limit("max_body_bytes", route.max_body_bytes)
-    message = f"the body of a request to this skill is limited to {route.max_body_bytes} bytes, {whose}"
+    message = f"the body of a request to this skill is limited to {counted(route.max_body_bytes, 'byte')}, {whose}"
     return Refusal("body-too-large", message, fix=[fix])

@@ -15,6 +15,7 @@ from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.stamp import node_of
 from omac.adapters.git.worktree_scan import WorktreeScan
 from omac.domain.git.folder import WHOLE, Folder
+from omac.domain.kernel.sizes import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def act(
         quarantine.close()
     inspection.findings += tracked_files.described(inspection.obeyed, folders, baseline.commits)
     if inspection.unlisted:
-        more = f"{inspection.unlisted} more findings are not listed; what was set aside is in {quarantine.path}"
+        more = counted(inspection.unlisted, "more finding is", "more findings are") + " not listed"
+        more += f"; what was set aside is in {quarantine.path}"
         inspection.findings.append(Finding(projects[0], more))
     return inspection.findings
 

@@ -55,6 +55,7 @@ from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
 
 Kept = TypeVar("Kept")
 Status = Literal["offline", "activating", "active", "active_partial", "deactivating"]
+NOTICED = ("omac unlock", "omac secrets set")  # commands that make what runs try again, without a reload
 SESSIONS_MAX = 512  # with tokens at one time; what an admission costs grows with it
 
 
@@ -292,11 +293,11 @@ def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
 
 
 def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
-    mount, reload = state.skills[name].mount, reload_command(state.path)
-    if sidecar.missing:
-        fix = (*sidecar.fix, reload)
-        return RouteStubbed(name, mount, "pending-credentials", sidecar.detail, sidecar.missing, fix)
-    return RouteStubbed(name, mount, "skill-broken", sidecar.detail, (), (*sidecar.fix, reload))
+    mount, fix = state.skills[name].mount, sidecar.fix
+    if not any(word in command for command in fix for word in NOTICED):
+        fix = (*fix, reload_command(state.path))
+    why: Literal["pending-credentials", "skill-broken"] = "pending-credentials" if sidecar.missing else "skill-broken"
+    return RouteStubbed(name, mount, why, sidecar.detail, sidecar.missing, fix)
 
 
 def reload_command(path: str) -> str:

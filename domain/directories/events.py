@@ -80,6 +80,9 @@ class RouteMounted(Event, frozen=True):
     limits: CallLimits = CallLimits()
 
 
+NOT_APPROVED = "not host-approved"  # begins the detail of a skill whose code nobody approved, then ": " and why
+
+
 class RouteStubbed(Event, frozen=True):
     """`/<token>/<mount>/` is answered with a reason. `mount` is empty when another skill has it."""
 

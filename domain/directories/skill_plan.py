@@ -22,7 +22,7 @@ import msgspec
 
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.directory import ActivationPlan, reload_command
-from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, RouteStubbed, Skill
+from omac.domain.directories.events import MAX_BODY_BYTES, NOT_APPROVED, CallLimits, RouteStubbed, Skill
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.meta import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
@@ -203,20 +203,20 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
 def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, known: KnownSkill) -> RouteStubbed:
     registration, approved = known.registration, known.registration.approved
     if registration.found is None:
-        detail = "not registered on this machine, and discovery does not register it"
+        detail = f"{NOT_APPROVED}: it is not registered on this machine, and discovery does not register it"
         return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
     if registration.found.digest == UNREADABLE and registration.found.is_bundle(skill.code):
-        detail = "not host-approved, and it cannot be: its folder holds something that no copy can (see: omac approve)"
+        detail = f"{NOT_APPROVED}: it cannot be, since its folder holds something that no copy can (see: omac approve)"
         look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
         return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
-    detail = "not host-approved: its code is not approved on this machine"
+    detail = f"{NOT_APPROVED}: no approval on this machine covers its code"
     if approved is not None and approved.is_bundle(skill.code):
-        detail = "not host-approved: it was approved without a copy of its code, by an earlier omac; approve it again"
+        detail = f"{NOT_APPROVED}: it was approved without a copy of its code, by an earlier omac; approve it again"
     elif was := approved or known.shared.approved:
         there = f" in {was.source}" if approved and was.source != skill.source else ""
         before, now = drift(was, registration.found)
         detail = (
-            f"not host-approved: its code is not what was approved{there}; it needs approval again "
+            f"{NOT_APPROVED}: its code is not what was approved{there}; it needs approval again "
             f"(approved {before}, found {now})"
         )
         compare = f"omac diff {shlex.quote(skill.name)} {place.flags}"

@@ -1,4 +1,4 @@
-"""Sizes as people write and read them; K, M, G and T are powers of 1024."""
+"""Sizes and counts as people write and read them; K, M, G and T are powers of 1024."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def shown_size(size: int) -> str:
             break
         amount, unit = amount / 1024, f"{letter}iB"
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 9.95 else f"{amount:.1f} {unit}"
+
+
+def counted(count: int, one: str, more: str = "") -> str:
+    """Return a count with what it counts: 1 call, 2 calls. `more` stands behind all but 1; `one` with an s if empty."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def _digits(text: str, most: int) -> bool:

@@ -92,6 +92,12 @@ class Code(msgspec.Struct, frozen=True):
         return other is not None and (self.source, self.bundle_hash) == (other.source, other.bundle_hash)
 
 
+def shown_hash(bundle_hash: str, digest: str) -> str:
+    """Return the hash of code as people read it, in every place the same: over every file, as an approval is for, and
+    as `--hash` takes it. Where it was not taken, it is the one over the code, and says so."""
+    return digest if digest not in ("", UNREADABLE) else f"{bundle_hash} (of the code alone)"
+
+
 class Registration(msgspec.Struct, frozen=True):
     """`found` is the code seen last, `approved` the code that may run; None when there is none.
 

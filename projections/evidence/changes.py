@@ -111,23 +111,32 @@ class TrustChanges:
 def _described(event: Event) -> tuple[str, bool, str | None, str] | None:
     """Kind, whether it was refused, the reason, and what there is to say; None for what is no change of trust."""
     match event:
-        case registration.AutoRegistered(source, bundle_hash):
-            return "skill.auto-registered", False, None, f"{bundle_hash} in {named(source)}"
-        case registration.Registered(source, bundle_hash):
-            return "skill.registered", False, None, f"{bundle_hash} in {named(source)}"
-        case registration.Approved(source, bundle_hash):
-            return "skill.approved", False, None, f"{bundle_hash} in {named(source)}"
+        case registration.AutoRegistered(source, bundle_hash, _, digest):
+            return (
+                "skill.auto-registered",
+                False,
+                None,
+                _code(source, bundle_hash, digest),
+            )
+        case registration.Registered(source, bundle_hash, _, digest):
+            return "skill.registered", False, None, _code(source, bundle_hash, digest)
+        case registration.Approved(source, bundle_hash, digest):
+            return "skill.approved", False, None, _code(source, bundle_hash, digest)
         case registration.ApprovalRevoked(why):
             return "skill.approval-revoked", False, None, why
         case registration.Deregistered():
             return "skill.deregistered", False, None, ""
         case registration.Drifted(source, bundle_hash, digest, accepted_by):
-            detail = f"{bundle_hash} in {named(source)}, digest {digest or 'not taken'}"
+            detail = _code(source, bundle_hash, digest)
             if accepted_by:
                 return "skill.drifted", False, None, f"accepted by run {accepted_by}: {detail}"
             return "skill.drifted", True, "skill-changed", detail
         case _:
             return _described_call(event)
+
+
+def _code(source: str, bundle_hash: str, digest: str) -> str:
+    return f"{registration.shown_hash(bundle_hash, digest)} in {named(source)}"
 
 
 def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:

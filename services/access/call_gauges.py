@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.settings.owner_limits import ALL_CONCURRENT, ALL_PER_SECOND, OwnerLimits, how_to_change
 from omac.projections.access.routes import ResolvedRoute
 
@@ -33,18 +34,21 @@ class CallGauges:
             return
         key = _key(route)
         if concurrent is not None and self._under_way.get(key, 0) >= concurrent:
-            raise _too_many(route, f"{concurrent} calls of it are under way", *route.limit("concurrent", concurrent))
+            what = counted(concurrent, "call of it is", "calls of it are") + " under way"
+            raise _too_many(route, what, *route.limit("concurrent", concurrent))
         if self._owner.concurrent is not None and self._under_way.get(_ALL, 0) >= self._owner.concurrent:
-            raise _too_many(route, f"{self._owner.concurrent} calls are under way", *_of_all(ALL_CONCURRENT))
+            what = counted(self._owner.concurrent, "call is", "calls are") + " under way"
+            raise _too_many(route, what, *_of_all(ALL_CONCURRENT))
         if per_second is None and self._owner.per_second is None:
             return
         now = self._clock()
         full_at, all_full_at = self._full_at(key, per_second, now), self._full_at(_ALL, self._owner.per_second, now)
         if per_second is not None and full_at > now + 1 + ROUNDING_S:
-            what = f"{per_second} calls of it began within a second"
+            what = counted(per_second, "call of it", "calls of it") + " began within a second"
             raise _too_many(route, what, *route.limit("per_second", per_second))
-        if all_full_at > now + 1 + ROUNDING_S:
-            raise _too_many(route, f"{self._owner.per_second} calls began within a second", *_of_all(ALL_PER_SECOND))
+        if self._owner.per_second is not None and all_full_at > now + 1 + ROUNDING_S:
+            what = counted(self._owner.per_second, "call") + " began within a second"
+            raise _too_many(route, what, *_of_all(ALL_PER_SECOND))
         if len(self._next) >= IDLE_MAX:
             self._next = {one: at for one, at in self._next.items() if at > now}
         self._next |= {key: full_at} if per_second is not None else {}

@@ -8,6 +8,7 @@ from omac.domain.access import receipt
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.services.kernel.engine import Engine
 
 ATTEMPTS = 3  # where several first checkpoints of one journal come at once
@@ -65,6 +66,6 @@ class Receiving:
 
 
 def _contested(found: SignedCheckpoint, kept: receipt.Receipt) -> Refusal:
-    what = "another root" if found.size == kept.size else f"{found.size} events"
-    message = f"journal {found.journal} had {kept.size} events when it was last seen here, and now shows {what}"
+    what = "another root" if found.size == kept.size else counted(found.size, "event")
+    message = f"journal {found.journal} had {counted(kept.size, 'event')} when last seen here, and now shows {what}"
     return Refusal("checkpoint-contested", f"{message}: its history was rewritten, or an old copy was put back")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
-from omac.projections.status import SkillStatus
+from omac.projections.status import SkillStatus, shown_problem
 
 HEADING = """\
 ## Skills that omac serves
@@ -41,7 +41,8 @@ def _line(skill: SkillStatus, source: str, directory: str, offline: bool) -> str
         variable = f"$OMAC_{skill.mount.upper().replace('-', '_')}_BASE"
         call = f'`curl --unix-socket "$OMAC_SOCKET" "{variable}/"`' if offline else variable
         return f"* {printable(skill.name)}: {call}{guide}"
-    why = f"{skill.state.replace('_', ' ')}, {printable(skill.detail)}"
+    state, detail = shown_problem(skill.state, skill.detail)
+    why = f"{state.replace('_', ' ')}, {printable(detail)}"
     commands = ", then ".join(map(printable, skill.fix))
     fix = f"; a person can mend it on the host: {commands}" if skill.fix else ""
     return f"* {printable(skill.name)}: not available ({why}){fix}{guide}"

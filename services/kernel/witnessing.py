@@ -10,6 +10,7 @@ from omac.domain.access import signing, witness
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.services.kernel.engine import Engine
 
 DELIVERY_S = 10.0  # then it counts as failed
@@ -73,7 +74,7 @@ class Witnessing:
         command = witness.ReportLapse(size, name, why) if why else witness.ReportDelivery(size, name)
         stream = ids.witness_stream(self._engine.host)
         if why and why != self._engine.entry(witness.AGGREGATE, stream).state.problem:
-            _log.warning("%s does not get the checkpoint of %d events, which is owed: %s", name, size, why)
+            _log.warning("%s does not get the checkpoint of %s, which is owed: %s", name, counted(size, "event"), why)
         try:
             await self._engine.execute(witness.AGGREGATE, stream, command, Cause("omac"))
         except Refusal as refusal:  # the next start delivers it again, and finds that it is there

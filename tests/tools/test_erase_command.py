@@ -160,8 +160,8 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
     assert "elsewhere" not in host.ok("audit", "--json")
     for _ in range(2):  # the second time from a journal that knows of no erasure
         said = host.ok("journal", "restore", str(copy), "--yes")
-        assert "keys of personal fields of 1 directories" in said
-        assert "1 keys are not: what they encrypted was erased since" in said
+        assert "keys of personal fields of 1 directory are" in said
+        assert "1 key is not: what it encrypted was erased since" in said
         rows = host.ok("audit", "--json")
         assert "elsewhere" in rows
         assert WORDS[0] not in rows

@@ -188,6 +188,26 @@ def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: 
     assert verified(folder, key).returncode == 0
 
 
+def test_a_folder_that_is_no_export(used: Omac, key: str, tmp_path: Path) -> None:
+    """It is named as misuse, and nobody is accused of a change; an export that lost its manifest was changed."""
+    folder = tmp_path / "photos"
+    for content in (False, True):
+        if content:
+            (folder / "index.html").write_text("")
+        else:
+            folder.mkdir()
+        done = used.run("export", "verify", str(folder), "--key", key, "--json")
+        assert (done.status, done.out) == (2, ""), done
+        assert done.err.splitlines() == [
+            f"omac: {folder} is no export: it holds no manifest.json, nor another file that omac export makes",
+            f"  try: ls -la {folder}",
+        ]
+    bundle = exported(used, tmp_path / "bundle", "--kind", "access")
+    (bundle / "manifest.json").unlink()
+    done = used.run("export", "verify", str(bundle), "--key", key)
+    assert (done.status, done.out) == (10, "manifest.json: it cannot be read: No such file or directory\n")
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "checkpoint.txt", "gaps.jsonl"])
 def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
     """With one of them changed in a file that is small, the bundle does not verify."""

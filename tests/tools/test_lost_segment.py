@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, curl
+from real_omac import Done, Omac, curl
 from tools.test_snapshots import called_often
 
 FOLDER = "journal.db.segments"
@@ -34,6 +34,12 @@ def lost(omac: Omac, sealed: Path) -> Path:
 
 def put_back(omac: Omac, place: Path) -> None:
     (omac.folder / place.name).rename(place)
+
+
+def assert_said_once(done: Done) -> None:
+    """What is missing, and the command that puts it back: once, as a warning or as the refusal that follows one."""
+    for text in ("is missing", "install -m 400"):
+        assert (done.out + done.err).count(text) <= 1, (text, done)
 
 
 def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
@@ -90,6 +96,7 @@ def test_what_needs_its_events_names_it(omac: Omac, lost: Path) -> None:
         done = omac.run(*words)
         assert done.status == 10, (words, done)
         assert lost.name in done.out + done.err, (words, done)
+        assert_said_once(done)
     assert not (omac.folder / "backup.db").exists()
     assert not (omac.folder / "export" / "manifest.json").exists()
 
@@ -107,9 +114,10 @@ def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
     """What is approved cannot be known: nothing is granted, and the way back is named."""
     for folder in (omac.state / "journals").glob("*.snapshots"):
         shutil.rmtree(folder)
-    for words in (("approvals",), ("start", "--", "true"), ("revoke", "echo")):
+    for words in (("approvals",), ("status",), ("start", "--", "true"), ("revoke", "echo"), ("approve", "echo")):
         done = omac.run(*words, cwd=omac.root / "shop")
         assert (done.status, "install -m 400" in done.err) == (10, True), (words, done)
+        assert_said_once(done)
     put_back(omac, lost)
     omac.ok("status")  # whoever folds the segment leaves one
     lost.rename(omac.folder / lost.name)

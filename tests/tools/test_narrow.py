@@ -86,6 +86,27 @@ def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
         assert text.count(str(used)) >= 2
 
 
+def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
+    """It is not called broken, but by programs; the next command reads it at the terminal, and fits a line. One that is
+    broken is called so."""
+    project = house.project("fresh")
+    house.skill(project, "wrong", "name: [")
+    shown = json.loads(house.ok("activate", str(project), "--json"))["skills"]
+    assert [skill["state"] for skill in shown] == ["broken"] * 2
+    for words in (("status",), ("start", "--workdir", str(project), "--", "true")):
+        _, lines = OnTerminal(house, *words).ended()
+        about = max(n for n, line in enumerate(lines) if line.split()[:2] in (["echo", "/echo"], ["omac:", "echo"]))
+        text = " ".join(" ".join(lines[about:]).split())
+        assert "not approved" in lines[about], lines
+        assert "no approval on this machine covers its code" in text
+        assert f"try: omac trust {project}\n" in "\n".join([*lines, ""])
+        assert [line for line in lines if "echo" in line and ("broken" in line or len(line) > COLUMNS)] == []
+        assert any("wrong" in line and "broken" in line for line in lines), lines
+    told = house.run("call", "echo", "/x", "--workdir", str(project)).err
+    assert told.startswith("omac: echo is not approved: "), told
+    assert "try: omac approve echo" in told, "a program has no terminal to read the skill at"
+
+
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:
     """A row's time, as people see it, means the whole of its second when it is pasted."""
     (row,) = house.audit("--dir", str(used))

@@ -37,7 +37,7 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
         None,
         [str(shop)],
     )
-    assert first["skills"] == [{"name": "echo", "state": "ready"}]
+    assert first["skills"] == [{"name": "echo", "state": "ready", "dir": str(shop)}]
     assert abs(datetime.fromisoformat(first["since"]).timestamp() - time.time()) < 120
     assert (second["run"], second["pid"], second["skills"]) == (server.ready["run"], server.process.pid, [])
     heads, row, _ = omac.ok("ps").splitlines()
@@ -47,6 +47,15 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert [one["run"] for one in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
         [first["run"], second["run"]]
     )
+    other = omac.project("more/shop")
+    for project in (shop, other):
+        server.activate(project)
+    *_, row = omac.ok("ps").splitlines()
+    assert row.endswith(f"  echo (not approved) in {other}; echo in {shop}"), "the same skill in two projects"
+    *_, second = json.loads(omac.ok("ps", "--json"))
+    assert second["skills"] == [
+        {"name": "echo", "state": "broken", "dir": str(other)}, {"name": "echo", "state": "ready", "dir": str(shop)}
+    ]  # fmt: skip
     assert omac.ok("stop", str(run.process.pid)) == f"run {first['run']} has ended\n"
     assert run.process.wait(5) == 143
     assert omac.ok("stop", second["run"]) == f"run {second['run']} has ended\n"

@@ -365,7 +365,7 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
     """Exit 8, and nothing is approved; a skill that is given no secret needs no store."""
     locked = {"OMAC_VAULT_KEY_FILE": ""}
     done = register(omac, shop, **(ALL | locked))
-    assert (done.status, "the vault is locked" in done.err, "try: omac unlock" in done.err) == (8, True, True)
+    assert (done.status, "the vault is locked" in done.err, "&& omac unlock" in done.err) == (8, True, True)
     nothing_recorded(omac)
     assert register(omac, shop, "--no-secrets", OMAC_CONFIG_REGION="eu", **locked).status == 0
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from real_omac import Omac
 
+HASH = re.compile("sha256:[0-9a-f]{64}")
+
 
 @pytest.fixture
 def project(house: Omac, request: pytest.FixtureRequest) -> Path:
@@ -44,7 +46,7 @@ def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
     house.ok("config", "set", "echo", "ECHO_GREETING", "hidden-away", cwd=project)
     done = house.run("show", "echo", "--workdir", str(project))
     told = json.loads(house.ok("show", "echo", "--json", cwd=project))
-    assert f": {told['bundle_hash']}\n" in done.out
+    assert f": {told['digest']}\n" in done.out
     assert "  approved since 20" in done.out
     assert "ECHO_GREETING (setting, string; set)" in done.out
     assert "hidden-away" not in done.out
@@ -86,6 +88,29 @@ def test_limits_are_shown_with_whose_they_are(house: Omac, project: Path) -> Non
         "all_calls_per_second": {"value": None, "whose": "default"},
         "max_head_bytes": {"value": 65536, "whose": "default"},
     }
+
+
+def test_one_hash_for_an_approval(house: Omac, project: Path) -> None:
+    """Whatever shows it, proposes it or refuses another says the same one, over every file; once they changed, each
+    hash of before and of now is one of two."""
+    (source(project) / "dist").mkdir()
+    (source(project) / "dist" / "built.js").write_text("built")
+    where = ("--workdir", str(project))
+    shown, refused = house.run("show", "echo", cwd=project), house.run("approve", "echo", "--hash", "sha256:0", *where)
+    hashes = set(HASH.findall(shown.out + shown.err + refused.err))
+    assert len(hashes) == 1, hashes
+    (own,) = hashes
+    registered = house.ok("register", "echo", "--hash", own, "--no-secrets", "--no-fields", *where)
+    said = [registered, *(house.ok(*words, cwd=project) for words in (("show", "echo"), ("approve", "echo")))]
+    audit = [row["detail"] for row in map(json.loads, house.ok("audit", "--dir", str(project), "--json").splitlines())]
+    assert {one for text in (*said, *audit) for one in HASH.findall(text)} == {own}
+    assert own[:19] in house.ok("approvals")
+    (source(project) / "dist" / "built.js").write_text("built again")
+    changed = house.run("register", "echo", "--no-input", *where)
+    shown, compared = (house.run(word, "echo", cwd=project) for word in ("show", "diff"))
+    hashes = set(HASH.findall(changed.err + shown.out + shown.err + compared.err))
+    assert own in hashes
+    assert len(hashes) == 2, hashes
 
 
 def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:

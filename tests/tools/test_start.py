@@ -149,6 +149,39 @@ def test_what_cannot_be_started_is_said_before_anything_is(
         assert len(house.events(SpawnRequested)) == spawned
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        (("start", "--network", "wrong", "--", "true"), ["omac start --help"]),
+        (("start", "--limit", "pids=x", "--explain"), ["omac start --limit pids=200"]),
+        (("continue", "--deny-name", "a/b"), ["omac continue --deny-name '*.pem'", "omac continue --deny PATH"]),
+        (("serve", "--open-port", "0"), ["omac serve --help"]),
+    ],
+)
+def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: list[str]) -> None:
+    """What is offered is a line of the command that was typed, not of `omac sandbox run`."""
+    done = house.run(*line)
+    assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {one}" for one in fix]), done
+
+
+@pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
+def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> None:
+    """The run and the sandbox that it launches read the file; one of them reports the slip."""
+    file = omac.project("shop") / ".omac" / "settings.toml"
+    file.parent.mkdir()
+    file.write_text("[serve]\nunapproved = 'maybe'\n[git]\nhooks = 'maybe'\n")
+    done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
+    slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
+    told = [
+        f"{file}: {name} takes {words}, not 'maybe'; ignored"
+        for name, words in (
+            ("git.hooks", "deny or read"),
+            ("serve.unapproved", "refuse, confine or allow"),
+        )
+    ]
+    assert (done.status, sorted(slips)) == (0, told), done
+
+
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     """Loudly, on stderr, what that means."""
     done = house.run(*BARE, "--", "true")
@@ -162,7 +195,7 @@ def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
     project = omac.project("p")
     run = started(omac, project, SHOW)
     base = told(run)["OMAC_ECHO_BASE"]
-    assert "omac: echo is broken: " in run.said()
+    assert "omac: echo is not approved: no approval on this machine covers its code\n" in run.said()
     assert curl(f"{base}/echo").status == 502
     fix = next(line.removeprefix("  try: ") for line in run.said().splitlines() if line.startswith("  try: omac app"))
     omac.ok(*shlex.split(fix)[1:])

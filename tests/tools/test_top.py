@@ -43,6 +43,21 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
+    """Their paths tell them apart."""
+    other = omac.project("more/shop")
+    omac.approve(other)
+    server = omac.serve()
+    for project in (shop, other):
+        assert curl(f"{server.skill(project)['base']}/status").status == 200
+
+    def named() -> bool:
+        return {row.split()[1] for row in omac.ok("top").splitlines()[2:]} == {str(shop), str(other)}
+
+    eventually(named, 5.0, "both, by their paths")
+
+
+@pytest.mark.full
 def test_it_is_shown_again_and_again(omac: Omac, shop: Path) -> None:
     """As calls come, for programs a line each time; on a terminal it is drawn anew until Ctrl-C."""
     server = omac.serve()

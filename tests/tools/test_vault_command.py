@@ -13,7 +13,7 @@ import pytest
 from polling import eventually
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Done, Omac, Serving
-from valued_skill import everywhere, piped, told, typed, valued, waiting
+from valued_skill import everywhere, piped, told, typed, valued, waiting, with_vault
 
 PASSPHRASE = "korrekt-pferd-9"
 SECRET = "xoxb-7f3a9c"
@@ -65,6 +65,12 @@ def runs(serving: Serving, project: Path, seconds: float) -> dict[str, Any]:
 
     skill: dict[str, Any] = eventually(look, seconds, "a sidecar with its secret")
     return skill
+
+
+def offered(done: Done) -> list[str]:
+    """The commands that it proposes."""
+    assert done.status in (0, 8), done
+    return [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
 
 
 # ---- making it ----
@@ -150,8 +156,8 @@ def test_where_nobody_can_type(omac: Omac) -> None:
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        ([(NEW, line("short-7"))], "8 characters or more; nothing was made"),
-        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))], "the two passphrases differ; nothing was made"),
+        ([("", line("short-7"))] * 3, "no passphrase was accepted; nothing was made"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))] * 3, "passphrases differ; nothing was made"),
         ([(NEW, line(PASSPHRASE)), (AGAIN, b"\x04")], "the input ended"),
     ],
 )
@@ -165,6 +171,18 @@ def test_slips_at_a_terminal(omac: Omac, answers: list[tuple[str, bytes]], probl
     assert not (omac.state / "vault").exists()
 
 
+@pytest.mark.full
+def test_a_slip_is_typed_again(omac: Omac) -> None:
+    """A passphrase that is too short, and two that differ, as values of secrets."""
+    answers = [
+        (NEW, line("short-7")), ("has fewer than 8 characters; 2 more tries", line(PASSPHRASE)),
+        (AGAIN, line("wrong-wrong")), ("the two passphrases differ; 2 more tries", line(PASSPHRASE)),
+        (AGAIN, line(PASSPHRASE)),
+    ]  # fmt: skip
+    done = typed(omac, answers, "vault", "init")
+    assert (done.status, "made the vault" in done.out, "short-7" in done.out) == (0, True, False), done
+
+
 def test_damaged(omac: Omac, passphrase: Omac) -> None:
     """Is said with an exit code of its own, whoever asks; it is not written over."""
     vault = omac.state / "vault"
@@ -174,6 +192,22 @@ def test_damaged(omac: Omac, passphrase: Omac) -> None:
         assert (done.status, done.out) == (10, ""), done
         assert "is damaged" in done.err
     assert omac.run("vault", "init").status == 2
+
+
+def test_a_key_file_that_is_not_named(omac: Omac) -> None:
+    """Nothing is offered but the command that opens the vault."""
+    with_vault(omac)
+    project = valued(omac)
+    command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
+    assert piped(omac, SECRET.encode(), *command).status == 0
+    omac.approve(project, "slack")
+    del omac.environment["OMAC_VAULT_KEY_FILE"]
+    assert offered(omac.run("vault", "status")) == ["export OMAC_VAULT_KEY_FILE=PATH"]
+    serving = omac.serve()
+    opens = ["export OMAC_VAULT_KEY_FILE=PATH && omac unlock"]
+    assert waiting(serving, project)["fix"] == opens
+    for refused in (piped(omac, SECRET.encode(), *command), omac.run("vault", "status"), omac.run("unlock")):
+        assert offered(refused) == opens
 
 
 # ---- a passphrase ----
@@ -198,6 +232,9 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     alone = piped(omac, SECRET.encode(), *command)
     assert (alone.status, alone.out) == (8, "")
     assert "  try: omac unlock" in alone.err
+    omac.approve(project, "slack")
+    assert offered(omac.run("start", "--workdir", str(project), "--", "true")) == ["omac unlock"]
+    assert offered(omac.run("vault", "status")) == [], "no run lives that omac unlock could open it for"
 
 
 @pytest.mark.full
@@ -294,9 +331,10 @@ def test_another_passphrase(passphrase: Omac) -> None:
     vault = omac.state / "vault"
     before = vault.read_bytes()
     wrong = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
-    short = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line("short-7"))], "vault", "passwd")
+    slips = [(NEW, line("short-7")), *[("more tr", line("short-7"))] * 2]
+    short = typed(omac, [(ASKED, line(PASSPHRASE)), *slips], "vault", "passwd")
     assert (wrong.status, short.status) == (8, 9)
-    assert "8 characters or more; nothing was changed" in short.out
+    assert "no passphrase was accepted; nothing was changed" in short.out
     assert omac.run("vault", "passwd").status == 2, "nobody can type"
     assert vault.read_bytes() == before
     done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
@@ -324,7 +362,7 @@ def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
     assert json.loads(omac.ok("vault", "lock", "--json"))["forgotten"] == 0
     assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 0
     runs(serving, project, START_S)
-    assert "1 of 1 runs had the key of the vault" in omac.ok("vault", "lock")
+    assert "1 of 1 run had the key of the vault" in omac.ok("vault", "lock")
     assert serving.skill(project, "slack")["state"] == "ready", "what runs keeps its values"
     done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
     assert done.status == 0, done

@@ -68,6 +68,32 @@ def test_verify_takes_positions(omac: Omac) -> None:
     assert "--from takes a position" in refused.err
 
 
+@pytest.mark.parametrize("line", [("audit", "verify"), ("journal", "prune", "--keep", "400d")])
+def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -> None:
+    """It is refused whether or not the journal has a checkpoint that a key could verify; a key goes on."""
+    omac.ok("settings", "set", "serve.audit", "strict")
+    file = tmp_path / "omac.key"
+    file.write_text("a key")
+    for key, why in (("nonsense", "'nonsense' is no verifier key"), ("", "'' is no verifier key"), (str(file), "cat")):
+        done = omac.run(*line, "--key", key)
+        assert (done.status, done.out, why in done.err) == (2, "", True), (key, done)
+    key = omac.ok("key", "show").strip()
+    assert not omac.events(CheckpointSigned)
+    omac.ok(*line, "--key", key)
+    assert omac.run(*line, "--key", key, "--key", "nonsense").status == 2
+    omac.ok("checkpoint")
+    assert omac.run(*line, "--key", "nonsense").status == 2
+    omac.ok(*line, "--key", key)
+
+
+@pytest.mark.parametrize("of", ["nonsense", "", "0" * 31])
+def test_a_journal_that_is_none(omac: Omac, of: str) -> None:
+    """Nobody takes a mistyped id for a journal that delivered nothing."""
+    omac.ok("settings", "set", "serve.audit", "strict")
+    done = omac.run("checkpoint", "--received", "--of", of)
+    assert (done.status, done.out, "takes the id of a journal" in done.err) == (2, "", True), done
+
+
 @pytest.mark.parametrize("positions", [("--from", "3", "--to", "2"), ("--from", "9999999999999999999999")])
 def test_positions_between_which_there_is_nothing(omac: Omac, positions: tuple[str, ...]) -> None:
     """Nobody is told that nothing was found where nothing was looked at."""

@@ -9,7 +9,7 @@ import trio
 from omac.domain.directories.skill_plan import unmet
 from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill, SidecarMeta
-from omac.domain.skills.registration import Code
+from omac.domain.skills.registration import Code, shown_hash
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
@@ -139,10 +139,10 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
     say_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     if repository:
         say_folded(f"  for the same files in {repository.shown}", 4)
-    show_code(skill, sidecar)
+    show_code(approval.approved, sidecar)
     show_interpreters(approval.approved)
     if approval.before:
-        say(f"  approved before: {approval.before.bundle_hash}, digest {approval.before.digest or 'not taken'}")
+        say_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
     if approval.gets:
         say(f"  it receives values set before: {', '.join(approval.gets)}")
     if approval.missing:
@@ -162,9 +162,9 @@ def show_interpreters(approved: Code) -> None:
             )
 
 
-def show_code(skill: FoundSkill, sidecar: SidecarMeta) -> None:
-    """Which code it is, and what it may do."""
-    say(f"  {skill.bundle_hash}")
+def show_code(approved: Code, sidecar: SidecarMeta) -> None:
+    """Which code was approved, and what it may do."""
+    say(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
     say(f"  it runs as you: {shlex.join(sidecar.command)}")
     if variables := granted(sidecar):
         say(f"  and may read these variables of yours: {', '.join(variables)}")

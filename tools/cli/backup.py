@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.journal.backup import Copy, inspect, put_back
 from omac.journal.format import require_unused
 from omac.tools.compose.backups import Restored, back_up_with_keys, restore_with_keys
@@ -23,7 +24,7 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     if as_json:
         print_json(copy._asdict() | {"keys": made.keys_path})
         return 0
-    say(f"{copy.path}: {copy.position} positions of {path}, {copy.bytes} bytes")
+    say(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
     if made.keys_path:
         say(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
         say("  what is erased later can be read by this file: delete it, or keep it elsewhere")
@@ -58,11 +59,11 @@ def _show(done: Restored) -> None:
     if done.kept:
         say(f"the journal that was there is {done.kept}")
     if done.subjects:
-        say(f"keys of personal fields of {done.subjects} directories are restored")
+        say(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
     if done.erased:
-        say(f"{done.erased} keys are not: what they encrypted was erased since")
+        say(counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since")
     if done.rotations:
-        say(f"the key that signs was replaced since ({done.rotations} times): that is recorded again")
+        say(f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again")
 
 
 def _loss(path: str, copy: Copy) -> str:
@@ -75,7 +76,8 @@ def _loss(path: str, copy: Copy) -> str:
         return f"the backup is of another journal (id {copy.id}, not {present.id})" if present.position else ""
     if present.position > copy.position:
         later = present.position - copy.position
-        return f"{later} later positions of the present journal are not in the backup, revocations among them"
+        positions = counted(later, "later position is", "later positions are")
+        return f"{positions} in the present journal and not in the backup, revocations among them"
     return ""
 
 

@@ -21,6 +21,7 @@ from omac.tools.compose.state import server_socket
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.prompts import read_stdin
 from omac.tools.terminal.render import report
+from omac.tools.terminal.skill_problems import problem_of
 
 TIMEOUT_S = 630.0
 CHUNK_BYTES = 64 * 1024
@@ -171,6 +172,6 @@ def _ready(manifest: Mapping[str, Any], request: CallRequest) -> dict[str, Any]:
     (skill,) = meant[:1]
     if skill["state"] != "ready":
         reason = "pending-credentials" if skill["state"] == "pending_credentials" else "skill-broken"
-        message = f"{skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}"
-        raise Refusal(reason, message, fix=skill["fix"])  # type: ignore[arg-type]
+        state, detail, fix = problem_of(skill, manifest["dir"], current().stderr)
+        raise Refusal(reason, f"{skill['name']} is {state.replace('_', ' ')}: {detail}", fix=fix)  # type: ignore[arg-type]
     return skill

@@ -39,7 +39,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     for answer in answers:
         manifest = msgspec.json.decode(answer)
         say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
-        show_skills(manifest.get("skills", ()))
+        show_skills(manifest.get("skills", ()), manifest["dir"])
     return 0
 
 

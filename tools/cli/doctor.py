@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from omac.domain.kernel.refusal import REASONS, quoted
+from omac.domain.kernel.sizes import counted
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis, findings, healthy, report
 from omac.domain.sandbox.own_files import NAME, diagnose, erasure_unfinished, mended, segment_lost, signing_delayed
 from omac.tools.compose.machine import probe_machine
@@ -45,11 +46,12 @@ def _witness(found: FoundWitness) -> Diagnosis:
     if not found.name:
         says = "checkpoints are kept in the journal alone: who rewrites it and its checkpoints leaves no trace"
         return Diagnosis(name, WARN, says, ("omac settings set journal.witness /mnt/elsewhere/omac.notes",))
+    size = counted(state.size, "event")
     if state.problem:
-        says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {state.size} events"
+        says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
         fix = () if not found.name.startswith("/") else (f"ls -ld {quoted(found.name)}",)
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
-    last = f"the last one counts {state.size} events" if state.size else "none was signed yet"
+    last = f"the last one counts {size}" if state.size else "none was signed yet"
     return Diagnosis(name, OK, f"{found.name} keeps checkpoints; {last}")
 
 

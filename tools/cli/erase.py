@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from omac.domain.kernel.ids import WorkdirId, workdir_id
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named
 from omac.projections.living import Gone
 from omac.projections.status import Status
@@ -88,7 +89,7 @@ def _show(planned: PlannedErasure, typed: str) -> None:
     say(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
     if planned.is_begun:
         say("  an erasure that was killed is finished")
-    say(f"  the personal fields of {planned.rows.encrypted.total()} events will be gone, for good:")
+    say(f"  the personal fields of {counted(planned.rows.encrypted.total(), 'event')} will be gone, for good:")
     for kind, count in sorted(planned.rows.encrypted.items(), key=lambda pair: (-pair[1], pair[0])):
         say(f"  {count:>9}  {kind}")
     _show_clear(planned)
@@ -100,7 +101,9 @@ def _show(planned: PlannedErasure, typed: str) -> None:
 
 def _show_clear(planned: PlannedErasure) -> None:
     if planned.rows.clear:
-        say(f"  not reached: {planned.rows.clear.total()} events that an earlier omac recorded in the clear;")
+        say(
+            f"  not reached: {counted(planned.rows.clear.total(), 'event')} that an earlier omac recorded in the clear;"
+        )
         say("  omac journal seal, then omac journal prune --keep AGE drops them")
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast, get_args
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
@@ -63,7 +64,7 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
         data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}
         print_json(data | {"root": manifest.root, "without_content": manifest.without_content})
         return 0
-    say(f"{exported.folder}: {manifest.events} of {manifest.size} events exported as {manifest.data}")
+    say(f"{exported.folder}: {manifest.events} of {counted(manifest.size, 'event')} exported as {manifest.data}")
     if manifest.without_content:
         say(f"  {manifest.without_content} of them without their content")
     say(f"  to verify it elsewhere: omac export verify {quoted(exported.folder)} --key KEY  # of omac key show")
@@ -107,7 +108,7 @@ def _show(folder: str, found: VerifiedBundle) -> None:
         return
     manifest = found.manifest
     assert manifest is not None, "without flaws there is one"
-    say(f"{folder}: {found.events} events verified, of the {manifest.size} of journal {manifest.journal}")
+    say(f"{folder}: {counted(found.events, 'event')} verified, of the {manifest.size} of journal {manifest.journal}")
     say(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}")
     if manifest.filters:
         say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")

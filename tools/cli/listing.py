@@ -20,7 +20,7 @@ from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
 HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
-APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "DIGEST", "SOURCE")
+APPROVAL_HEADS = ("SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "SOURCE")
 
 
 class SkillRow(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     elif rows:
         cells = [APPROVAL_HEADS]
         for row in rows:
-            code = (row.bundle_hash[:HASH_SHOWN], row.digest[:HASH_SHOWN] or "no copy", row.source)
+            code = (row.digest[:HASH_SHOWN] or "no copy", row.source)
             cells.append(
                 (
                     row.skill,

@@ -33,7 +33,7 @@ class PlainStart:
         """Start what the line asks for; its exit status. Raises Refusal."""
         from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
 
-        asked = SandboxRequest() if not self.sandbox else parse_options(self.sandbox)
+        asked = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
         without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
         request = StartRequest(self.harness, self.words, sandbox=asked, **(without | self.fields))
         return run(request, environment)

@@ -8,6 +8,7 @@ from contextlib import closing
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal import consistency
 from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
@@ -100,9 +101,10 @@ def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
     if as_json:
         print_json({"old": _data(old), "new": _data(new)})
         return
-    say(f"proven: journal {new.journal} at {new.size} events begins with all {old.size} of the old checkpoint")
+    size = counted(new.size, "event")
+    say(f"proven: journal {new.journal} at {size} begins with all {old.size} of the old checkpoint")
     for checkpoint in proven_:
-        say(f"  {rfc3339(checkpoint.at)} {checkpoint.size} events, root {checkpoint.root.hex()}")
+        say(f"  {rfc3339(checkpoint.at)} {counted(checkpoint.size, 'event')}, root {checkpoint.root.hex()}")
 
 
 def _data(checkpoint: Checkpoint) -> dict[str, object]:

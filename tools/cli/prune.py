@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import VerifierKey
 from omac.tools.cli.checkpoint import keys_in
 from omac.tools.cli.seal import moment_of
@@ -65,10 +66,10 @@ def _show(planned: Sequence[PlannedPrune]) -> None:
     for one in planned:
         first, last = one.segment.first, one.segment.last
         say(f"positions {first} to {last}, from {local_moment(one.begun)} to {local_moment(one.ended)}:")
-        say(f"  the contents of {one.dropped.total()} events will be gone, for good:")
+        say(f"  the contents of {counted(one.dropped.total(), 'event')} will be gone, for good:")
         for kind, count in sorted(one.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
             say(f"  {count:>9}  {kind}")
-        say(f"  {len(one.kept)} events are kept: omac's state follows from them")
+        say(f"  {counted(len(one.kept), 'event is', 'events are')} kept: omac's state follows from them")
     say("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.refusal import Refusal
-from omac.projections.status import RunStatus, Status
+from omac.domain.kernel.terminal_escaping import named
+from omac.projections.status import DirectoryStatus, RunStatus, SkillStatus, Status, shown_problem
 from omac.tools.cli.status import status_now
 from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
@@ -71,9 +72,8 @@ def _status(journal: str | None, environment: Mapping[str, str]) -> Status | Non
     return status_now(journal, environment)[0]
 
 
-def _skills(one: RunStatus, status: Status) -> list[tuple[str, str]]:
-    directories = [directory for directory in status.directories if directory.run == one.run]
-    return sorted({(skill.name, skill.state) for directory in directories for skill in directory.skills})
+def _directories(one: RunStatus, status: Status) -> list[DirectoryStatus]:
+    return [directory for directory in status.directories if directory.run == one.run]
 
 
 def _agent(one: RunStatus) -> str:
@@ -81,13 +81,27 @@ def _agent(one: RunStatus) -> str:
 
 
 def _row(one: RunStatus, status: Status) -> tuple[str, ...]:
-    skills = [name if state == "ready" else f"{name} ({state})" for name, state in _skills(one, status)]
+    directories = [directory for directory in _directories(one, status) if directory.skills]
+    is_named = [directory.dir for directory in directories] != list(one.roots)  # else PROJECT names it already
+    skills = "; ".join(
+        ", ".join(map(_skill, directory.skills)) + (f" in {named(directory.dir)}" if is_named else "")
+        for directory in directories
+    )
     since = wall_clock(began_at(one.start_ticks))
-    return str(one.pid), one.run, _agent(one), since, shlex.join(one.roots), ", ".join(skills) or "-"
+    return str(one.pid), one.run, _agent(one), since, shlex.join(one.roots), skills or "-"
+
+
+def _skill(skill: SkillStatus) -> str:
+    state, _ = shown_problem(skill.state, skill.detail)
+    return skill.name if state == "ready" else f"{skill.name} ({state})"
 
 
 def _document(one: RunStatus, status: Status) -> dict[str, object]:
-    skills = [{"name": name, "state": state} for name, state in _skills(one, status)]
+    skills = [
+        {"name": skill.name, "state": skill.state, "dir": directory.dir}
+        for directory in _directories(one, status)
+        for skill in directory.skills
+    ]
     return {
         "pid": one.pid,
         "run": one.run,

@@ -256,7 +256,7 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
     if repository := done.candidate.place.repository:
         say_folded(f"  for the same files in {repository.shown}", 4)
     if not request.brief:
-        show_code(skill, sidecar)
+        show_code(done.approved, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
         names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
         if names:

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.reader import ReadJournal
@@ -62,11 +63,11 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
         print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
         _show(findings)
-        report(f"{_counted(findings)} in {path}")
+        report(f"{counted(len(findings), 'finding')} in {path}")
         for way in _ways(path, findings):
             report(f"  try: {way}")
     else:
-        say(f"{path}: {system.position} positions, nothing is damaged")
+        say(f"{path}: {counted(system.position, 'position')}, nothing is damaged")
     return DAMAGED if findings else 0
 
 
@@ -108,21 +109,17 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
     _show(planned)
     if request.dry_run:
         return 0
-    if not _confirmed(request, _counted(planned)):
+    if not _confirmed(request, counted(len(planned), "finding")):
         report("nothing was changed")
         return 1
     done = work.perform(request.positions)
-    say(f"{_counted(done)} mended in {path}; replaced rows are kept in its table set_aside")
+    say(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 
 def _confirmed(request: RepairRequest, count: str) -> bool:
     again = ["omac journal repair", *(f"--position {position}" for position in request.positions), "--yes"]
     return request.yes or confirm(f"Do this for {count}?", fix=[" ".join(again)])
-
-
-def _counted(findings: Sequence[Damage]) -> str:
-    return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
 
 
 def _show(findings: Sequence[Damage]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.sizes import shown_size
+from omac.domain.kernel.sizes import counted, shown_size
 from omac.domain.skills.meta import Config, FoundSkill, Secret
 from omac.domain.skills.registration import Code
 from omac.services.ports import SkillFolders
@@ -139,7 +139,7 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
 
 def show_files(files: Mapping[str, FileEntry]) -> None:
     """Print each file with its size."""
-    say(f"  {len(files)} file{'' if len(files) == 1 else 's'}:")
+    say(f"  {counted(len(files), 'file')}:")
     for relpath, entry in list(files.items())[:FILES_SHOWN]:
         what = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
         say(f"  {shown_size(entry.size):>9}  {relpath}{what}")

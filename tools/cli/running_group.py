@@ -51,6 +51,7 @@ class WithWords(Command):
 def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
     """Let a command take the options of the sandbox; its parameter `sandbox` gets them as a request."""
     added = [_parameter(option) for option in OPTIONS if option.shared]
+    name = f"omac {_name(command)}"
 
     @functools.wraps(command)
     def with_options(**given: Any) -> int:
@@ -59,7 +60,7 @@ def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
             flag, value = f"--{parameter.name.replace('_', '-')}", given.pop(parameter.name)
             for one in value if isinstance(value, list) else [value]:
                 typed += [flag] if one is True else [flag, one] if one else []
-        return command(sandbox=parse_options(typed), **given)
+        return command(sandbox=parse_options(typed, name), **given)
 
     own = [one for one in inspect.signature(command).parameters.values() if one.name != "sandbox"]
     with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # what typer reads
@@ -80,9 +81,13 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def add_to(app: typer.Typer) -> None:
     for command in (start, continue_, resume, serve):
-        app.command(command.__name__.rstrip("_"), cls=WithWords)(sandboxed(command))
+        app.command(_name(command), cls=WithWords)(sandboxed(command))
     for listing in (ps, top, stop):
         app.command()(listing)
+
+
+def _name(command: Callable[..., int]) -> str:
+    return command.__name__.rstrip("_")
 
 
 def start(

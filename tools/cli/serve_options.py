@@ -36,6 +36,11 @@ class ServeOptions(msgspec.Struct, frozen=True):
     restarts: RestartPolicy = RestartPolicy()
     bridge_compat: bool = False
 
+    @property
+    def sandboxed(self) -> str:
+        """The directory that a sandbox is launched in; empty for none."""
+        return self.launch.workdir if self.launch is not None and self.launch.request is not None else ""
+
     def writable(self, home: str) -> tuple[str, ...]:
         """Return the canonical folders that agents may change, as far as this is known before they begin.
 

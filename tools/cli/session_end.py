@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.projections.evidence.use import Calls, RunUse
 from omac.tools.terminal.columns import columns, elided, elided_middle
@@ -78,7 +79,7 @@ def _calls(calls: Calls) -> str:
     problems = [
         f"{number} {what}" for number, what in ((calls.refused, "refused"), (calls.aborted, "cut off")) if number
     ]
-    return f"{calls.all} call{'' if calls.all == 1 else 's'}" + (f" ({', '.join(problems)})" if problems else "")
+    return f"{counted(calls.all, 'call')}" + (f" ({', '.join(problems)})" if problems else "")
 
 
 def _more(number: int) -> str:

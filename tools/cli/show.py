@@ -13,6 +13,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.skills.registration import shown_hash
 from omac.tools.cli.review import (
     FILE_BYTES_MAX,
     LINES_SHOWN,
@@ -60,7 +61,7 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
     files = files_of(shown)
     show_purpose(reviewed, environment)
     _show_limits(reviewed, environment)
-    show_approval(reviewed, environment)
+    show_approval(reviewed, environment, digest)
     show_files(files)
     if request.contents:
         show_contents(shown, list(files))
@@ -129,15 +130,15 @@ def show_contents(files: LiveFiles, names: list[str]) -> None:
         say("+--")
 
 
-def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
-    """Print whether its code is approved, and which."""
+def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str) -> None:
+    """Print whether its code is approved, and which; `digest` is that of the files now, empty if there can be none."""
     skill, approved = reviewed.skill, reviewed.approved
     if skill.sidecar is None:
         return
     since = f" since {wall_clock(reviewed.approved_at)}" if reviewed.approved_at else ""
     match reviewed.state:
-        case "approved":
-            say_folded(f"  approved{since}: {skill.bundle_hash}", 4)
+        case "approved" if approved is not None:
+            say_folded(f"  approved{since}: {shown_hash(approved.bundle_hash, approved.digest)}", 4)
             if reviewed.standing.repository:
                 say_folded(f"  its approval holds for the same files in {reviewed.standing.repository.shown}", 4)
         case "changed" if approved is not None:
@@ -145,7 +146,7 @@ def show_approval(reviewed: Review, environment: Mapping[str, str]) -> None:
             say_folded(f"  CHANGED after it was approved{since}: {before}", 4)
             say_folded(f"  and now it is {now}", 4)
         case state:
-            say_folded(f"  {state}: {skill.bundle_hash}", 4)
+            say_folded(f"  {state}: {digest}" if digest else f"  {state}", 4)
 
 
 def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:

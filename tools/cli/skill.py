@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of
@@ -86,8 +87,7 @@ def check(directory: str, as_json: bool) -> int:
         if as_json:
             print_json({"skill": name, "source": source, "problems": found})
             continue
-        counted = f"{len(found)} problems" if len(found) > 1 else "1 problem" if found else "ok"
-        say(f"{name}: {counted}")
+        say(f"{name}: {counted(len(found), 'problem') if found else 'ok'}")
         for problem in found:
             say(f"  {problem}")
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0

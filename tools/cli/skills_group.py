@@ -13,7 +13,7 @@ Workdir = Annotated[
     str | None, typer.Option("--workdir", metavar="DIR", help="Only the skills of this project directory.")
 ]
 Shared = Annotated[bool, typer.Option("--global", help="Only the skills that all projects share.")]
-Hash = Annotated[str | None, typer.Option("--hash", help="Only if its code has this hash.")]
+Hash = Annotated[str | None, typer.Option("--hash", help="Only if its files have this hash, as omac show prints it.")]
 Repository = Annotated[
     bool, typer.Option("--repository", help="For the same files in every worktree of its git repository.")
 ]

@@ -14,7 +14,9 @@ from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
+from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report_fix, report_folded
+from omac.tools.terminal.skill_problems import problem_of
 
 
 class StartRequest(NamedTuple):
@@ -86,5 +88,6 @@ def _report_unavailable(manifest: Manifest) -> None:
     """The command runs all the same: what is mended while it runs comes online under the names it has."""
     for skill in manifest.skills:
         if skill["state"] != "ready":
-            report_folded(f"omac: {skill['name']} is {skill['state'].replace('_', ' ')}: {skill['detail']}")
-            report_fix(skill["fix"])
+            problem = problem_of(skill, manifest.dir, current().stderr)
+            report_folded(f"omac: {skill['name']} is {problem.state.replace('_', ' ')}: {problem.detail}")
+            report_fix(problem.fix)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -74,15 +75,19 @@ class _Reading:
 def _show(now: int, loads: list[CallLoad]) -> None:
     say(f"{wall_clock(now)}, the last {WINDOW_S:g} s")
     if loads:
-        show_columns([HEADS, *map(_row, loads)])
+        names = Counter(map(os.path.basename, {load.dir or "" for load in loads}))
+        show_columns([HEADS, *(_row(load, names) for load in loads)])
     else:
         say("no calls")
 
 
-def _row(load: CallLoad) -> tuple[str, ...]:
+def _row(load: CallLoad, names: Mapping[str, int]) -> tuple[str, ...]:
+    """A row; `names` say how many projects are called so: where there are several, the path tells them apart."""
+    path = load.dir or ""
+    name = os.path.basename(path)
     return (
         load.skill or "-",
-        os.path.basename(load.dir or "") or "-",
+        (path if names[name] > 1 else name) or "-",
         load.session or load.client or "-",
         f"{load.rate:.1f}",
         str(load.under_way),

@@ -110,7 +110,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         say_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
     if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
         show_interpreters(code)
-    show_approval(reviewed, environment)
+    show_approval(reviewed, environment, code.digest)
     files = files_of(copy)
     if reviewed.state != "changed" or not _shows_differences(reviewed, copy, request, environment):
         show_files(files)

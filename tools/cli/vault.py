@@ -3,13 +3,16 @@
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from typing import cast
 
 import msgspec
 import trio
 
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
+from omac.domain.skills.values import ValueRefused, check_secret
 from omac.tools.cli.control import ask_each, ask_run
 from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
@@ -86,7 +89,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json(document)
         return 0
-    _show_status(document, detail)
+    _show_status(document, detail, bool(living_sockets(environment)))
     return 0
 
 
@@ -127,7 +130,7 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
-        had = f"{forgotten} of {len(answers)} runs had" if answers else "no run lives that could have"
+        had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
         say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
             say("sidecars that run keep their values until they end: omac deactivate DIR ends those of a project")
@@ -173,10 +176,9 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
     if at_hand is not None:
         stores.vault.check(at_hand)
         return at_hand.key
-    export = f"export {FILE_VARIABLE}=PATH"
     if not stores.vault.has_passphrase():
         message = f"the vault {stores.vault.path} opens with its key file, and {FILE_VARIABLE} does not name it"
-        raise Refusal("vault-locked", message, fix=[f"{export} && omac unlock"])
+        raise Refusal("vault-locked", message, fix=[vaults.UNLOCK])
     if not runs:
         raise Refusal(
             "not-found",
@@ -215,7 +217,7 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
-def _show_status(document: Mapping[str, object], detail: str) -> None:
+def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:
     if not document["exists"]:
         say(f"no vault exists at {document['path']}")
         report("  try: omac vault init")
@@ -223,16 +225,40 @@ def _show_status(document: Mapping[str, object], detail: str) -> None:
     say(f"{document['path']}: a vault that opens with its {document['key']}")
     if document["locked"]:
         say(f"locked here{': ' + detail if detail else ''}")
-        report_fix(("omac unlock", f"export {FILE_VARIABLE}=PATH"))
+        if document["key"] != "passphrase":
+            report_fix([vaults.UNLOCK if runs else f"export {FILE_VARIABLE}=PATH"])
+        elif runs:
+            report_fix(["omac unlock"])
+        else:
+            report("commands that need it ask for the passphrase")
     else:
-        say(f"open here: {document['names']} values of {document['services']} skills")
+        names, services = cast("int", document["names"]), cast("int", document["services"])
+        say(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
 
 
 def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:
-    first = _typed(f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
-    if len(first.reveal()) < PASSPHRASE_CHARS_MIN:
-        message = f"a passphrase has {PASSPHRASE_CHARS_MIN} characters or more; {otherwise}"
-        raise Refusal("value-refused", message, fix=[command])
-    if first != _typed("the same again"):
-        raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
-    return first
+    """Ask for a passphrase twice, again where it is too short or the two differ. Raises Refusal: value-refused after
+    TRIES, prompt-ended."""
+    from omac.tools.terminal.prompts import TRIES, ask_secret
+
+    wanted = Secret("passphrase", f"of the new vault, {PASSPHRASE_CHARS_MIN} characters or more")
+    for left in reversed(range(TRIES)):
+        try:
+            first = ask_secret(wanted, check=_long_enough)
+        except Refusal as refusal:
+            if refusal.reason != "value-refused":
+                raise
+            raise Refusal("value-refused", f"no passphrase was accepted; {otherwise}", fix=[command]) from None
+        assert first is not None, "no question without an answer was asked"
+        if first == _typed("the same again"):
+            return first
+        if left:
+            report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}")
+    raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
+
+
+def _long_enough(field: Secret, text: str) -> Hidden:
+    """The passphrase that a text is. Raises ValueRefused."""
+    if 0 < len(text) < PASSPHRASE_CHARS_MIN:
+        raise ValueRefused(field.name, f"has fewer than {PASSPHRASE_CHARS_MIN} characters")
+    return check_secret(field, text)

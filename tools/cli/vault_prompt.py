@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omac.domain.kernel import ids
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
 from omac.tools.cli.serve_options import ServeOptions
@@ -81,5 +82,5 @@ def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
         except Refusal as refusal:
             if refusal.reason != "vault-key-wrong" or not left:
                 raise
-            report(f"  {refusal.message}; {left} more {'tries' if left > 1 else 'try'}")
+            report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}")
     raise AssertionError("the last try returned or raised")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from omac.domain.access import signing
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
@@ -58,7 +59,7 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
 def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[str, str]) -> Chain:
     """The checkpoints that the journal has of itself, by `keys`, or by those of this host."""
-    if not reader.streams(signing.AGGREGATE.name):
+    if not keys and not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
     from omac.tools.cli.checkpoint import keys_meant
@@ -87,12 +88,12 @@ def _position(word: str | None, option: str) -> int | None:
 def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
     for finding in verified.findings:
         say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
-    say(f"{path}: {verified.checked} of {verified.size} events verified, root {verified.root.hex()}")
+    say(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
     if chain.roots:
-        holds = _counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
+        holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
         say(f"  {holds}, up to position {chain.roots[-1].size}")
     if chain.unknown:
-        are_signed = _counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
+        are_signed = counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
         say(f"  {are_signed} by a key that is not known here: name it with --key")
     for position in chain.breaks:
         if position > kept:
@@ -113,10 +114,6 @@ def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
         named = f"--journal {quoted(path)}"
         report(f"  try: omac journal check {named}  # which of it cannot be read, and what mends that")
         report(f"  try: omac journal restore BACKUP {named}  # a copy of omac journal backup from before")
-
-
-def _counted(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
 
 
 def _where(finding: Mismatch) -> str:

@@ -20,6 +20,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.skills.values import shown
 from omac.journal.bundle import (
     CHECKPOINT,
@@ -160,7 +161,7 @@ def _require_same(journal: ReadJournal, request: ExportRequest, begun: Begun) ->
 
 
 def _chosen_otherwise(request: ExportRequest, begun: Begun, count: int) -> DraftRefused:
-    what = f"an export of {begun.events} events, which can no longer be chosen: its filters find {count} now"
+    what = f"an export of {counted(begun.events, 'event')}, which can no longer be chosen: its filters find {count} now"
     return DraftRefused(f"{draft_path(request.folder)} is {what}; fields were erased or pruned meanwhile: begin again")
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.journal.codec import Codec
 from omac.journal.commitments import Commitments
 from omac.journal.file import segment_refusal
@@ -103,7 +104,7 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
             with closing(journal):
                 _take_in(inbox, journal, state)
         except Refusal as refusal:
-            _log.warning("what is in %s is not shown (%d records): %s", spool, len(waiting), refusal.message)
+            _log.warning("what is in %s is not shown (%s): %s", spool, counted(len(waiting), "record"), refusal.message)
     return ReadJournal(path, mark_of(state, path), keys_of(state, path))
 
 
@@ -157,10 +158,10 @@ def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
 
 
 def tell_missing(reader: Reader) -> None:
-    """Warn of segments whose files cannot be read: what else is recorded goes on."""
+    """Warn once of segments whose files cannot be read: what else is recorded goes on."""
     for error in missing_segments(reader.path, reader.segments()):
         refusal = segment_refusal(error, reader.path)
-        _log.warning("%s; try: %s", refusal.message, refusal.fix[0])
+        _log.warning("%s; try: %s", refusal.message, refusal.fix[0], extra={"once": True})
 
 
 def system_of(journal: ReadJournal, state: StateDir) -> System:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from omac.adapters.settings.files import read_project, read_user
 from omac.domain.sandbox.request import SandboxRequest
-from omac.domain.settings.settings import resolve
+from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 
 
 def request_of_settings(host: Mapping[str, str], workdir: str) -> SandboxRequest:
@@ -16,7 +16,11 @@ def request_of_settings(host: Mapping[str, str], workdir: str) -> SandboxRequest
     request.git_refs = resolved["git.refs"].value
     request.redirect_xdg = resolved["cache.redirect_xdg"].value == "true"
     request.guard_scratch = resolved["guard.scratch"].value
-    for name in ("git.hooks", "git.refs"):
-        request.warnings += [text for text in resolved[name].ignored if text.startswith("project")]
-    request.warnings += project.warnings
+    request.warnings += project_warnings(project, resolved)
     return request
+
+
+def project_warnings(project: SettingsFile, resolved: Mapping[str, Resolved]) -> list[str]:
+    """Return what a sandbox reports of a project's file: what is wrong with it, and what it may not choose."""
+    ignored = [text for name in ("git.hooks", "git.refs") for text in resolved[name].ignored]
+    return [*(text for text in ignored if text.startswith("project")), *project.warnings]

@@ -15,6 +15,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.sizes import counted
 from omac.journal.application import Journal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
 from omac.journal.file import disk_refusal, refusal_of
@@ -132,7 +133,8 @@ def _chosen(journal: Journal, host: HostId, request: SealRequest, keys: Sequence
         return None
     checkpoint = verified(chosen.note, *keys)
     if (checkpoint.journal, checkpoint.size) != (reader.journal_id(), chosen.size):
-        message = f"the checkpoint of {chosen.size} events is of another journal, or counts others; nothing is sealed"
+        size = counted(chosen.size, "event")
+        message = f"the checkpoint of {size} is of another journal, or counts others; nothing is sealed"
         raise Refusal("journal-damaged", message, fix=["omac audit verify"])
     return SignedSize(checkpoint, chosen.note)
 

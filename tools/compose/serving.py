@@ -92,7 +92,7 @@ class Server:
         self._options = options
         self._environment = dict(environment)
         self._writable = options.writable(os.path.realpath(home_of(environment)))
-        self._policies = ServePolicies(options.settings, environment)
+        self._policies = ServePolicies(options.settings, environment, options.sandboxed)
         self.state = StateDir.of(environment)
         find = self.state.journal_in_use if options.beside else self.state.journal
         path, host, run = find(environment, options.journal), host_id(self.state), secrets.token_hex(6)

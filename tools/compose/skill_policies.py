@@ -16,18 +16,21 @@ from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.access.buffered import BufferedAccessRecorder
 from omac.services.access.port import AccessRecorder
 from omac.services.ports import Policies
+from omac.tools.compose.sandbox_settings import project_warnings
 
 _log = logging.getLogger("omac.settings")
 
 
 class ServePolicies(Policies):
-    """`flags` are by a setting's name. The user's file and the environment count as they were at the start."""
+    """`flags` are by a setting's name. The user's file and the environment count as they were at the start. The sandbox
+    that is launched in the directory `launched` reports what is wrong with that project's file."""
 
-    def __init__(self, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> None:
+    def __init__(self, flags: Mapping[str, str | None], environment: Mapping[str, str], launched: str = "") -> None:
         """Raises Refusal: misuse, settings-invalid, sandbox-unavailable."""
         self._flags = dict(flags)
         self._environment = dict(environment)
         self._user = read_user(environment)
+        self._launched = launched
         self._warned: set[str] = set()
         self.resolved = self._resolve(None)
         self.asked = _policy(self.resolved)
@@ -49,6 +52,9 @@ class ServePolicies(Policies):
             return self.asked
         project = await trio.to_thread.run_sync(read_project, workdir, abandon_on_cancel=True)
         resolved = self._resolve(project)
+        if workdir == self._launched:
+            self._launched = ""  # what is wrong later is reported here
+            self._warned.update(project_warnings(project, resolved))
         for warning in (*project.warnings, *(text for one in resolved.values() for text in one.ignored)):
             is_of_project = warning.startswith("project") or warning in project.warnings
             if is_of_project and warning not in self._warned:

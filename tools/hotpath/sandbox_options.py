@@ -74,6 +74,7 @@ OPTIONS = (  # in the order of the help
     Option("--json", "json", "", "with --explain: print it for programs", shared=False),
 )  # fmt: skip
 BY_NAME = {option.name: option for option in OPTIONS}
+COMMAND = "omac sandbox run"
 HELP_COLUMN, HELP_WIDTH = 23, 80
 USAGE = """\
 Usage: omac sandbox run [OPTIONS] -- COMMAND...
@@ -126,8 +127,20 @@ def parse(words: Sequence[str]) -> SandboxRequest:
     return request
 
 
-def parse_options(words: Sequence[str]) -> SandboxRequest:
-    """What the words before the command ask. Raises Refusal (misuse)."""
+def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxRequest:
+    """What the words before the command ask, which were typed after `command`. Raises Refusal (misuse), whose fix is a
+    line of that."""
+    try:
+        return _parsed(words)
+    except Refusal as refusal:
+        if command == COMMAND:
+            raise
+        fix = [one.replace(COMMAND, command).partition(" -- ")[0] for one in refusal.fix]
+        fix = [one for one in fix if one != command]
+        raise Refusal(refusal.reason, refusal.message, fix=fix) from None
+
+
+def _parsed(words: Sequence[str]) -> SandboxRequest:
     request = SandboxRequest()
     at = 0
     while at < len(words):
@@ -195,7 +208,7 @@ def _check(request: SandboxRequest) -> None:
 
 
 def _misuse(what: str) -> Refusal:
-    return Refusal("misuse", what, fix=["omac sandbox run --help", "omac sandbox run -- make"])
+    return Refusal("misuse", what, fix=[f"{COMMAND} --help", f"{COMMAND} -- make"])
 
 
 def _near(name: str) -> str:

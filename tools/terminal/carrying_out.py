@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
@@ -14,11 +15,14 @@ from omac.tools.terminal.invocation import Invocation, current, working_for
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
 
+_warned: ContextVar[set[str]] = ContextVar("warned")  # what this invocation warned of `once`
+
 
 def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
     """Run `command`, whose exit code it returns, for an invocation; return the exit code of a failure otherwise."""
     with working_for(invocation):
         _warn_on_stderr()
+        _warned.set(set())
         try:
             _require_folder()
             status = command()
@@ -33,10 +37,14 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
 
 
 class _ToCaller(logging.Handler):
-    """Writes each warning to the stderr of the invocation that it arose in."""
+    """Writes each warning to the stderr of the invocation that it arose in; one with the attribute `once` not again."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(LookupError, OSError, ValueError):  # a thread that outlived its invocation
+            if getattr(record, "once", False):
+                if record.getMessage() in _warned.get():
+                    return
+                _warned.get().add(record.getMessage())
             print(self.format(record), file=current().stderr)
 
 
@@ -69,8 +77,10 @@ def _report(error: Exception) -> int:
     if isinstance(error, Refusal):
         from omac.tools.terminal.render import report_fix, report_folded
 
-        report_folded(f"omac: {error.message}")
-        report_fix(error.fix)
+        warning = next((text for text in _warned.get() if text.startswith(error.message)), "")
+        if not warning:
+            report_folded(f"omac: {error.message}")
+        report_fix(one for one in error.fix if not warning.endswith(one))
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:

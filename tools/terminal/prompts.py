@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar
 
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.values import VALUE_BYTES_MAX, ValueRefused, check_config, check_secret, decoded
@@ -39,8 +40,11 @@ def can_ask() -> bool:
         return False
 
 
-def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
-    """The secret that a person types, unseen. `instead` says what an empty answer means, which is then None.
+def ask_secret(
+    field: Secret, *, instead: str | None = None, check: Callable[[Secret, str], Hidden] = check_secret
+) -> Hidden | None:
+    """The secret that a person types, unseen. `instead` says what an empty answer means, which is then None. `check`
+    returns the secret that a text is, or raises ValueRefused.
 
     Without `instead` there must be one. Raises Refusal: value-refused after TRIES answers, prompt-ended, misuse (no
     terminal).
@@ -51,7 +55,7 @@ def ask_secret(field: Secret, *, instead: str | None = None) -> Hidden | None:
         typed = _text(field.name, terminal.hidden(f"  value ({how}): ", field.multiline))
         if not typed and instead is not None:
             return None
-        return check_secret(field, typed)
+        return check(field, typed)
 
     return _asked(field, "secret", instead, answer)
 
@@ -115,7 +119,7 @@ def _asked(
             except EOFError:
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
-                terminal.show(f"  {printable(problem)}; {left} more {'tries' if left > 1 else 'try'}\n")
+                terminal.show(f"  {printable(problem)}; {counted(left, 'more try', 'more tries')}\n")
     report(f"refused: {field.name}: {problem}")
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 

@@ -9,13 +9,16 @@ from typing import Any, TextIO
 import msgspec
 
 from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
+from omac.domain.skills.registration import shown_hash
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
 from omac.projections.status import RunStatus, Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.columns import columns, folded, padded
 from omac.tools.terminal.invocation import current
+from omac.tools.terminal.skill_problems import problem_of
 from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
 AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
@@ -42,10 +45,10 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
         say_folded(f"{named(directory.dir)}: {directory.state}{by}")
-        show_skills([msgspec.to_builtins(skill) for skill in directory.skills])
+        show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
     if status.shared:
         say("shared by all projects:")
-        show_skills([msgspec.to_builtins(skill) for skill in status.shared])
+        show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
         say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: {sidecar.state} ({place})")
@@ -92,9 +95,11 @@ def show_registry(status: Status) -> None:
     for one in status.registry:
         place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
         place = f"every worktree of {place}" if is_repository(one.scope) else place
-        say_folded(f"  {one.skill} of {place}: {'approved' if one.approved else 'not approved'}, {one.bundle_hash}")
+        approved = shown_hash(one.approved_hash, one.digest)
+        state = f"approved, {approved}" if one.approved else f"not approved, {shown_hash(one.bundle_hash, '')}"
+        say_folded(f"  {one.skill} of {place}: {state}")
         if one.approved_hash and not one.approved:
-            say_folded(f"    approved is {one.approved_hash}", 6)
+            say_folded(f"    approved is {approved}", 6)
         given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
         if given:
             say_folded(f"    given: {', '.join(given)}", 6)
@@ -102,18 +107,19 @@ def show_registry(status: Status) -> None:
         say_folded(f"  saved defaults of {skill}: {', '.join(names)}")
 
 
-def show_skills(skills: Sequence[Mapping[str, Any]]) -> None:
-    """One line a skill, and below it what is missing and what mends it."""
+def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
+    """One line a skill of a directory, and below it what is missing and what mends it."""
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
-        say_folded(f"  {skill['name']:<20} {mount:<20} {skill['state']}", 4)
+        state, detail, fix = problem_of(skill, workdir, current().stdout)
+        say_folded(f"  {skill['name']:<20} {mount:<20} {state}", 4)
         if skill.get("base"):
             say_folded(f"    {skill['base']}")
         if skill.get("repository"):
             say_folded(f"    approved for every worktree of {skill['repository']}", 4)
-        if skill.get("detail"):
-            say_folded(f"    {skill['detail']}", 4)
-        for command in skill.get("fix", ()):
+        if detail:
+            say_folded(f"    {detail}", 4)
+        for command in fix:
             say(f"    try: {command}")
 
 
@@ -171,12 +177,14 @@ def _short(value: object) -> str:
 
 def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    say(f"{figures['path']}: {figures['events']} events, {figures['bytes']} bytes, id {figures['id']}")
+    say(f"{figures['path']}: {counted(figures['events'], 'event')}, {figures['bytes']} bytes, id {figures['id']}")
     say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
     if figures["segments"]:
-        say(f"{figures['segments']} sealed segments, up to position {figures['sealed_to']}")
+        say(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
-        say("spool: {waiting} records wait, {rejected} were set aside".format(**figures["spool"]))
+        waiting, rejected = figures["spool"]["waiting"], figures["spool"]["rejected"]
+        set_aside = counted(rejected, "was set aside", "were set aside")
+        say(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
     for kind, count in figures["kinds"].items():
         say(f"{count:>9}  {kind}")
 

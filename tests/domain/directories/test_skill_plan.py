@@ -127,7 +127,7 @@ def test_an_unapproved_skill_does_not_run() -> None:
     result = planned(found(), approved=False, harness="claude")
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
-        "echo", "echo", "skill-broken", "not host-approved: its code is not approved on this machine", (),
+        "echo", "echo", "skill-broken", "not host-approved: no approval on this machine covers its code", (),
         (f"omac approve echo --workdir {W} --harness claude --hash sha256:d",),
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_a_skill_that_nobody_registered() -> None:
     stub = plan([found()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1").stubs[
         "echo"
     ]
-    assert stub.detail.startswith("not registered")
+    assert stub.detail.startswith("not host-approved: it is not registered")
     assert stub.fix == ("omac register echo --global --harness opencode",)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.sizes import parse_size, shown_size
+from omac.domain.kernel.sizes import counted, parse_size, shown_size
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,12 @@ def test_what_cannot(text: str) -> None:
     with pytest.raises(Refusal, match="write 20G") as caught:
         parse_size(text)
     assert caught.value.reason == "misuse"
+
+
+def test_a_count_agrees_with_what_is_counted() -> None:
+    """Of one there is one, of none and of more there are several."""
+    assert [counted(count, "call") for count in (0, 1, 2)] == ["0 calls", "1 call", "2 calls"]
+    assert [counted(count, "try is", "tries are") for count in (1, 21)] == ["1 try is", "21 tries are"]
 
 
 @pytest.mark.parametrize(

@@ -83,4 +83,4 @@ def test_changes_stand_among_accesses(history: Any) -> None:
         ids.registration_stream(HOST, SHOP, "agents", "echo"), registration.Approved("/s", "sha256:1", "sha256:d")
     )
     (row,) = audit_rows(history.records)
-    assert (row.kind, row.outcome, row.actor, row.detail) == ("skill.approved", "done", "omac", "sha256:1 in /s")
+    assert (row.kind, row.outcome, row.actor, row.detail) == ("skill.approved", "done", "omac", "sha256:d in /s")

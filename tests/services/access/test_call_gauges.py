@@ -145,8 +145,8 @@ def test_calls_of_all_skills_by_second() -> None:
 @pytest.mark.parametrize(
     ("field", "name", "what"),
     [
-        ("concurrent", "concurrent_calls", "1 calls of it are under way"),
-        ("per_second", "calls_per_second", "1 calls of it began within a second"),
+        ("concurrent", "concurrent_calls", "1 call of it is under way"),
+        ("per_second", "calls_per_second", "1 call of it began within a second"),
     ],
 )
 def test_whose_limit_it_is(own: int | None, owners: int | None, told: str, field: str, name: str, what: str) -> None:

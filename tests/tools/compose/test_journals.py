@@ -128,7 +128,7 @@ def test_a_medium_that_cannot_be_written(omac: Omac, program: Program) -> None:
     program.deny("b")
     done = omac.run("audit", "--json", within=tuple(read_only(omac.state)))
     assert (done.status, len(done.out.splitlines())) == (0, 1)
-    assert f"what is in {omac.state}/spool is not shown (1 records): " in done.err
+    assert f"what is in {omac.state}/spool is not shown (1 record): " in done.err
     assert len(waiting(omac)) == 1
 
 
@@ -141,7 +141,7 @@ def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program
     assert "junk is not recorded and is now in" in done.err
     assert omac.run("audit").err == ""
     assert json.loads(omac.ok("journal", "stats", "--json"))["spool"] == {"waiting": 0, "rejected": 1}
-    assert "spool: 0 records wait, 1 were set aside" in omac.ok("journal", "stats")
+    assert "spool: 0 records wait, 1 was set aside" in omac.ok("journal", "stats")
 
 
 def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:

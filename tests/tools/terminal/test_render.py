@@ -107,10 +107,10 @@ def test_a_status(capsys: Capture) -> None:
     show_registry(status)
     assert shown(capsys) == [
         "registry:",
-        "  echo of /w: approved, sha256:1",
+        "  echo of /w: approved, sha256:d",
         "    given: KEY, MODE=fast",
-        "  echo of all projects: not approved, sha256:2",
-        "    approved is sha256:1",
+        "  echo of all projects: not approved, sha256:2 (of the code alone)",
+        "    approved is sha256:d",
         "    given: KEY, MODE=fast",
         "  saved defaults of echo: KEY",
     ]
@@ -118,7 +118,7 @@ def test_a_status(capsys: Capture) -> None:
 
 def test_a_manifests_skills_are_shown_with_their_urls(capsys: Capture) -> None:
     """Keys that do not apply are left out there."""
-    show_skills([{"name": "echo", "mount": "echo", "state": "ready", "base": "http://127.0.0.1:1/t/echo"}])
+    show_skills([{"name": "echo", "mount": "echo", "state": "ready", "base": "http://127.0.0.1:1/t/echo"}], "/p")
     assert shown(capsys)[1] == "    http://127.0.0.1:1/t/echo"
 
 

@@ -1,0 +1,32 @@
+"""A skill that does not answer, as people read it: its state, why, and the commands that mend it."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TextIO
+
+from omac.projections.status import shown_problem
+
+APPROVES = ("omac approve ", "omac register ")
+
+
+class SkillProblem(NamedTuple):
+    """The `state` of a skill in people's words, the `detail` that explains it, and the commands of its `fix`."""
+
+    state: str
+    detail: str
+    fix: tuple[str, ...]
+
+
+def problem_of(skill: Mapping[str, Any], workdir: str, stream: TextIO) -> SkillProblem:
+    """Return what people read of a skill object of JSON, in the directory `workdir`; empty for what all share.
+
+    Where `stream` is a terminal, a person reads the code before approving it, by a command that fits a line; others
+    get the one that approves this code and no other.
+    """
+    state, detail = shown_problem(skill["state"], skill.get("detail", ""))
+    fix = tuple(skill.get("fix", ()))
+    if state != skill["state"] and any(command.startswith(APPROVES) for command in fix) and stream.isatty():
+        here = workdir in ("", os.path.realpath("."))
+        fix = ("omac trust" if here else f"omac trust {shlex.quote(workdir)}",)
+    return SkillProblem(state, detail, fix)
