@@ -276,11 +276,15 @@ class ReadJournal:
         """Return the same for a fold of a state (`Codec.folding`). Raises Refusal."""
         return records(self.store, self._codec.folding(), after, until)
 
-    def of_kinds(self, kinds: Sequence[str], after: int = 0) -> Iterator[Recorded]:
+    def of_kinds(self, kinds: Sequence[str], after: int = 0, *, skips_damaged: bool = False) -> Iterator[Recorded]:
         """Return the records of some kinds above position `after`, in order. Raises Refusal."""
         while rows := self.store.select(after, PAGE, kinds=kinds):
             for row in rows:
-                yield recorded(self.store.path, self._codec, row)
+                try:
+                    yield recorded(self.store.path, self._codec, row)
+                except Refusal:
+                    if not skips_damaged:
+                        raise
             after = rows[-1].id
 
     def at(self, position: int) -> Recorded | None:
