@@ -243,6 +243,18 @@ def test_a_backup_after_an_erasure_that_cannot_be_read(host: Omac, tmp_path: Pat
     assert not [word for word in (*WORDS, "elsewhere") if word in host.ok("audit", "--json")]
 
 
+def test_a_backup_after_an_erasure_and_a_lost_segment(host: Omac, tmp_path: Path) -> None:
+    """Of the present journal is read what can be read: the loss of other events takes back no erasure."""
+    copy = tmp_path / "copy.db"
+    host.ok("journal", "backup", str(copy))
+    host.ok("journal", "seal")
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    (segment,) = (host.state / "journal.db.segments").iterdir()
+    segment.rename(tmp_path / segment.name)
+    assert "1 keys are not: what they encrypted was erased since" in host.ok("journal", "restore", str(copy), "--yes")
+    assert not [word for word in WORDS if word in host.ok("audit", "--json")]
+
+
 def test_a_backup_after_an_erasure_that_was_killed(host: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is destroyed, though the outcome is not recorded: no backup brings it back."""
     copy = tmp_path / "copy.db"

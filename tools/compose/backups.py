@@ -95,7 +95,7 @@ def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated
     try:
         with closing(ReadJournal(path)) as journal:
             own = journal.store.journal_id() == journal_id
-            records = list(journal.of_kinds(["key.rotated", "key.lost"])) if own else []
+            records = list(journal.readable_of_kinds(["key.rotated", "key.lost"])) if own else []
     except Refusal:
         return []
     events = [record.event for record in records if record.stream == stream]
@@ -109,7 +109,7 @@ def _erased(path: str) -> frozenset[str]:
     names = set[str]()
     for each in [path, *kept_journals(path)]:
         with contextlib.suppress(Refusal, OSError), closing(ReadJournal(each)) as journal:
-            for record in journal.of_kinds(["subject.erasure-requested", "subject.erased"], skips_damaged=True):
+            for record in journal.readable_of_kinds(["subject.erasure-requested", "subject.erased"]):
                 if isinstance(record.event, ErasureRequested | SubjectErased):
                     names.update(record.event.keys)
     return frozenset(names)
