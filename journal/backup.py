@@ -188,11 +188,11 @@ def put_back(path: str) -> bool:
         return False
     with contextlib.suppress(Refusal, sqlite3.Error, OSError):  # what cannot be read stays where it is
         for kept in kept_journals(path, os.lstat(draft).st_mtime_ns):
-            files = {segment.file for segment in _listed(kept)}
-            is_apart = files and not os.path.lexists(folder_of(kept)) and files <= set(os.listdir(folder_of(path)))
-            for name, to in ((folder_of(path), folder_of(draft)), (folder_of(kept), folder_of(path))):
-                if not is_apart and os.path.lexists(name):
-                    os.rename(name, to)
+            _listed(kept)  # it can be read
+            if _listed(draft) and not os.path.lexists(folder_of(draft)):  # those of the copy had taken their place
+                os.rename(folder_of(path), folder_of(draft))
+            if os.path.lexists(folder_of(kept)):
+                os.rename(folder_of(kept), folder_of(path))
             for suffix in reversed(_WITH):  # the journal last: without it the next restore goes on here
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(kept + suffix, path + suffix)

@@ -33,7 +33,7 @@ from omac.journal.judgement import Conflict
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
 POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
-WATCHED_POLL_S = 1.0  # the same where somebody does
+WATCHED_POLL_S = 1.0  # the same where somebody does, and at the latest while commits follow one another
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
 LOOK_S = 0.02  # from a commit to a look at what others did: the next commit would show it, too
 BUSY_LOOK_S = 0.25  # between two looks while commits follow one another
@@ -268,6 +268,7 @@ class Writer(trio.abc.Instrument):
                     self._taken += news
         except queue.Empty:
             self._is_look_due |= may_wait
+        self._is_look_due |= time.monotonic() - self._looked_at >= WATCHED_POLL_S  # whatever comes without a pause
         batch, self._taken = self._taken[:BATCH_MAX], self._taken[BATCH_MAX:]
         return batch, open_
 

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -282,6 +282,17 @@ class ReadJournal:
             for row in rows:
                 yield recorded(self.store.path, self._codec, row)
             after = rows[-1].id
+
+    def readable_of_kinds(self, kinds: Sequence[str]) -> Iterator[Recorded]:
+        """Return those that can be read, whatever is damaged, or in a segment that is lost. Raises Refusal."""
+        sealed = self.store.segments()
+        for start, end in [*((one.first - 1, one.last) for one in sealed), (self.store.sealed_to(), None)]:
+            with suppress(Refusal):
+                while rows := self.store.select(start, PAGE, end, kinds):
+                    for row in rows:
+                        with suppress(Refusal):
+                            yield recorded(self.store.path, self._codec, row)
+                    start = rows[-1].id
 
     def at(self, position: int) -> Recorded | None:
         """Return the record at a position; None where there is none. Raises Refusal."""

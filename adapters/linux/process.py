@@ -5,6 +5,7 @@ the start time and the boot (`birth.py`) it does. Sources: proc(5), proc_pid_sta
 pidfd_send_signal(2).
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Collection, Iterator
@@ -129,10 +130,11 @@ def kill(pid: int, ticks: int, number: signal.Signals) -> bool:
 
 
 def everyone() -> Iterator[Stat]:
-    """Yield all processes. A snapshot, like `descendants`."""
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (entry := stat(int(name))):
-            yield entry
+    """Yield all processes but those that may not be inspected (proc(5), hidepid=1). A snapshot, like `descendants`."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(PermissionError):
+            if entry := stat(pid):
+                yield entry
 
 
 def _children(pid: int) -> list[int]:

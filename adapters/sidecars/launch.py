@@ -121,26 +121,26 @@ def command_line(bwrap: str, info: int, more: int) -> list[str]:
 def is_unbuilt(pid: int) -> bool:
     """Return whether a process is an init that waits for ever, because its outer process is gone: one of this user with
     the command line from above, the first in a pid namespace, which has started nothing."""
-    words = _words(pid)
-    line = command_line(words[0], 0, 0) if words else []
-    matches = [word == wanted or (wanted == "0" and word.isdigit()) for word, wanted in zip(words, line, strict=False)]
-    if len(words) < len(line) or not all(matches) or not words:
-        return False
     try:
+        words = _words(pid)
+        line = command_line(words[0], 0, 0) if words else []
+        pairs = zip(words, line, strict=False)
+        matches = [word == wanted or (wanted == "0" and word.isdigit()) for word, wanted in pairs]
+        if len(words) < len(line) or not all(matches) or not words:
+            return False
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             status = dict(row.split(":", 1) for row in file if ":" in row)
-        is_bubblewrap = os.path.samefile(f"/proc/{pid}/exe", words[0])
-    except OSError:
+        parent = int(status["PPid"])
+        return (
+            os.path.samefile(f"/proc/{pid}/exe", words[0])
+            and int(status["Uid"].split()[0]) == os.getuid()
+            and status.get("NSpid", "").split()[1:][-1:] == ["1"]
+            and parent > 0  # else it is outside of this pid namespace, and may live
+            and _words(parent) != words  # the outer process has the same
+            and not process.descendants(pid)
+        )
+    except OSError:  # what cannot be read may live
         return False
-    parent = int(status["PPid"])
-    return (
-        is_bubblewrap
-        and int(status["Uid"].split()[0]) == os.getuid()
-        and status.get("NSpid", "").split()[1:][-1:] == ["1"]
-        and parent > 0  # else it is outside of this pid namespace, and may live
-        and _words(parent) != words  # the outer process has the same
-        and not process.descendants(pid)
-    )
 
 
 async def destroy(child: subprocess.Popen[bytes]) -> None:
@@ -162,11 +162,11 @@ async def reap(child: subprocess.Popen[bytes]) -> int:
 
 
 def _words(pid: int) -> list[str]:
-    """The command line of a process; none when there is none, or it is a zombie."""
+    """The command line of a process; none when there is none, or it is a zombie. Raises OSError: it cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
 
 

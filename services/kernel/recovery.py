@@ -57,9 +57,9 @@ async def _settle(engine: Engine, host: SidecarHost, alive: Alive) -> list[RunId
     }
     offline, finish = directory.RequestDeactivation(WHY), directory.FinishDeactivation()
     await together(partial(engine.execute, directory.AGGREGATE, target, offline) for target in directories)
-    await together(partial(_end, engine, host, target) for target in sidecars)
-    if sidecars:
+    if sidecars:  # before their ends are recorded: if this recovery is killed, the next one comes here again
         await host.end_unbuilt()
+    await together(partial(_end, engine, host, target) for target in sidecars)
     await together(partial(engine.execute, directory.AGGREGATE, target, finish) for target in directories)
 
     settled = []

@@ -29,13 +29,14 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
 
 
 @asynccontextmanager
-async def commits_follow(live: Live) -> AsyncIterator[None]:
-    """Tasks that append without a pause, and files that are said to have changed each time."""
+async def commits_follow(live: Live, *, watched: bool = True) -> AsyncIterator[None]:
+    """Tasks that append without a pause, and files that are said to have changed each time, where they are watched."""
 
     async def append() -> None:
         while True:
             await live.writer.submit([called("one")], CAUSE)
-            live.writer.poll()
+            if watched:
+                live.writer.poll()
             await trio.lowlevel.checkpoint()  # an append cannot be cancelled
 
     async with trio.open_nursery() as tasks:
@@ -86,12 +87,14 @@ async def test_looks_are_few_while_commits_follow(live: Live, journal: Journal) 
         await until(lambda: looks.call_count > seen)
 
 
+@pytest.mark.parametrize("watched", [True, False])
 async def test_the_log_is_moved_while_commits_follow(
-    live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
     """Else it would grow until a commit has to wait for it."""
     monkeypatch.setattr(group_commit, "CHECKPOINT_EVENTS", 5)
+    monkeypatch.setattr(group_commit, "WATCHED_POLL_S", 0.2)
     moved = mock.Mock(wraps=journal.store.checkpoint)
     with mock.patch.object(journal.store, "checkpoint", moved):
-        async with commits_follow(live):
+        async with commits_follow(live, watched=watched):
             await until(lambda: moved.call_count >= 2)

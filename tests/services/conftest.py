@@ -129,6 +129,7 @@ class ScriptedHost:
         self.processes: list[ScriptedProcess] = []
         self.orphans: list[Birth] = []
         self.unbuilt_ended = 0  # how often what was never born was looked for
+        self.before_unbuilt: Callable[[], None] = lambda: None
         self.failing: set[str] = set()  # cannot be started
         self.held: set[str] = set()  # take their time to start
         self.silent: set[str] = set()  # do not answer their probe yet
@@ -166,6 +167,7 @@ class ScriptedHost:
 
     async def end_unbuilt(self) -> int:
         await trio.lowlevel.checkpoint()
+        self.before_unbuilt()
         self.unbuilt_ended += 1
         return 0
 

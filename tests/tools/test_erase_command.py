@@ -229,6 +229,48 @@ def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: s
     sound(host)
 
 
+def test_a_backup_after_an_erasure_that_cannot_be_read(host: Omac, tmp_path: Path) -> None:
+    """A damaged event of an erasure takes back neither that nor those before: the journal names the key twice."""
+    copy = tmp_path / "copy.db"
+    host.ok("journal", "backup", str(copy))
+    for name in ("shop", "other"):
+        host.ok("erase", str(host.root / name), "--yes")
+    with closing(sqlite3.connect(host.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute(
+            "UPDATE event SET body = x'c1' WHERE kind = (SELECT id FROM name WHERE text = 'subject.erased')"
+        )
+    assert "2 keys are not: what they encrypted was erased since" in host.ok("journal", "restore", str(copy), "--yes")
+    assert not [word for word in (*WORDS, "elsewhere") if word in host.ok("audit", "--json")]
+
+
+def test_a_backup_after_an_erasure_and_a_lost_segment(host: Omac, tmp_path: Path) -> None:
+    """Of the present journal is read what can be read: the loss of other events takes back no erasure."""
+    copy = tmp_path / "copy.db"
+    host.ok("journal", "backup", str(copy))
+    host.ok("journal", "seal")
+    host.ok("erase", str(host.root / "shop"), "--yes")
+    (segment,) = (host.state / "journal.db.segments").iterdir()
+    segment.rename(tmp_path / segment.name)
+    assert "1 key is not: what it encrypted was erased since" in host.ok("journal", "restore", str(copy), "--yes")
+    assert not [word for word in WORDS if word in host.ok("audit", "--json")]
+
+
+def test_a_backup_after_an_erasure_that_was_killed(host: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key is destroyed, though the outcome is not recorded: no backup brings it back."""
+    copy = tmp_path / "copy.db"
+    host.ok("journal", "backup", str(copy))
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(STEPS["before the wait"], killed)
+        with pytest.raises(Killed):
+            host.run("erase", str(host.root / "shop"), "--yes")
+    assert "1 key is not: what it encrypted was erased since" in host.ok("journal", "restore", str(copy), "--yes")
+    assert not [word for word in WORDS if word in host.ok("audit", "--json")]
+
+
 @pytest.mark.full
 def test_killed_at_random_moments(host: Omac) -> None:
     """kill -9, again and again: each time the journal is sound, and in the end it is erased."""

@@ -208,8 +208,8 @@ def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
     assert not list(used.state.glob("journal.db.restoring*"))
 
 
-def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next begins with the journal that was moved away: it keeps it, and records its rotation again."""
+def kill_restore(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Kill a restore of a backup from before a rotation between two names; return the backup."""
     copy = str(tmp_path / "copy.db")
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
@@ -225,11 +225,28 @@ def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypa
         with pytest.raises(Killed):
             used.run("journal", "restore", copy, "--yes")
     assert "is missing" in used.run("checkpoint").err
+    return copy
+
+
+def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next begins with the journal that was moved away: it keeps it, and records its rotation again."""
+    copy = kill_restore(used, tmp_path, monkeypatch)
     done = used.run("journal", "restore", copy, "--yes")
     assert f"the journal that it had moved away is {used.state}/journal.db again" in done.err
     assert f"the journal that was there is {used.state}/journal.db.before-restore-1\n" in done.out
     assert "replaced since (1 time)" in done.out
     used.ok("checkpoint")
+
+
+def test_the_journal_that_a_killed_restore_moved_away_is_restored(
+    used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds it beside names it as the backup: it is put back, and that is all."""
+    kill_restore(used, tmp_path, monkeypatch)
+    kept = f"{used.state}/journal.db.before-restore-1"
+    assert f"{used.state}/journal.db is restored to position" in used.ok("journal", "restore", kept, "--yes")
+    used.ok("checkpoint")
+    assert not list(used.state.glob("journal.db.before-restore-*"))
 
 
 def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:

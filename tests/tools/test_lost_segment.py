@@ -1,11 +1,13 @@
 """A sealed segment whose file is lost: omac goes on from what it folded before, and says what is missing."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from real_omac import Done, Omac, curl
+from tools.test_seal_command import Killed
 from tools.test_snapshots import called_often
 
 FOLDER = "journal.db.segments"
@@ -65,6 +67,40 @@ def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
     told = json.loads(omac.ok("audit", "verify", "--json"))
     assert (told["findings"], told["checkpoints"]) == ([], 3)
     assert [row["since"] is None for row in approvals(omac)] == [False]
+
+
+@pytest.mark.parametrize("renamed", [1, 2])
+def test_a_restore_that_was_killed_keeps_the_other_segments(
+    omac: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
+) -> None:
+    """The next puts back the journal as it was, and keeps it with what is left of it, and records its rotation."""
+    project, copy = omac.project("shop", "echo"), str(tmp_path / "copy.db")
+    omac.approve(project, "echo")
+    omac.ok("journal", "backup", copy)
+    for _ in range(2):
+        called_often(omac, 20)
+        omac.ok("checkpoint")
+        omac.ok("journal", "seal")
+    omac.ok("key", "rotate")
+    lost, left = sorted((omac.state / FOLDER).iterdir())
+    lost.rename(omac.folder / lost.name)
+    rename, moves = os.rename, 0
+
+    def renaming(source: str, target: str) -> None:
+        nonlocal moves
+        if "journal.db" in source and os.path.lexists(source) and (moves := moves + 1) > renamed:
+            raise Killed
+        rename(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("omac.journal.backup.os.rename", renaming)
+        with pytest.raises(Killed):
+            omac.run("journal", "restore", copy, "--yes")
+    assert "replaced since (1 time)" in omac.ok("journal", "restore", copy, "--yes")
+    (kept,) = omac.state.glob("journal.db.before-restore-*.segments")
+    assert [path.name for path in kept.iterdir()] == [left.name]
+    (omac.folder / lost.name).rename(kept / lost.name)
+    omac.ok("journal", "check", "--journal", str(kept).removesuffix(".segments"))
 
 
 def approvals(omac: Omac) -> list[dict[str, object]]:

@@ -113,6 +113,26 @@ def test_one_hash_for_an_approval(house: Omac, project: Path) -> None:
     assert len(hashes) == 2, hashes
 
 
+def test_settings_that_cannot_be_read_hide_the_limits_alone(house: Omac, project: Path) -> None:
+    """A person still sees all of a skill, and how to mend the settings."""
+    file = Path(house.environment["XDG_CONFIG_HOME"]) / "omac" / "settings.toml"
+    house.approve(project)
+    house.ok("settings", "set", "limits.concurrent_calls", "8")
+    kept = file.read_text()
+    file.write_text(kept.replace("8", "eight"))
+    try:
+        done, told = house.run("show", "echo", cwd=project), house.run("show", "echo", "--json", cwd=project)
+    finally:
+        file.write_text(kept)
+        house.ok("settings", "unset", "limits.concurrent_calls")
+    assert (done.status, told.status) == (0, 0), (done, told)
+    assert "sidecar.py" in done.out
+    for shown in (done, told):
+        assert "the limits of its calls are unknown" in shown.err
+        assert "settings.toml: limits.concurrent_calls takes" in shown.err
+    assert json.loads(told.out)["limits"] is None
+
+
 def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:
     """Text line by line, a binary file by name, what is new, gone or executable; then nothing, once it is approved."""
     (source(project) / "data.bin").write_bytes(b"\0\1")

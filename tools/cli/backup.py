@@ -45,6 +45,9 @@ def restore(
     with without_server(state, path):
         if put_back(path):
             report(f"a restore was interrupted: the journal that it had moved away is {path} again")
+            if not os.path.exists(backup_path):  # that is what was to be restored
+                say(f"{path} is restored to position {copy.position}")
+                return 0
         require_unused(path, is_living)
         if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
             report("nothing was changed")

@@ -13,6 +13,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
+from omac.domain.settings.owner_limits import HeldLimit
 from omac.domain.skills.registration import shown_hash
 from omac.tools.cli.review import (
     FILE_BYTES_MAX,
@@ -151,13 +152,24 @@ def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str)
 
 def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print the limits of its calls that somebody set, and whose they are."""
-    if reviewed.skill.sidecar is None:
-        return
-    held = limits_of_calls(reviewed.skill.name, reviewed.skill.sidecar.limits, environment)
     whose = {"omac.yaml": "its omac.yaml", "settings": "your settings"}
+    held = _limits(reviewed, environment) or {}
     lines = [f"{name} {one.value} ({whose[one.whose]})" for name, one in held.items() if one.whose in whose]
     if lines:
         say_folded(f"  limits of its calls: {', '.join(lines)}", 4)
+
+
+def _limits(reviewed: Review, environment: Mapping[str, str]) -> dict[str, HeldLimit] | None:
+    """The limits of its calls, none without a sidecar; None, with a report, where the settings cannot be read: all else
+    can be shown."""
+    if reviewed.skill.sidecar is None:
+        return {}
+    try:
+        return limits_of_calls(reviewed.skill.name, reviewed.skill.sidecar.limits, environment)
+    except Refusal as refusal:
+        report(f"the limits of its calls are unknown: {refusal.message}")
+        report_fix(refusal.fix)
+        return None
 
 
 def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str) -> list[str]:
@@ -195,9 +207,7 @@ def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, obj
         "repository": reviewed.standing.repository.common if reviewed.standing.repository else "",
         "approved_at": rfc3339(reviewed.approved_at) if reviewed.approved_at else None,
         "sidecar": None if sidecar is None else msgspec.to_builtins(sidecar),
-        "limits": {}
-        if sidecar is None
-        else msgspec.to_builtins(limits_of_calls(skill.name, sidecar.limits, environment)),
+        "limits": msgspec.to_builtins(_limits(reviewed, environment)),
         "set": sorted({*reviewed.given.secrets, *reviewed.given.config}),
         "missing": reviewed.missing(environment),
     }

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from omac.adapters.files.subject_keys import keep_all, kept_all
-from omac.domain.access.erasure import SubjectErased
+from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
 from omac.domain.kernel.refusal import Refusal, quoted
@@ -95,7 +95,7 @@ def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated
     try:
         with closing(ReadJournal(path)) as journal:
             own = journal.store.journal_id() == journal_id
-            records = list(journal.of_kinds(["key.rotated", "key.lost"])) if own else []
+            records = list(journal.readable_of_kinds(["key.rotated", "key.lost"])) if own else []
     except Refusal:
         return []
     events = [record.event for record in records if record.stream == stream]
@@ -103,11 +103,13 @@ def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated
 
 
 def _erased(path: str) -> frozenset[str]:
-    """The ids of keys that were destroyed, by the present journal and by those that earlier restores kept beside it: a
-    restored one may be from before that. What cannot be read counts for nothing."""
+    """The ids of keys whose erasure was requested, by the present journal and by those that earlier restores kept
+    beside it: a restored one may be from before that. An event that cannot be read counts for nothing; most erasures
+    have two."""
     names = set[str]()
     for each in [path, *kept_journals(path)]:
         with contextlib.suppress(Refusal, OSError), closing(ReadJournal(each)) as journal:
-            events = [record.event for record in journal.of_kinds(["subject.erased"])]
-            names.update(name for event in events if isinstance(event, SubjectErased) for name in event.keys)
+            for record in journal.readable_of_kinds(["subject.erasure-requested", "subject.erased"]):
+                if isinstance(record.event, ErasureRequested | SubjectErased):
+                    names.update(record.event.keys)
     return frozenset(names)

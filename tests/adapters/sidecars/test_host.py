@@ -1,5 +1,6 @@
 """adapters/sidecars/host.py and process.py: how sidecars begin, what they inherit, and that they really end."""
 
+import errno
 import json
 import os
 import signal
@@ -595,5 +596,30 @@ async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Pat
         for each, its_init in started:
             process.kill(its_init.pid, its_init.start_ticks, signal.SIGKILL)
             await launch.destroy(each)
+        os.close(reader)
+        os.close(writer)
+
+
+async def test_an_init_is_left_alone_where_its_bubblewrap_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That descriptors run out just then does not say that it is gone: it may be of an omac that lives."""
+    host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
+    reader, writer = os.pipe()
+    outer, init = await held("omac-gate", reader)
+
+    def opened(path: str, *given: Any, **named: Any) -> Any:
+        if path == f"/proc/{outer.pid}/cmdline":
+            raise OSError(errno.ENFILE, "Too many open files in system")
+        return open(path, *given, **named)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(launch, "open", opened, raising=False)
+            await host.end_unbuilt()
+        assert process.living(init.pid, init.start_ticks)
+    finally:
+        process.kill(init.pid, init.start_ticks, signal.SIGKILL)
+        await launch.destroy(outer)
         os.close(reader)
         os.close(writer)

@@ -94,6 +94,18 @@ async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) 
         assert kinds(omac.path, "directory")[-2:] == ["directory.deactivation-requested", "directory.deactivated"]
 
 
+async def test_a_recovery_that_is_killed_ends_what_was_never_born_next_time(
+    serving: Serving, dead: Any, kinds: Kinds
+) -> None:
+    """As long as that is not done, the sidecars of the dead run count as living."""
+    dead()
+    async with serving(reactors=False) as omac:
+        seen: list[str] = []
+        omac.host.before_unbuilt = lambda: seen.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
+        await settle(omac)
+        assert seen == ["directory.deactivation-requested"]
+
+
 async def test_the_request_comes_before_the_kill(serving: Serving, dead: Any, kinds: Kinds) -> None:
     """When the orphan is ended, its stop and the end of its directory's tokens are durable already."""
     dead()
