@@ -32,7 +32,7 @@ from omac.journal.judgement import Conflict
 
 BATCH_MAX = 4_096  # callers in one transaction
 QUEUE_MAX = 16_384  # callers that may be under way; more are refused
-POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `look`
+POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `poll`
 WATCHED_POLL_S = 1.0  # the same where somebody does, and at the latest while commits follow one another
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
 LOOK_S = 0.02  # from a commit to a look at what others did: the next commit would show it, too
@@ -113,7 +113,7 @@ class Writer(trio.abc.Instrument):
             self._closed = True
             with contextlib.suppress(KeyError):  # Trio removes one that failed
                 trio.lowlevel.remove_instrument(self)
-            self._queue.put(self._gathered)
+            self._hand_on()
             self._queue.put(None)
             with trio.move_on_after(STOP_S, shield=True) as waiting:
                 await self._ended.wait()

@@ -124,9 +124,7 @@ def is_unbuilt(pid: int) -> bool:
     try:
         words = _words(pid)
         line = command_line(words[0], 0, 0) if words else []
-        pairs = zip(words, line, strict=False)
-        matches = [word == wanted or (wanted == "0" and word.isdigit()) for word, wanted in pairs]
-        if len(words) < len(line) or not all(matches) or not words:
+        if not words or ["0" if word.isdigit() else word for word in words[: len(line)]] != line:
             return False
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             status = dict(row.split(":", 1) for row in file if ":" in row)

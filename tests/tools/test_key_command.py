@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from contract.journals import commit_now, journal_at
+from killed_restore import kill_restore
 from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Omac
 
@@ -37,10 +38,6 @@ from omac.tools.entry import main
 sys.argv[:] = ["omac", *sys.argv[3:]]
 sys.exit(main())
 """
-
-
-class Killed(BaseException):
-    """What no handler of omac's catches."""
 
 
 @pytest.fixture
@@ -208,29 +205,19 @@ def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
     assert not list(used.state.glob("journal.db.restoring*"))
 
 
-def kill_restore(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Kill a restore of a backup from before a rotation between two names; return the backup."""
+def restore_killed_of_before_a_rotation(used: Omac, tmp_path: Path) -> str:
+    """Kill a restore when the journal is moved away and the copy is not in its place; return the backup."""
     copy = str(tmp_path / "copy.db")
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
-    rename = os.rename
-
-    def renaming(source: str, target: str) -> None:
-        if source.endswith(".restoring"):
-            raise Killed
-        rename(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("omac.journal.backup.os.rename", renaming)
-        with pytest.raises(Killed):
-            used.run("journal", "restore", copy, "--yes")
+    kill_restore(used, copy, lambda name: name.endswith(".restoring"))
     assert "is missing" in used.run("checkpoint").err
     return copy
 
 
-def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path) -> None:
     """The next begins with the journal that was moved away: it keeps it, and records its rotation again."""
-    copy = kill_restore(used, tmp_path, monkeypatch)
+    copy = restore_killed_of_before_a_rotation(used, tmp_path)
     done = used.run("journal", "restore", copy, "--yes")
     assert f"the journal that it had moved away is {used.state}/journal.db again" in done.err
     assert f"the journal that was there is {used.state}/journal.db.before-restore-1\n" in done.out
@@ -238,11 +225,9 @@ def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path, monkeypa
     used.ok("checkpoint")
 
 
-def test_the_journal_that_a_killed_restore_moved_away_is_restored(
-    used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_journal_that_a_killed_restore_moved_away_is_restored(used: Omac, tmp_path: Path) -> None:
     """Whoever finds it beside names it as the backup: it is put back, and that is all."""
-    kill_restore(used, tmp_path, monkeypatch)
+    restore_killed_of_before_a_rotation(used, tmp_path)
     kept = f"{used.state}/journal.db.before-restore-1"
     assert f"{used.state}/journal.db is restored to position" in used.ok("journal", "restore", kept, "--yes")
     used.ok("checkpoint")

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from killed_restore import kill_restore
 from real_omac import Done, Omac, curl
-from tools.test_seal_command import Killed
 from tools.test_snapshots import called_often
 
 FOLDER = "journal.db.segments"
@@ -70,9 +70,7 @@ def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
 
 
 @pytest.mark.parametrize("renamed", [1, 2])
-def test_a_restore_that_was_killed_keeps_the_other_segments(
-    omac: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
-) -> None:
+def test_a_restore_that_was_killed_keeps_the_other_segments(omac: Omac, tmp_path: Path, renamed: int) -> None:
     """The next puts back the journal as it was, and keeps it with what is left of it, and records its rotation."""
     project, copy = omac.project("shop", "echo"), str(tmp_path / "copy.db")
     omac.approve(project, "echo")
@@ -84,18 +82,14 @@ def test_a_restore_that_was_killed_keeps_the_other_segments(
     omac.ok("key", "rotate")
     lost, left = sorted((omac.state / FOLDER).iterdir())
     lost.rename(omac.folder / lost.name)
-    rename, moves = os.rename, 0
+    moves = 0
 
-    def renaming(source: str, target: str) -> None:
+    def is_next(name: str) -> bool:
         nonlocal moves
-        if "journal.db" in source and os.path.lexists(source) and (moves := moves + 1) > renamed:
-            raise Killed
-        rename(source, target)
+        moves += "journal.db" in name and os.path.lexists(name)
+        return moves > renamed
 
-    with monkeypatch.context() as patched:
-        patched.setattr("omac.journal.backup.os.rename", renaming)
-        with pytest.raises(Killed):
-            omac.run("journal", "restore", copy, "--yes")
+    kill_restore(omac, copy, is_next)
     assert "replaced since (1 time)" in omac.ok("journal", "restore", copy, "--yes")
     (kept,) = omac.state.glob("journal.db.before-restore-*.segments")
     assert [path.name for path in kept.iterdir()] == [left.name]

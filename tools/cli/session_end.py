@@ -79,7 +79,7 @@ def _calls(calls: Calls) -> str:
     problems = [
         f"{number} {what}" for number, what in ((calls.refused, "refused"), (calls.aborted, "cut off")) if number
     ]
-    return f"{counted(calls.all, 'call')}" + (f" ({', '.join(problems)})" if problems else "")
+    return counted(calls.all, "call") + (f" ({', '.join(problems)})" if problems else "")
 
 
 def _more(number: int) -> str:
