@@ -142,6 +142,7 @@ SINCE: dict[str, int] = {
 }
 ENCRYPTED = 8  # the format in which personal fields came to be encrypted, of whatever kind
 
+FIRST_SCHEMA = 1  # of a new journal: its first events decide what it needs
 SCHEMA = max(SINCE.values())  # the highest format that this omac understands
 
 Upcaster = Callable[[list[Any]], list[Any]]  # the fields of one version, as stored, to those of the next

@@ -15,12 +15,12 @@ import sqlite3
 from collections.abc import Callable, Iterable
 
 import msgspec
-import sqlalchemy as sa
+from msgspec.structs import astuple
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.event_kinds import ENCRYPTED, SCHEMA, SINCE
+from omac.journal.event_kinds import ENCRYPTED, FIRST_SCHEMA, SCHEMA, SINCE
 from omac.journal.file import connect_for_reading, damaged, require_known
-from omac.journal.schema import FIRST_SCHEMA, JOURNAL, OPENED, cursor_of
+from omac.journal.log_connection import JournalConnection
 
 IsLiving = Callable[[int, int, str], bool]  # pid, start time in clock ticks, boot id
 
@@ -42,12 +42,12 @@ def assume_living(_pid: int, _start_ticks: int, _boot_id: str) -> bool:
 
 
 def next_top(
-    connection: sa.Connection, kinds: Iterable[str], path: str, is_living: IsLiving, *, encrypted: bool = False
+    connection: JournalConnection, kinds: Iterable[str], path: str, is_living: IsLiving, *, encrypted: bool = False
 ) -> int:
     """Return the last position, after which events of `kinds` may now be appended in this transaction, with `encrypted`
     fields or without. Raises Refusal: journal-newer, journal-damaged, journal-in-use (by a run that would misread one
     of them)."""
-    standing = cursor_of(connection).execute(_STANDING).fetchone()
+    standing = connection.execute(_STANDING).fetchone()
     if standing is None:
         raise damaged(path, "it has no head or no name")
     schema, head, last = standing
@@ -57,37 +57,36 @@ def next_top(
     needed, kind = max(_needed(kinds), (ENCRYPTED, "encrypted") if encrypted else (FIRST_SCHEMA, ""))
     if needed > schema:
         _require_nobody_older(connection, needed, kind, path, is_living)
-        connection.execute(sa.update(JOURNAL).values(schema=needed))
+        connection.execute("UPDATE journal SET schema = ?", (needed,))
     return int(head)
 
 
-def raise_schema(connection: sa.Connection, kinds: Iterable[str]) -> None:
+def raise_schema(connection: JournalConnection, kinds: Iterable[str]) -> None:
     """Raise the journal's format to that of `kinds`, where it is lower; no run has the journal open."""
     needed, _ = _needed(kinds)
-    connection.execute(sa.update(JOURNAL).where(JOURNAL.c.schema < needed).values(schema=needed))
+    connection.execute("UPDATE journal SET schema = ? WHERE schema < ?", (needed, needed))
 
 
 def _needed(kinds: Iterable[str]) -> tuple[int, str]:
     return max(((SINCE[kind], kind) for kind in kinds if kind in SINCE), default=(FIRST_SCHEMA, ""))
 
 
-def living(connection: sa.Connection, is_living: IsLiving) -> list[Present]:
+def living(connection: JournalConnection, is_living: IsLiving) -> list[Present]:
     """Return the runs that are listed and live."""
-    columns = (OPENED.c[field] for field in Present.__struct_fields__)
-    presents = [Present(*row) for row in connection.execute(sa.select(*columns).order_by(OPENED.c.run))]
+    presents = [Present(*row) for row in connection.execute(f"{_OPENED} ORDER BY run")]
     return [present for present in presents if is_living(present.pid, present.start_ticks, present.boot_id)]
 
 
-def arrive(connection: sa.Connection, present: Present, is_living: IsLiving) -> None:
+def arrive(connection: JournalConnection, present: Present, is_living: IsLiving) -> None:
     """List a run, and drop those that have died."""
-    kept = [other.run for other in living(connection, is_living) if other.run != present.run]
-    connection.execute(sa.delete(OPENED).where(OPENED.c.run.not_in(kept)))
-    connection.execute(sa.insert(OPENED).values(msgspec.to_builtins(present)))
+    kept = [astuple(other) for other in living(connection, is_living) if other.run != present.run]
+    connection.execute("DELETE FROM opened")
+    connection.executemany(_LIST, [*kept, astuple(present)])
 
 
-def leave(connection: sa.Connection, run: str) -> None:
+def leave(connection: JournalConnection, run: str) -> None:
     """Drop a run that closes the journal."""
-    connection.execute(sa.delete(OPENED).where(OPENED.c.run == run))
+    connection.execute("DELETE FROM opened WHERE run = ?", (run,))
 
 
 def require_unused(path: str, is_living: IsLiving) -> None:
@@ -95,7 +94,7 @@ def require_unused(path: str, is_living: IsLiving) -> None:
     try:
         connection = connect_for_reading(path, lenient=True)
         try:
-            rows = connection.execute(f"SELECT {', '.join(Present.__struct_fields__)} FROM opened").fetchall()  # noqa: S608  # our columns
+            rows = connection.execute(_OPENED).fetchall()
         finally:
             connection.close()
     except (sqlite3.Error, Refusal):
@@ -111,7 +110,9 @@ def in_use(path: str, present: Present) -> Refusal:
     return Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; then try again"])
 
 
-def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, path: str, is_living: IsLiving) -> None:
+def _require_nobody_older(
+    connection: JournalConnection, needed: int, kind: str, path: str, is_living: IsLiving
+) -> None:
     for present in living(connection, is_living):
         if present.schema < needed:
             message = (
@@ -121,4 +122,7 @@ def _require_nobody_older(connection: sa.Connection, needed: int, kind: str, pat
             raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
 
 
+_COLUMNS = ", ".join(Present.__struct_fields__)
+_OPENED = f"SELECT {_COLUMNS} FROM opened"  # noqa: S608  # our columns
+_LIST = f"INSERT INTO opened ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608  # our columns
 _STANDING = "SELECT schema, head.position, (SELECT max(position) FROM event) FROM journal, head"

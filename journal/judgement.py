@@ -12,12 +12,11 @@ import itertools
 from collections.abc import Container, Sequence
 
 import msgspec
-import sqlalchemy as sa
 from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from omac.domain.kernel.event import Spooled
 from omac.journal.codec import EncodedEvent
-from omac.journal.schema import EVENT, SEALED_VERSION, SPOOLED, cursor_of
+from omac.journal.log_connection import JournalConnection
 
 
 class Envelope(msgspec.Struct):
@@ -57,7 +56,7 @@ class Conflicts(IntegrityError):
 
 
 def conflicts_of(
-    connection: sa.Connection,
+    connection: JournalConnection,
     stored_events: StoredEvents,
     groups: Groups,
     ids: dict[str, int],
@@ -94,32 +93,35 @@ def conflicts_of(
     return conflicts
 
 
-def _last_version(connection: sa.Connection, stream: int) -> int:
-    query = sa.select(sa.func.max(EVENT.c.version)).where(EVENT.c.stream == stream, EVENT.c.version.is_not(None))
-    if last := connection.execute(query).scalar():
-        return int(last)
-    sealed = sa.select(SEALED_VERSION.c.version).where(SEALED_VERSION.c.stream == stream)
-    return int(connection.execute(sealed).scalar() or 0)
+def _last_version(connection: JournalConnection, stream: int) -> int:
+    for query in (_LAST_VERSION, _SEALED_VERSION):
+        row = connection.execute(query, (stream,)).fetchone()
+        if row is not None and row[0]:
+            return int(row[0])
+    return 0
 
 
-def raise_times(connection: sa.Connection, top: int, groups: Groups) -> None:
+def raise_times(connection: JournalConnection, top: int, groups: Groups) -> None:
     """Recorded time never runs back, whatever a clock says."""
-    row = cursor_of(connection).execute("SELECT at FROM event WHERE position = ?", (top,)).fetchone()
+    row = connection.execute("SELECT at FROM event WHERE position = ?", (top,)).fetchone()
     latest = int(row[0]) if row else 0
     for _, meta in groups:
         meta.at = latest = max(latest, meta.at)
 
 
-def remember(connection: sa.Connection, files: Sequence[Spooled]) -> None:
+def remember(connection: JournalConnection, files: Sequence[Spooled]) -> None:
     """Note that these files of one host are in the journal, and forget those that are gone from its spool."""
     host, present = files[0].host, files[0].present
-    known = connection.execute(sa.select(SPOOLED.c.id).where(SPOOLED.c.host == host)).scalars().all()
-    if gone := [id_ for id_ in known if id_ not in present]:
-        this = sa.and_(SPOOLED.c.host == host, SPOOLED.c.id == sa.bindparam("gone"))
-        connection.execute(sa.delete(SPOOLED).where(this), [{"gone": id_} for id_ in gone])
-    connection.execute(sa.insert(SPOOLED), [{"host": file.host, "id": file.name} for file in files])
+    known = connection.execute("SELECT id FROM spooled WHERE host = ?", (host,)).fetchall()
+    gone = [(host, id_) for (id_,) in known if id_ not in present]
+    connection.executemany("DELETE FROM spooled WHERE host = ? AND id = ?", gone)
+    connection.executemany("INSERT INTO spooled (host, id) VALUES (?, ?)", [(file.host, file.name) for file in files])
 
 
-def _is_remembered(connection: sa.Connection, spooled: Spooled) -> bool:
-    query = sa.select(SPOOLED.c.id).where(SPOOLED.c.host == spooled.host, SPOOLED.c.id == spooled.name)
-    return connection.execute(query).first() is not None
+def _is_remembered(connection: JournalConnection, spooled: Spooled) -> bool:
+    query = "SELECT 1 FROM spooled WHERE host = ? AND id = ?"
+    return connection.execute(query, (spooled.host, spooled.name)).fetchone() is not None
+
+
+_LAST_VERSION = "SELECT max(version) FROM event WHERE stream = ? AND version IS NOT NULL"
+_SEALED_VERSION = "SELECT version FROM sealed_version WHERE stream = ?"

@@ -14,19 +14,18 @@ Rules
 
 import logging
 import shlex
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
-import sqlalchemy as sa
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
-from omac.journal.file import damaged, unproven
+from omac.journal.file import damaged, refusal_of, unproven
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
-from omac.journal.schema import HEAD, STORE_ERRORS, cursor_of, refusal_of
 
 PART = 5_000  # leaves computed later in one transaction
 NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
@@ -123,9 +122,9 @@ def without_leaves(path: str) -> Refusal:
     return Refusal("prerequisite-missing", message, fix=fix)
 
 
-def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
+def standing(connection: JournalConnection, head: int, path: str) -> StoredTree:
     """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
-    row = cursor_of(connection).execute("SELECT size, peaks, late FROM tree").fetchone()
+    row = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
     if row is None:
         raise unproven(path, "the tree of its leaves is missing")
     size, peaks, late = row
@@ -137,15 +136,15 @@ def standing(connection: sa.Connection, head: int, path: str) -> StoredTree:
         raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
 
 
-def grow(connection: sa.Connection, stored: StoredTree, leaves: Sequence[bytes]) -> None:
+def grow(connection: JournalConnection, stored: StoredTree, leaves: Sequence[bytes]) -> None:
     """Add leaves to a tree that stands, and store how large it is; their rows are inserted beside."""
     tree = stored.tree
     tree.extend(leaves)
     statement = "UPDATE tree SET size = ?, peaks = ?, late = ?"
-    cursor_of(connection).execute(statement, (tree.size, b"".join(tree.peaks), stored.late))
+    connection.execute(statement, (tree.size, b"".join(tree.peaks), stored.late))
 
 
-def completed(connection: sa.Connection, stored: StoredTree, head: int) -> StoredTree | None:
+def completed(connection: JournalConnection, stored: StoredTree, head: int) -> StoredTree | None:
     """Return the tree with a leaf for every event up to `head`, a few of them computed now; None for one that lacks
     more, which the next opening computes."""
     if 0 < head - stored.tree.size <= NEAR:
@@ -153,14 +152,16 @@ def completed(connection: sa.Connection, stored: StoredTree, head: int) -> Store
     return stored if stored.tree.size == head else None
 
 
-def take_over(engine: sa.Engine, path: str, progress: Callable[[int, int], None] = lambda done, whole: None) -> None:
+def take_over(
+    connection: JournalConnection, path: str, progress: Callable[[int, int], None] = lambda done, whole: None
+) -> None:
     """Compute the leaves that are missing; `progress` is told how many events have theirs, of how many. Stops where a
     position is damaged: reading says so. Raises Refusal."""
     begun: int | None = None
     try:
         while True:
-            with engine.begin() as connection:
-                head = connection.execute(sa.select(HEAD.c.position)).scalar_one()
+            with connection.transaction():
+                (head,) = connection.execute("SELECT position FROM head").fetchone()
                 stored = standing(connection, head, path)
                 before = stored.tree.size
                 if begun is None and head - before >= SHOWN:
@@ -170,24 +171,22 @@ def take_over(engine: sa.Engine, path: str, progress: Callable[[int, int], None]
             if stored.tree.size == before or stored.tree.size >= head:
                 break
             progress(stored.tree.size - begun, head - begun)
-    except STORE_ERRORS as error:
+    except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 
 
-def _advance(connection: sa.Connection, stored: StoredTree, until: int) -> StoredTree:
+def _advance(connection: JournalConnection, stored: StoredTree, until: int) -> StoredTree:
     """Append the leaves of events that lie in the journal already, as far as they follow one another."""
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, JournalConnection)
     leaves: list[bytes] = []
     size = stored.tree.size
     if size < until:
-        for position, text in Contents(raw).between(size, until):
+        for position, text in Contents(connection).between(size, until):
             if text is None or position != size + len(leaves) + 1:
                 break
             leaves.append(leaf_hash(text))
     if leaves:
         stored = stored._replace(late=size + len(leaves))
-        connection.exec_driver_sql("INSERT INTO leaf (position, hash) VALUES (?, ?)", list(enumerate(leaves, size + 1)))
+        connection.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(leaves, size + 1))
         grow(connection, stored, leaves)
     return stored
 

@@ -79,6 +79,18 @@ class JournalConnection(sqlite3.Connection):
         return versions
 
     @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write what is executed all or nothing, and be the only one who writes meanwhile. Raises sqlite3.Error."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if self.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+
+    @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Read one snapshot: a seal moves rows between two statements that are not in one."""
         if self.in_transaction:

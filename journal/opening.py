@@ -3,15 +3,14 @@
 import secrets
 from collections.abc import Callable
 
-from sqlalchemy import Connection
-
 from omac.journal.application import Journal
 from omac.journal.commitments import Commitments
 from omac.journal.format import IsLiving, Present, arrive, assume_living
 from omac.journal.leaves import take_over
+from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
-from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
+from omac.journal.store import open_for_writing
 from omac.journal.subject_ciphers import KeysOf
 
 
@@ -34,7 +33,7 @@ def open_journal(
     `keys` gives those of its personal fields, by its id; without them these are recorded in the clear.
     """
 
-    def list_present(connection: Connection) -> None:
+    def list_present(connection: JournalConnection) -> None:
         if present is not None:
             arrive(connection, present, is_living)
 

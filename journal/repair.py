@@ -15,20 +15,19 @@ Rules
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 
-import sqlalchemy as sa
-
 from omac.domain.kernel.ids import HostId, journal_stream
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied, PositionSetAside
 from omac.journal import leaves
 from omac.journal.check import Damage, Fold, examine
 from omac.journal.codec import Codec
-from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged
+from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, damaged, refusal_of
 from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import leaf_hash
-from omac.journal.schema import EVENT, STORE_ERRORS, open_for_writing, refusal_of
+from omac.journal.schema import create_version_index
 from omac.journal.set_aside_positions import digest_of
+from omac.journal.store import open_for_writing
 
 ROUNDS_MAX = 8
 _EMPTIED = "position.emptied"
@@ -87,10 +86,10 @@ class Repair:
 
     def _transact(self, positions: Collection[int], *, commit: bool) -> list[Damage]:
         connect_for_reading(self._path, lenient=True).close()  # where there is no journal, none is made
-        engine = open_for_writing(self._path, "", lenient=True)
+        connection = open_for_writing(self._path, "", lenient=True)
         mended: list[Damage] = []
         try:
-            with engine.begin() as connection:
+            with connection.transaction():
                 for present in living(connection, self._is_living):
                     raise in_use(self._path, present)
                 mended = self._rounds(connection, positions)
@@ -103,15 +102,13 @@ class Repair:
             pass
         except sqlite3.IntegrityError as error:
             raise damaged(self._path, f"its indexes cannot be rebuilt: {error}") from error
-        except STORE_ERRORS as error:
+        except sqlite3.Error as error:
             raise refusal_of(error, self._path) from error
         finally:
-            engine.dispose()
+            connection.close()
         return mended
 
-    def _rounds(self, connection: sa.Connection, positions: Collection[int]) -> list[Damage]:
-        raw = connection.connection.driver_connection
-        assert isinstance(raw, JournalConnection)
+    def _rounds(self, raw: JournalConnection, positions: Collection[int]) -> list[Damage]:
         mended: list[Damage] = []
         for number in range(ROUNDS_MAX):
             findings = examine(raw, self._new_fold(), self._codec)
@@ -129,23 +126,21 @@ class Repair:
                 self._mend(raw, finding)
             if indexes:
                 raw.execute("REINDEX")
-                next(index for index in EVENT.indexes if index.name == VERSION_INDEX).create(connection)
+                create_version_index(raw)
             mended += chosen
         return mended
 
-    def _add_leaves(self, connection: sa.Connection) -> None:
+    def _add_leaves(self, raw: JournalConnection) -> None:
         """Append the leaves of what was said. The next opening does so where others are missing, or the tree is."""
-        raw = connection.connection.driver_connection
-        assert isinstance(raw, JournalConnection)
         rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
         if self._said is None or [size for (size,) in rows] != [self._said - 1]:
             return
-        stored = leaves.standing(connection, self._last, self._path)
+        stored = leaves.standing(raw, self._last, self._path)
         said = list(leaves.Contents(raw).between(self._said - 1, self._last))
         if [position for position, text in said if text is not None] == list(range(self._said, self._last + 1)):
             hashes = [leaf_hash(text) for _, text in said if text is not None]
             raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._said))
-            leaves.grow(connection, stored, hashes)
+            leaves.grow(raw, stored, hashes)
 
     def _mend(self, raw: sqlite3.Connection, finding: Damage) -> None:
         match finding.remedy:

@@ -7,29 +7,23 @@ many rows is one step: while SQLite inserts them, the Trio loop runs.
 from collections.abc import Sequence
 from typing import Any
 
-import sqlalchemy as sa
-
-from omac.journal.schema import cursor_of
+from omac.journal.log_connection import JournalConnection
 
 ROWS = (128, 64, 32, 16, 8, 4, 2, 1)  # of one statement, the largest first; each is compiled once
 
 
 class RowInsert:
-    """The insert of `columns` of a table, in the dialect of an engine.
+    """The insert of `columns` of a table."""
 
-    Given to the driver as it is: what Core does for each row costs three times what the database does.
-    """
-
-    def __init__(self, engine: sa.Engine, table: sa.Table, columns: Sequence[str]) -> None:
-        one = sa.insert(table).compile(dialect=engine.dialect, column_keys=list(columns))
-        assert tuple(one.positiontup or ()) == tuple(columns), "a dialect with positional parameters"
-        head, values, row = str(one).partition(" VALUES ")
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
         self._width = len(columns)
-        self._statements = [(rows, head + values + ", ".join([row] * rows)) for rows in ROWS]
+        row = f"({', '.join('?' * len(columns))})"
+        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608  # our own names
+        self._statements = [(rows, head + ", ".join([row] * rows)) for rows in ROWS]
 
-    def insert(self, connection: sa.Connection, values: Sequence[Any]) -> None:
+    def insert(self, connection: JournalConnection, values: Sequence[Any]) -> None:
         """Insert rows, whose values follow one another in the order of the columns. Raises sqlite3.Error."""
-        cursor, at = cursor_of(connection), 0
+        cursor, at = connection.cursor(), 0
         for rows, statement in self._statements:
             step = rows * self._width
             while len(values) - at >= step:

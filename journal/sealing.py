@@ -8,68 +8,70 @@ Rules
    most. What is left of them when omac is killed counts for nothing, and the next seal deletes it.
 """
 
+import sqlite3
 import time
 
-import sqlalchemy as sa
-
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.schema import EVENT, SEGMENT, STORE_ERRORS, pragma, refusal_of
+from omac.journal.file import refusal_of
+from omac.journal.log_connection import JournalConnection
 from omac.journal.segment import Segment
+from omac.journal.store import pragma
 
 ROWS = 5_000  # deleted in one transaction
 BETWEEN_S = 0.002  # another process that waits to append comes in between
 
 
-def list_segment(engine: sa.Engine, path: str, segment: Segment, repaired_at: int) -> None:
+def list_segment(connection: JournalConnection, path: str, segment: Segment, repaired_at: int) -> None:
     """List a segment that is in its place; `repaired_at` is the position of the last repair when it was written. Raises
     Refusal."""
     try:
-        with engine.begin() as connection:
-            sealed_to = connection.execute(sa.select(sa.func.max(SEGMENT.c.last))).scalar() or 0
-            repaired = connection.exec_driver_sql(
-                "SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0"
-            ).scalar_one()
+        with connection.transaction():
+            sealed_to = connection.execute(_SEALED_TO).fetchone()[0]
+            repaired = connection.execute(_REPAIRED).fetchone()[0]
             if sealed_to != segment.first - 1 or repaired != repaired_at:
                 message = f"the journal {path} was changed while its events were sealed; nothing was taken out of it"
                 raise Refusal("contention", message, fix=["omac journal seal"])
-            connection.execute(sa.insert(SEGMENT).values(segment._asdict()))
-            last = sa.select(EVENT.c.stream, sa.func.max(EVENT.c.version)).where(
-                EVENT.c.version.is_not(None), EVENT.c.position <= segment.last
-            )
-            rows = connection.execute(last.group_by(EVENT.c.stream)).all()
-            if rows:
-                connection.exec_driver_sql(_KEEP, [tuple(row) for row in rows])
-    except STORE_ERRORS as error:
+            connection.execute(_LIST, segment)
+            connection.execute(_KEEP_VERSIONS, (segment.last,))
+    except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 
 
-def list_pruned(engine: sa.Engine, path: str, segment: Segment) -> None:
+def list_pruned(connection: JournalConnection, path: str, segment: Segment) -> None:
     """List what is left of a segment in its place. Raises Refusal."""
     try:
-        with engine.begin() as connection:
-            here = sa.and_(SEGMENT.c.first == segment.first, SEGMENT.c.last == segment.last)
-            connection.execute(sa.update(SEGMENT).where(here).values(segment._asdict()))
-    except STORE_ERRORS as error:
+        with connection.transaction():
+            connection.execute(_REPLACE, (*segment, segment.first, segment.last))
+    except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 
 
-def delete_sealed(engine: sa.Engine, path: str) -> int:
+def delete_sealed(connection: JournalConnection, path: str) -> int:
     """Delete the rows of listed segments from the journal's file; return how many there were. Raises Refusal."""
-    pragma(engine, path, "secure_delete=ON")
+    pragma(connection, path, "secure_delete=ON")
     deleted = 0
     try:
         while True:
-            with engine.begin() as connection:
-                last = connection.execute(sa.select(sa.func.max(SEGMENT.c.last))).scalar() or 0
-                below = sa.and_(EVENT.c.position >= 1, EVENT.c.position <= last)
-                first = connection.execute(sa.select(sa.func.min(EVENT.c.position)).where(below)).scalar()
+            with connection.transaction():
+                last = connection.execute(_SEALED_TO).fetchone()[0]
+                first = connection.execute(_FIRST_LEFT, (last,)).fetchone()[0]
                 if first is None:
                     return deleted
-                part = sa.and_(EVENT.c.position >= first, EVENT.c.position <= min(last, first + ROWS - 1))
-                deleted += connection.execute(sa.delete(EVENT).where(part)).rowcount
+                deleted += connection.execute(_DELETE, (first, min(last, first + ROWS - 1))).rowcount
             time.sleep(BETWEEN_S)
-    except STORE_ERRORS as error:
+    except sqlite3.Error as error:
         raise refusal_of(error, path) from error
 
 
-_KEEP = "INSERT OR REPLACE INTO sealed_version (stream, version) VALUES (?, ?)"
+_SEALED_TO = "SELECT coalesce(max(last), 0) FROM segment"
+_REPAIRED = "SELECT coalesce(max(record), 0) FROM set_aside WHERE record > 0"
+_LIST = "INSERT INTO segment (first, last, file, bytes, sha256, pruned) VALUES (?, ?, ?, ?, ?, ?)"
+_REPLACE = """
+    UPDATE segment SET first = ?, last = ?, file = ?, bytes = ?, sha256 = ?, pruned = ? WHERE first = ? AND last = ?
+"""
+_KEEP_VERSIONS = """
+    INSERT OR REPLACE INTO sealed_version (stream, version)
+    SELECT stream, max(version) FROM event WHERE version IS NOT NULL AND position <= ? GROUP BY stream
+"""
+_FIRST_LEFT = "SELECT min(position) FROM event WHERE position >= 1 AND position <= ?"
+_DELETE = "DELETE FROM event WHERE position >= ? AND position <= ?"

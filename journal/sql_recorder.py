@@ -1,28 +1,30 @@
 """The recorder: stored events in, positions out; one transaction for many callers.
 
-Implements eventsourcing's ApplicationRecorder on SQLAlchemy Core, and adds what a group commit needs.
+Implements eventsourcing's ApplicationRecorder on SQLite, and adds what a group commit needs.
 """
 
 import contextlib
 import itertools
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import EncodedEvent
+from omac.journal.file import refusal_of
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, StoredEvents, conflicts_of, raise_times, remember
 from omac.journal.leaves import completed, content, grow, standing
+from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
 from omac.journal.reader import COLUMNS, Reader
 from omac.journal.row_insert import RowInsert
-from omac.journal.schema import EVENT, LEAF, NAME, STORE_ERRORS, checkpoint, cursor_of, pragma, refusal_of
 from omac.journal.sealing import delete_sealed, list_pruned, list_segment
 from omac.journal.segment import Segment
+from omac.journal.store import checkpoint, pragma
 from omac.journal.watch import JournalWatch
 
 
@@ -35,7 +37,7 @@ class SqlRecorder(ApplicationRecorder):
     def __init__(
         self,
         path: str,
-        writer: sa.Engine,
+        writer: JournalConnection,
         is_living: IsLiving = assume_living,
         present: Present | None = None,
         mark: Mark | None = None,
@@ -43,11 +45,10 @@ class SqlRecorder(ApplicationRecorder):
         self.path = path
         self.reader = Reader(path)
         self._writer = writer
-        self._connection = writer.connect()
         self._is_living = is_living
         self._present = present  # the run that is listed until it closes the store
-        self._events = RowInsert(writer, EVENT, COLUMNS)
-        self._leaves = RowInsert(writer, LEAF, ("position", "hash"))
+        self._events = RowInsert("event", COLUMNS)
+        self._leaves = RowInsert("leaf", ("position", "hash"))
         self._watch = JournalWatch(path)
         self._mark = mark
         self._ids: dict[str, int] = {}  # interned names, as committed
@@ -57,15 +58,14 @@ class SqlRecorder(ApplicationRecorder):
         with contextlib.suppress(Refusal):
             self._leave()
         self.reader.close()
-        self._connection.close()
-        self._writer.dispose()  # the last to close: it takes the log away
+        self._writer.close()  # the last to close: it takes the log away
 
     def _leave(self) -> None:
         """Say how far the journal goes; a run that stays listed is dead, and counts for nothing."""
         self._require_same_file()
         if self._present:
-            with contextlib.suppress(*STORE_ERRORS), self._connection.begin():
-                leave(self._connection, self._present.run)
+            with contextlib.suppress(sqlite3.Error), self._writer.transaction():
+                leave(self._writer, self._present.run)
         self._write_mark()
 
     def insert_events(self, stored_events: StoredEvents, **kwargs: Any) -> Sequence[int]:
@@ -80,8 +80,8 @@ class SqlRecorder(ApplicationRecorder):
         self._require_same_file()
         new: dict[str, int] = {}
         try:
-            connection = self._connection
-            with connection.begin():
+            connection = self._writer
+            with connection.transaction():
                 streams, kinds = {event.originator_id for event in events}, {event.topic for event in events}
                 encrypted = any(event.sealed for event in events)
                 top = next_top(connection, kinds, self.path, self._is_living, encrypted=encrypted)
@@ -91,14 +91,14 @@ class SqlRecorder(ApplicationRecorder):
                     raise Conflicts(conflicts)
                 raise_times(connection, top, groups)
                 self._insert(connection, top, events, groups, ids)
-        except STORE_ERRORS as error:
+        except sqlite3.Error as error:
             raise refusal_of(error, self.path) from error
         self._ids |= new
         return range(top + 1, top + 1 + len(events))
 
     def _insert(
         self,
-        connection: sa.Connection,
+        connection: JournalConnection,
         top: int,
         events: Sequence[EncodedEvent],
         groups: Groups,
@@ -113,20 +113,20 @@ class SqlRecorder(ApplicationRecorder):
         if tree is not None and leaves:
             self._leaves.insert(connection, [value for row in enumerate(leaves, top + 1) for value in row])
             grow(connection, tree, leaves)
-        cursor_of(connection).execute("UPDATE head SET position = ?", (top + len(events),))
+        connection.execute("UPDATE head SET position = ?", (top + len(events),))
 
-    def _intern(self, connection: sa.Connection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
+    def _intern(self, connection: JournalConnection, names: set[str], groups: Groups, new: dict[str, int]) -> set[str]:
         """Add to `new` the ids of `names`, and of those of the groups, that this process has not met; returns those
         that nobody had."""
         wanted = names | {meta.run for _, meta in groups} | {meta.actor for _, meta in groups}
         missing = sorted(wanted - self._ids.keys())
         for start in range(0, len(missing), 500):
             part = missing[start : start + 500]
-            known = connection.execute(sa.select(NAME.c.text, NAME.c.id).where(NAME.c.text.in_(part)))
-            new.update((text, id_) for text, id_ in known)
+            marks = ", ".join("?" * len(part))
+            new.update(connection.execute(f"SELECT text, id FROM name WHERE text IN ({marks})", part))  # noqa: S608  # marks
         unheard = {text for text in missing if text not in new}
         for text in sorted(unheard):
-            new[text] = connection.execute(sa.insert(NAME).values(text=text).returning(NAME.c.id)).scalar_one()
+            (new[text],) = connection.execute("INSERT INTO name (text) VALUES (?) RETURNING id", (text,)).fetchone()
         return unheard
 
     def changed_by_others(self) -> bool:

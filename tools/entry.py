@@ -21,8 +21,18 @@ PR_SET_DUMPABLE = 4
 SWITCH_S = 0.0001  # a thread that waits for the disk goes on as soon as that is done
 
 
+INTERRUPTED = 130
+
+
 def main() -> None:
     """Run the command line; the process ends with its exit code."""
+    try:
+        _begin()
+    except KeyboardInterrupt:  # while it was loading
+        os._exit(2 if sys.argv[1:3] == ["hook", "pre-tool-use"] else INTERRUPTED)
+
+
+def _begin() -> None:
     match sys.argv[1:3]:
         case ["sandbox", "run"]:
             gc.disable()

@@ -21,8 +21,8 @@ from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.journal.application import Journal
 from omac.journal.judgement import Conflict, Envelope
 from omac.journal.opening import open_journal
-from omac.journal.schema import open_for_writing
 from omac.journal.sql_recorder import SqlRecorder
+from omac.journal.store import open_for_writing
 
 LOG = StreamId("control/test")
 PERSON = Cause("person")
@@ -31,6 +31,18 @@ PERSON = Cause("person")
 def sqlite_recorder(path: str) -> SqlRecorder:
     """A recorder on a SQLite file, which is made where there is none."""
     return SqlRecorder(path, open_for_writing(path, secrets.token_hex(8)))
+
+
+def commits_of(recorder: SqlRecorder) -> list[str]:
+    """The commits that a recorder makes from now on, as they are made."""
+    commits: list[str] = []
+
+    def note(statement: str) -> None:
+        if statement == "COMMIT":
+            commits.append(statement)
+
+    recorder._writer.set_trace_callback(note)
+    return commits
 
 
 def create(path: str) -> str:

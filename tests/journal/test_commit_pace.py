@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from unittest import mock
 
 import pytest
-import sqlalchemy as sa
 import trio
-from contract.journals import called, texts
+from contract.journals import called, commits_of, texts
 from contract.live import Live
 from polling import until
 
@@ -51,8 +50,7 @@ async def test_what_nobody_waits_for_shares_a_commit(
 ) -> None:
     """It stays with the loop, over many passes, until somebody waits for something else."""
     monkeypatch.setattr(group_commit, "RIDE_S", 60.0)
-    commits: list[object] = []
-    sa.event.listen(journal.store._writer, "commit", commits.append)
+    commits = commits_of(journal.store)
     for number in range(10):
         live.writer.submit_soon([called(str(number))], CAUSE)
         await trio.sleep(0.002)

@@ -11,7 +11,6 @@ from typing import cast
 from unittest import mock
 
 import pytest
-import sqlalchemy as sa
 import trio
 import trio.testing
 from contract.journals import (
@@ -19,6 +18,7 @@ from contract.journals import (
     admitted,
     called,
     commit_now,
+    commits_of,
     journal_at,
     lock,
     run_python,
@@ -48,7 +48,7 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is locked is given up, and tried again, after moments. Must come before `journal`."""
-    monkeypatch.setattr("omac.journal.schema.BUSY_MS", 20)
+    monkeypatch.setattr("omac.journal.store.BUSY_MS", 20)
     monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 0.05)
 
 
@@ -133,10 +133,7 @@ async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> Non
 
 async def test_whoever_waits_together_is_committed_together(live: Live, journal: Journal, path: Path) -> None:
     """What is queued while a commit is under way becomes one transaction and one wake-up."""
-    commits: list[object] = []
-    engine = journal.store._writer
-    assert engine is not None
-    sa.event.listen(engine, "commit", commits.append)
+    commits = commits_of(journal.store)
     other = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
@@ -152,10 +149,7 @@ async def test_whoever_waits_together_is_committed_together(live: Live, journal:
 
 async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> None:
     """What a crowd of tasks appends in one pass of the loop is one transaction, without anything holding it back."""
-    commits: list[object] = []
-    engine = journal.store._writer
-    assert engine is not None
-    sa.event.listen(engine, "commit", commits.append)
+    commits = commits_of(journal.store)
 
     async def append(number: int) -> None:
         for turn in range(10):

@@ -155,7 +155,7 @@ def test_a_take_over_that_is_killed_goes_on(path: Path) -> None:
     made = run_python(
         """
         import sys
-        from omac.journal.schema import open_for_writing
+        from omac.journal.store import open_for_writing
         from contract.journals import called, commit_now, journal_at
         from pathlib import Path
         journal = journal_at(Path(sys.argv[1]))

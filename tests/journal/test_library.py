@@ -4,7 +4,7 @@ import secrets
 
 from contract import library
 
-from omac.journal.schema import open_for_writing
+from omac.journal.store import open_for_writing
 
 
 class OnSqlite(library.OnOurs):

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 JOURNAL = Path(__file__).parents[2] / "journal"
-OPENERS = {"open", "connect", "create_engine", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}
+OPENERS = {"open", "connect", "read_bytes", "read_text", "write_bytes", "write_text", "copyfile"}
 ALLOWED = {
     ("file.py", "_connect"): "sqlite3 alone, to read",
-    ("schema.py", "open_for_writing"): "SQLAlchemy, to write; and pooled connections of it",
-    ("schema.py", "pragma"): "a pooled connection",
-    ("sql_recorder.py", "__init__"): "a pooled connection",
-    ("schema.py", "_create_file"): "O_EXCL: a file that nobody has open",
+    ("store.py", "open_for_writing"): "sqlite3 alone, to write",
+    ("store.py", "_create_file"): "O_EXCL: a file that nobody has open",
     ("backup.py", "back_up"): "O_EXCL: a file that nobody has open",
     ("backup.py", "_copy"): "sqlite3 alone, of the new file",
     ("backup.py", "_move_log"): "sqlite3 alone, while nobody has it",

@@ -1,5 +1,6 @@
 """The recorder on SQLite keeps the contract of recorders, and some promises of its own."""
 
+import contextlib
 import functools
 import os
 import sqlite3
@@ -8,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from contract.journals import python, sqlite_recorder
+from contract.journals import commits_of, python, sqlite_recorder
 from contract.recorder import RecorderContract, Store, assert_whole, everything, group, insert, log, versions
 
 from omac.domain.kernel.refusal import Refusal
@@ -50,20 +50,16 @@ def test_names_are_stored_once(recorder: SqlRecorder, path: Path) -> None:
             insert(other, [group(log("a-stream", b"x"))])
     finally:
         other.close()
-    with sa.create_engine(f"sqlite:///{path}").connect() as connection:
-        names = [name for (name,) in connection.execute(sa.text("SELECT text FROM name ORDER BY text"))]
-        connection.engine.dispose()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT text FROM name ORDER BY text")]
     assert names == ["a-stream", "person", "run-1", "thing.seen"]
 
 
 def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:
     """A batch is one transaction, in conflict or not."""
-    begun: list[object] = []
-    engine = recorder._writer
-    assert engine is not None
-    sa.event.listen(engine, "commit", begun.append)
+    commits = commits_of(recorder)
     insert(recorder, [group(versions("a", 1)), group(versions("a", 1)), group(log("l", b"x"))])
-    assert len(begun) == 1
+    assert len(commits) == 1
 
 
 def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:

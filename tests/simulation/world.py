@@ -124,7 +124,7 @@ async def world(restarts: RestartPolicy = EAGER) -> AsyncIterator[World]:
     environment = {"PATH": os.environ["PATH"], MARK: mark, "OMAC_STATE_DIR": str(folder / "state")}
     options = ServeOptions(DEFAULT_HARNESS, (str(folder / "projects"),), restarts=restarts)
     try:
-        server = Server(options, environment)
+        server = Server(options, environment, None)
         async with trio.open_nursery() as nursery:
             sent, received = trio.open_memory_channel[Ready](1)
             nursery.start_soon(server.run, sent.send_nowait)

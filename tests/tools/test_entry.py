@@ -31,6 +31,18 @@ end(0)
 """
 
 
+INTERRUPTED = """import os, sys
+sys.path[:0] = {path!r}
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from omac.tools.entry import main
+main()
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project in a home that has no settings: reading those is allowed to take longer."""
@@ -184,3 +196,24 @@ def test_no_memory_of_omac_is_left_in_a_file(project: Path) -> None:
     argv = [sys.executable, "-I", "-S", "-c", begin, "settings", "show"]
     done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "dumpable 0", done
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "status"),
+    [
+        (("start", "--", "true"), "omac.tools.cli.start", 130),
+        (("start", "--", "true"), "omac.tools.cli.plain_start", 130),
+        (("status",), "omac.tools.main", 130),
+        (SANDBOX, "omac.tools.hotpath.code_cache", 130),
+        (HOOK, "omac.tools.hotpath.guard_hook", 2),
+    ],
+)
+def test_an_interrupt_while_it_loads_is_no_defect(
+    project: Path, words: tuple[str, ...], module: str, status: int
+) -> None:
+    """Ctrl-C ends it at once, without a trace; the guard denies what it could not judge."""
+    begin = INTERRUPTED.format(path=sys.path, module=module)
+    environment = {"HOME": str(project.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    argv = [sys.executable, "-I", "-S", "-c", begin, *words]
+    done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "Traceback" in done.stderr) == (status, False), done

@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[StartRequest]:
     """Each start that was asked for, and not carried out."""
     requests: list[StartRequest] = []
 
-    def note(request: StartRequest, _: object) -> int:
+    def note(request: StartRequest, *_: object) -> int:
         requests.append(request)
         return 0
 

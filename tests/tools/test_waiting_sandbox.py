@@ -45,6 +45,14 @@ def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) 
     assert "Traceback" not in waiting.said()
 
 
+@pytest.mark.parametrize("words", [("--workdir", "missing"), ("--journal", "/proc/self/journal.db"), ("nosuch",)])
+def test_a_start_is_refused(words: tuple[str, ...], omac: Omac) -> None:
+    """It began before anything was judged, and is gone with the refusal."""
+    refused = omac.process("start", *words, "--", "true")
+    assert refused.status not in (0, 1), refused
+    assert not _sandboxes(omac)
+
+
 def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
     """The command cannot begin: omac ends with its status, once the skill is there or was given up."""
     for pid in _sandboxes(omac):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omac.domain.sandbox.request import SandboxRequest
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.hotpath.sandbox_options import OPTIONS, parse_options
 
 FLAGS = {  # of a start, beside those of its sandbox; by what they are for a StartRequest
@@ -31,12 +32,17 @@ class PlainStart:
 
     def run(self, environment: Mapping[str, str]) -> int:
         """Start what the line asks for; its exit status. Raises Refusal."""
-        from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
-
         asked = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
-        without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
-        request = StartRequest(self.harness, self.words, sandbox=asked, **(without | self.fields))
-        return run(request, environment)
+        waiting = None if FLAGS["--no-sandbox"] in self.fields else WaitingSandbox(environment)
+        try:
+            from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
+
+            without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
+            request = StartRequest(self.harness, self.words, sandbox=asked, **(without | self.fields))
+            return run(request, environment, waiting)
+        finally:
+            if waiting is not None:
+                waiting.give_up()
 
 
 def plain_start(words: Sequence[str], environment: Mapping[str, str]) -> PlainStart | None:

@@ -14,6 +14,7 @@ from omac.tools.cli.vault_prompt import ask_before_start
 from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
 from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report_fix, report_folded
 from omac.tools.terminal.skill_problems import problem_of
@@ -36,8 +37,9 @@ class StartRequest(NamedTuple):
     json: bool = False
 
 
-def run(request: StartRequest, environment: Mapping[str, str]) -> int:
-    """Run the command to its end; its exit status. Raises Refusal."""
+def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingSandbox | None = None) -> int:
+    """Run the command to its end; its exit status. `waiting` builds its sandbox; None: one begins when all is loaded.
+    Raises Refusal."""
     wanted = options(request, environment)
     if request.explain and wanted.launch is not None:
         from omac.tools.cli.start_explanation import explain  # late: a start goes without what it takes
@@ -50,7 +52,7 @@ def run(request: StartRequest, environment: Mapping[str, str]) -> int:
     key = ask_before_start(wanted, environment)
     width = columns_of_report()
     heads = ProjectHeads(wanted.workdirs[0], environment)  # git works meanwhile
-    server = Server(wanted, environment)
+    server = Server(wanted, environment, waiting)
     if key is not None:
         server.secrets.give_vault_key(key)
     status = trio.run(server.run, lambda _: None, _report_unavailable)

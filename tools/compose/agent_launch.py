@@ -12,14 +12,12 @@ Rules
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-import omac
 from omac.adapters.files import atomic, bounded
 from omac.adapters.guard.write_target import common_folder, top_level
 from omac.adapters.linux.home import home_of
@@ -41,26 +39,16 @@ from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
-from omac.tools.compose.agent_process import Inner, begun
+from omac.tools.compose.agent_process import Inner
 from omac.tools.compose.endpoints import INSIDE, Ready
+from omac.tools.compose.own_program import OMAC, PACKAGE, begun
 from omac.tools.compose.project import project_of
 from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.hotpath.sandbox_options import first_option
-from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.render import report
 
-# Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs,
-# with its libraries, which are elsewhere when it runs from a checkout.
-PACKAGE = os.path.dirname(omac.__file__)
-LIBRARIES = os.path.dirname(os.path.dirname(msgspec.__file__))
-OMAC = (
-    sys.executable, "-I", "-S", "-c",
-    "import sys; sys.path += sys.argv[1:3]; del sys.argv[1:3]; from omac.tools.entry import main; main()",
-    os.path.dirname(PACKAGE), LIBRARIES,
-)  # fmt: skip
-SANDBOX = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR)
 SETTINGS_BYTES_MAX = 1 << 20
 SETTINGS_FILE = "settings.json"  # in the run's folder, and where a sandbox has what omac hands on
 SETTINGS_WORD = "\0settings"  # stands for that file's path, which no word of a command line can be
@@ -98,7 +86,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     def prepare(self, environment: Mapping[str, str]) -> WaitingSandbox | None:
         """Begin the process that builds the sandbox, from Trio's own thread; None without a sandbox. Raises Refusal
         (prerequisite-missing)."""
-        return None if self.request is None else WaitingSandbox(SANDBOX, environment)
+        return None if self.request is None else WaitingSandbox(environment)
 
     async def start(
         self, waiting: WaitingSandbox | None, ready: Ready, environment: Mapping[str, str], handed_on: Sequence[str]

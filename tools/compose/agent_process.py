@@ -11,31 +11,12 @@ Rules
 
 import contextlib
 import os
-import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
 
 import trio
 
-from omac.domain.kernel.refusal import Refusal
-
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-
-
-def begun(
-    argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None, handed_on: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start a program from Trio's own thread: one that ends would take along what asked to die with its parent.
-
-    `folder` None: it begins where omac is; `handed_on` are descriptors that it gets. Raises Refusal
-    (prerequisite-missing) when it cannot be run.
-    """
-    try:
-        return subprocess.Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
-    except OSError as problem:
-        message = f"{argv[0]} cannot be run: {problem.strerror}"
-        raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem
 
 
 class Inner:

@@ -2,8 +2,9 @@
 
 Rules
 
-1. Those of the control plane are loaded once it is ready: beside the first moments of what it launches, or while the
-   first skill starts where that is an agent, whose first hook calls the control plane.
+1. Those of the control plane are loaded once it is ready: beside the first moments of what it launches. Where that is
+   an agent, whose first hook calls the control plane, as soon as its sandbox has let it go, and no sooner: whatever
+   loads is in the way of all that a start waits for.
 2. Where omac is installed in the very folder that a program may change (a checkout of omac itself, a virtual
    environment in the project), a module loaded later could be the program's: all are loaded before it is launched.
 """
@@ -19,7 +20,7 @@ import omac
 from omac.adapters.control.late import LateApp
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
-from omac.domain.sidecars.sidecar import SpawnRequested
+from omac.domain.sandbox.launch import Launched
 from omac.services.kernel.engine import Engine
 from omac.tools.compose.agent_launch import AgentLaunch
 
@@ -58,7 +59,7 @@ class LaterLoading:
     def __init__(self, engine: Engine, launch: AgentLaunch | None, writable: Iterable[str]) -> None:
         self._engine = engine
         self._is_launching = launch is not None
-        self._is_agent = launch is not None and launch.agent != ""
+        self._is_agent = launch is not None and launch.agent != "" and launch.request is not None
         self._is_exposed = launch is not None and is_exposed(writable)
 
     def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
@@ -66,23 +67,23 @@ class LaterLoading:
         if self._is_exposed:  # the activation waits for processes
             nursery.start_soon(trio.to_thread.run_sync, load)
         elif self._is_agent:
-            nursery.start_soon(self._load_while_a_skill_starts, app)
+            nursery.start_soon(self._load_once_it_runs, app)
 
     async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load the rest before a program is launched that could change it, else beside its first moments."""
         if self._is_exposed:
             await trio.to_thread.run_sync(load)
             await app.load()
-        else:
+        elif not self._is_agent:
             nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)
 
-    async def _load_while_a_skill_starts(self, app: LateApp) -> None:
-        starting = trio.Event()
+    async def _load_once_it_runs(self, app: LateApp) -> None:
+        runs = trio.Event()
 
         def notice(record: Recorded) -> None:
-            if isinstance(record.event, SpawnRequested):
-                starting.set()
+            if isinstance(record.event, Launched):
+                runs.set()
 
         self._engine.observe(notice)
-        await starting.wait()
+        await runs.wait()
         await app.load()

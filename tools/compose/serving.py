@@ -86,9 +86,9 @@ DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
 class Server:
-    """One `omac serve` or `omac start`, from its start to its end."""
+    """One `omac serve` or `omac start`, from its start to its end; `waiting` will build its sandbox, if it is there."""
 
-    def __init__(self, options: ServeOptions, environment: Mapping[str, str]) -> None:
+    def __init__(self, options: ServeOptions, environment: Mapping[str, str], waiting: WaitingSandbox | None) -> None:
         self._options = options
         self._environment = dict(environment)
         self._writable = options.writable(os.path.realpath(home_of(environment)))
@@ -124,7 +124,7 @@ class Server:
         self._stop = trio.Event()
         self._stopped_by = signal.SIGTERM
         self._inner: Inner | None = None
-        self._waiting: WaitingSandbox | None = None
+        self._waiting = waiting
         self.bridge_base = self.witness_base = ""  # where bridges and other omacs reach it, once it is ready
         self._why = ""
         self._supervision: Supervision | None = None
@@ -341,8 +341,8 @@ class Server:
 
     def _prepare_sandbox(self) -> None:
         """Have the sandbox's own process load what it needs, while this one does all else."""
-        launch = self._options.launch
-        self._waiting = launch.prepare(inherited(self._environment)) if launch else None
+        if self._options.launch and not self._waiting:
+            self._waiting = self._options.launch.prepare(self._environment)
         if self._waiting:
             self._resources.callback(self._waiting.give_up)
 

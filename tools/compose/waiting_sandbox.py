@@ -1,4 +1,5 @@
-"""A process that will build a sandbox: it loads what that takes while omac brings the skills online, then waits.
+"""A process that will build a sandbox: it loads what that takes while omac loads and brings the skills online, then
+waits.
 
 Nothing is built before what is asked has been handed in. When that never comes, omac was killed, say, it ends.
 """
@@ -6,23 +7,22 @@ Nothing is built before what is asked has been handed in. When that never comes,
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from subprocess import Popen
 
-import trio
-
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.compose.agent_process import begun
+from omac.tools.compose.own_program import OMAC, begun
+from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
 
 
 class WaitingSandbox:
-    """One that was begun with `argv`, to which the number of the descriptor that it reads is added, in `environment`.
-    Make it in Trio's own thread. Raises Refusal (prerequisite-missing)."""
+    """One that was begun in `environment`. Make it in Trio's own thread. Raises Refusal (prerequisite-missing)."""
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         reader, self._writer = os.pipe2(os.O_CLOEXEC)
+        argv = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR, str(reader))
         try:
-            self._child = begun([*argv, str(reader)], environment, handed_on=[reader])
+            self._child = begun(argv, environment, handed_on=[reader])
         except BaseException:
             os.close(self._writer)
             raise
@@ -31,6 +31,8 @@ class WaitingSandbox:
 
     async def begin(self, request: SandboxRequest, environment: Mapping[str, str]) -> "Popen[bytes]":
         """Have it build the sandbox and run the command there, with this environment in the place of its own."""
+        import trio  # late: the process begins before omac loads what it needs itself
+
         content = json.dumps({"environment": dict(environment), "request": request.fields()}).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why

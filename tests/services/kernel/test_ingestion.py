@@ -599,11 +599,7 @@ def test_a_locked_journal_loses_nothing(
 ) -> None:
     """What another program keeps from being recorded stays in the spool."""
     program.deny("a")
-    assert journal.store._writer is not None
-    with journal.store._writer.connect() as connection:
-        driver = connection.connection.driver_connection
-        assert driver is not None
-        driver.execute("PRAGMA busy_timeout=1")
+    journal.store._writer.execute("PRAGMA busy_timeout=1")
     other = lock(path)
     with pytest.raises(Refusal, match="locked"):
         ingested(inbox, journal)

@@ -10,7 +10,7 @@ from omac.domain.directories.events import SessionAdmitted
 from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.bridge import CONTROL_VARIABLES
 from omac.domain.harness.opencode import HARNESS
-from omac.tools.compose import agent_launch
+from omac.tools.compose import agent_launch, own_program
 
 HOOK = agent_launch.HOOK
 # An agent that calls its hooks as Claude Code does, then a skill with what the hook gave its shell.
@@ -105,5 +105,5 @@ def test_a_denial_inside_is_recorded(omac: Omac) -> None:
 def test_the_plugin_is_shipped() -> None:
     """It lies beside the modules of its folder, and names what it must not hand to shells."""
     assert HARNESS.bridge is not None
-    text = Path(agent_launch.PACKAGE, "adapters", "harness", HARNESS.bridge.plugin).read_text()
+    text = Path(own_program.PACKAGE, "adapters", "harness", HARNESS.bridge.plugin).read_text()
     assert all(f'"{name}"' in text for name in CONTROL_VARIABLES)

@@ -19,9 +19,11 @@ from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.application import Journal
 from omac.journal.event_kinds import SCHEMA
+from omac.journal.file import VERSION_INDEX
 from omac.journal.opening import open_journal
 from omac.journal.reader import ReadJournal
-from omac.journal.schema import open_for_writing
+from omac.journal.schema import METADATA
+from omac.journal.store import TABLES, open_for_writing
 
 CAUSE = Cause("person")
 
@@ -92,20 +94,16 @@ def test_folders_that_exist_keep_their_mode(tmp_path: Path) -> None:
 
 def test_a_commit_is_a_flush(path: Path) -> None:
     """The writer's connection logs ahead, flushes at every commit, and waits for others' locks."""
-    engine = open_for_writing(str(path), "id")
-    with engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
+    with contextlib.closing(open_for_writing(str(path), "id")) as raw:
         pragmas = {name: raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
         assert raw.execute("PRAGMA busy_timeout").fetchone()[0] == 5_000
-    engine.dispose()
     assert pragmas == {"journal_mode": "wal", "synchronous": 2}
 
 
 def test_opening_again_keeps_the_name(path: Path) -> None:
     """A journal is named once; opening it does not rename it."""
-    open_for_writing(str(path), "first").dispose()
-    open_for_writing(str(path), "second").dispose()
+    open_for_writing(str(path), "first").close()
+    open_for_writing(str(path), "second").close()
     reading = ReadJournal(str(path))
     assert reading.store.journal_id() == "first"
     reading.close()
@@ -249,7 +247,7 @@ def test_nothing_to_read(path: Path) -> None:
 def test_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is not given up in time is told as one."""
     made(path)
-    monkeypatch.setattr("omac.journal.schema.BUSY_MS", 20)
+    monkeypatch.setattr("omac.journal.store.BUSY_MS", 20)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     refusal = refused_for_writing(path)
@@ -304,7 +302,7 @@ READ = """
 OPEN = """
     import sys
     from omac.domain.kernel.refusal import Refusal
-    from omac.journal.schema import open_for_writing
+    from omac.journal.store import open_for_writing
     try:
         open_for_writing(sys.argv[1], "id")
     except Refusal as refusal:
@@ -448,7 +446,7 @@ def test_a_full_disk(tmp_path: Path, size: int) -> None:
 FULL_AT_ONCE = """
     import os, sys
     from omac.domain.kernel.refusal import Refusal
-    from omac.journal.schema import open_for_writing
+    from omac.journal.store import open_for_writing
     folder = sys.argv[1]
     with open(folder + "/ballast", "wb", buffering=0) as file:
         free = os.statvfs(folder)
@@ -458,7 +456,7 @@ FULL_AT_ONCE = """
     except Refusal as refusal:
         print(refusal.reason, refusal.message)
     os.unlink(folder + "/ballast")
-    open_for_writing(folder + "/journal.db", "id").dispose()
+    open_for_writing(folder + "/journal.db", "id").close()
     print("opened")
 """
 
@@ -488,3 +486,13 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     with contextlib.closing(ReadJournal(str(path))) as journal:  # while the server lives: its end would hide the loss
         assert texts(list(journal.records())) == ["before", "after"]
     server.close()
+
+
+def test_the_tables_that_are_looked_for_are_those_that_are_made(path: Path) -> None:
+    """One that were left out would be missing in journals of an earlier omac."""
+    assert frozenset(METADATA.tables) == TABLES
+    with contextlib.closing(open_for_writing(str(path), "id")) as connection:
+        made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        indexes = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%INDEX%'")}
+    assert made == TABLES
+    assert indexes == {VERSION_INDEX}
