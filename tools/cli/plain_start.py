@@ -9,6 +9,7 @@ from typing import Any
 
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
+from omac.tools.hotpath.import_cache import ImportCache
 from omac.tools.hotpath.sandbox_options import OPTIONS, parse_options
 
 FLAGS = {  # of a start, beside those of its sandbox; by what they are for a StartRequest
@@ -35,11 +36,14 @@ class PlainStart:
         asked = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
         waiting = None if FLAGS["--no-sandbox"] in self.fields else WaitingSandbox(environment)
         try:
-            from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
+            with ImportCache("start") as cache:
+                from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
 
             without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
             request = StartRequest(self.harness, self.words, sandbox=asked, **(without | self.fields))
-            return run(request, environment, waiting)
+            status = run(request, environment, waiting)
+            cache.keep()
+            return status
         finally:
             if waiting is not None:
                 waiting.give_up()

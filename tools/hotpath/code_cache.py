@@ -6,7 +6,8 @@ launch has a file: its modules are executed one after the other, each after thos
 finds them loaded. What they are and in which order is noted when a stage is loaded without a file.
 
 The file: Python's magic number, the length of the index in four bytes, the index, the code of all modules. Index and
-code are marshalled, as Python does it, the code as one tuple: names that modules share are read once.
+code are marshalled, as Python does it, the code as one tuple: names that modules share are read once. The index begins
+with a key, which says where the sources are found: a copy of an installation has another one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from _frozen_importlib_external import MAGIC_NUMBER, PathFinder
+from _frozen_importlib_external import MAGIC_NUMBER, PathFinder, SourceFileLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType, ModuleType
 
-    Entry = tuple[str, bool, int, int]  # name, whether a package, its source's change (ns) and size
+    Entry = tuple[str, str, bool, int, int]  # name, source, whether a package, the source's change (ns) and size
 
 PACKAGE = "omac."
 _HEAD_BYTES = len(MAGIC_NUMBER) + 4
@@ -34,7 +35,7 @@ _noted: list[_Stage] = []
 
 def load(stage: str) -> None:
     """Load the modules of a stage, or note which are loaded from now on."""
-    path = f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}.code"
+    path = file_of(stage)
     if _loaded(path):
         stop()
         return
@@ -65,21 +66,7 @@ class _Stage:
 
     def write(self) -> None:
         """Replace the file; where that is not possible, leave it."""
-        kept_modules = [kept for module in self.modules if (kept := _kept(module))]
-        codes = marshal.dumps(tuple(code for _, code in kept_modules))
-        index = marshal.dumps((len(codes), [entry for entry, _ in kept_modules]))
-        head = MAGIC_NUMBER + len(index).to_bytes(_HEAD_BYTES - len(MAGIC_NUMBER), "little")
-        made = f"{self.path}.{os.getpid()}"
-        try:
-            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        except OSError:
-            return
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(b"".join((head, index, codes)))
-            os.replace(made, self.path)
-        except OSError:
-            os.unlink(made)
+        write(self.path, _ROOT, [module for module in self.modules if (module.__file__ or "").startswith(_ROOT)])
 
 
 class _Noting:
@@ -101,51 +88,77 @@ class _Noting:
 
 def _loaded(path: str) -> bool:
     """Load what a file holds; False where it is not there, of another Python, or older than a source."""
+    held = read(path, _ROOT)
+    for entry, code in held or ():
+        _execute(entry, code)
+    return held is not None
+
+
+def read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
+    """Return what a file holds that was written with this key; None where it is not there, of another Python, or older
+    than a source."""
     try:
         file = open(path, "rb", buffering=0)  # noqa: SIM115
     except OSError:
-        return False
+        return None
     with file:
         head = file.read(_HEAD_BYTES)
         index = file.read(int.from_bytes(head[len(MAGIC_NUMBER) :], "little"))
         if head[: len(MAGIC_NUMBER)] != MAGIC_NUMBER or not index:
-            return False
+            return None
         size: int
         entries: list[Entry]
-        size, entries = marshal.loads(index)  # noqa: S302  # as Python does
+        written_with, size, entries = marshal.loads(index)  # noqa: S302  # as Python does
         whole = len(head) + len(index) + size
-        if os.fstat(file.fileno()).st_size != whole or not all(map(_is_fresh, entries)):
-            return False
-        for entry, code in zip(entries, marshal.loads(file.read(size)), strict=True):  # noqa: S302
-            _execute(entry, code)
-    return True
+        if written_with != key or os.fstat(file.fileno()).st_size != whole or not all(map(_is_fresh, entries)):
+            return None
+        return list(zip(entries, marshal.loads(file.read(size)), strict=True))  # noqa: S302
+
+
+def write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
+    """Write the code of those modules that Python has loaded from their sources; where that is not possible, leave the
+    file as it is."""
+    kept_modules = [kept for module in modules if (kept := _kept(module))]
+    codes = marshal.dumps(tuple(code for _, code in kept_modules))
+    index = marshal.dumps((key, len(codes), [entry for entry, _ in kept_modules]))
+    head = MAGIC_NUMBER + len(index).to_bytes(_HEAD_BYTES - len(MAGIC_NUMBER), "little")
+    made = f"{path}.{os.getpid()}"
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(b"".join((head, index, codes)))
+        os.replace(made, path)
+    except OSError:
+        os.unlink(made)
+
+
+def file_of(stage: str) -> str:
+    """Return where the code of a stage lies."""
+    return f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}.code"
 
 
 def _is_fresh(entry: Entry) -> bool:
     try:
-        seen = os.stat(_source(entry[0], entry[1]))
+        seen = os.stat(entry[1])
     except OSError:
         return False
-    return seen.st_mtime_ns == entry[2] and seen.st_size == entry[3]
-
-
-def _source(name: str, is_package: bool) -> str:
-    """Where this package has the source of a module."""
-    path = f"{_ROOT}/{name.replace('.', '/')}"
-    return f"{path}/__init__.py" if is_package else f"{path}.py"
+    return seen.st_mtime_ns == entry[3] and seen.st_size == entry[4]
 
 
 def _execute(entry: Entry, code: CodeType) -> None:
     """Make a module, unless it is there."""
-    name, is_package = entry[:2]
+    name, source, is_package = entry[:3]
     if name in sys.modules:
         return
     parent, _, own_name = name.rpartition(".")
     module = _MODULE(name)
-    module.__file__ = _source(name, is_package)
+    module.__file__ = source
     module.__package__ = name if is_package else parent
     if is_package:
-        module.__path__ = [os.path.dirname(module.__file__)]
+        module.__path__ = [os.path.dirname(source)]
     sys.modules[name] = module
     try:
         exec(code, module.__dict__)  # noqa: S102  # as Python does
@@ -157,17 +170,14 @@ def _execute(entry: Entry, code: CodeType) -> None:
 
 def _kept(module: ModuleType) -> tuple[Entry, CodeType] | None:
     """What is to be written of a module that Python has loaded from its source; None of another one."""
-    spec = module.__spec__
-    get_code = getattr(spec and spec.loader, "get_code", None)
-    if spec is None or get_code is None:
-        return None
-    is_package = spec.submodule_search_locations is not None
-    source = _source(spec.name, is_package)
-    if spec.origin != source:
+    spec = getattr(module, "__spec__", None)
+    if spec is None or type(spec.loader) is not SourceFileLoader or spec.origin is None:
         return None
     try:
-        seen = os.stat(source)
-        code = get_code(spec.name)
+        seen = os.stat(spec.origin)
+        code = spec.loader.get_code(spec.name)
     except (OSError, ImportError, SyntaxError):
         return None
-    return (spec.name, is_package, seen.st_mtime_ns, seen.st_size), code
+    if code is None:
+        return None
+    return (spec.name, spec.origin, spec.submodule_search_locations is not None, seen.st_mtime_ns, seen.st_size), code

@@ -1,10 +1,9 @@
 """The version of omac that is installed."""
 
-from importlib.metadata import version
-
+import omac
 from omac.tools.terminal.invocation import print_data
 
-VERSION = version("omac")
+VERSION = omac.__version__
 
 
 def show(as_json: bool) -> int:

@@ -172,9 +172,9 @@ def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
     assert not loaded & {f"omac.domain.git.{name}" for name in judging}
 
 
-def _index(path: Path) -> list[tuple[str, bool, int, int]]:
+def _index(path: Path) -> list[tuple[str, str, bool, int, int]]:
     content = path.read_bytes()
     length = int.from_bytes(content[4:8], "little")
-    found: list[tuple[str, bool, int, int]]
-    _size, found = marshal.loads(content[8 : 8 + length])
+    found: list[tuple[str, str, bool, int, int]]
+    _key, _size, found = marshal.loads(content[8 : 8 + length])
     return found

@@ -1,0 +1,148 @@
+"""tools/hotpath/import_cache.py: what is imported from one file of code is what its sources say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_omac import Omac
+
+from omac.tools.hotpath import code_cache
+
+INSTALLED = Path(sys.executable).with_name("omac")
+SCRIPT = """
+import sys
+sys.path += {libraries!r}
+from omac.tools.hotpath import code_cache, import_cache
+code_cache.file_of = lambda stage: {file!r}
+with import_cache.ImportCache("any") as cache:
+    import thing.part
+cache.keep()
+import inspect, thing, thing.other
+from importlib.resources import files
+print(thing.part.word, thing.other.word, files(thing).joinpath("data").read_text(), sep=",", end=",")
+print(len(inspect.getsource(thing.part)), thing.__path__ == [thing.__file__.rpartition("/")[0]], sep=",", end=",")
+print(*(type(sys.modules[name].__spec__.loader).__name__ for name in ("thing", "thing.part", "thing.other")), sep=",")
+"""
+AS_PYTHON = "SourceFileLoader,SourceFileLoader,SourceFileLoader"
+FROM_FILE = "_Loader,_Loader,SourceFileLoader"
+
+
+class Library:
+    """A package in a folder of its own, and programs that import it."""
+
+    def __init__(self, top: Path) -> None:
+        self.folder = top / "libraries"
+        self.file = top / "any.code"
+        self.write(self.folder, "first")
+
+    def write(self, folder: Path, word: str) -> None:
+        """Write the package, which says a word."""
+        package = folder / "thing"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").write_text("from thing import part\n")
+        (package / "other.py").write_text("word = 'other'\n")
+        (package / "data").write_text("data")
+        part = package / "part.py"
+        later = part.stat().st_mtime + 2 if part.exists() else 0.0  # Python's own cache knows whole seconds
+        part.write_text(f"import thing\nword = {word!r}\n")
+        if later:
+            os.utime(part, (later, later))
+
+    def run(self, *first: Path, flags: tuple[str, ...] = ("-I", "-S")) -> str:
+        """Import it in a new process, which looks for it in these folders first."""
+        package = Path(code_cache.__file__).parents[3]
+        libraries = [str(package), *map(str, first), str(self.folder)]
+        script = SCRIPT.format(libraries=libraries, file=str(self.file))
+        environment = {"PATH": os.environ["PATH"]}
+        done = subprocess.run([sys.executable, *flags, "-c", script], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    return Library(tmp_path)
+
+
+def told(word: str, loaders: str) -> str:
+    """What a program tells that imports the package."""
+    source = f"import thing\nword = {word!r}\n"
+    return f"{word},other,data,{len(source)},True,{loaders}"
+
+
+def test_made_by_the_first_and_used_by_the_next(library: Library) -> None:
+    """Modules are the same, with their sources and files; what is imported later is Python's to find."""
+    assert library.run() == told("first", AS_PYTHON)
+    made = library.file.read_bytes()
+    assert library.run() == library.run() == told("first", FROM_FILE)
+    assert library.file.read_bytes() == made
+
+
+def test_a_changed_source_counts(library: Library) -> None:
+    """At once, and for the file, too."""
+    library.run()
+    library.write(library.folder, "again")
+    assert library.run() == told("again", AS_PYTHON)
+    assert library.run() == told("again", FROM_FILE)
+
+
+def test_a_module_that_comes_first_counts(library: Library, tmp_path: Path) -> None:
+    """Where Python would look for it in another place, what was found in this one is not used."""
+    library.run()
+    before = tmp_path / "before"
+    library.write(before, "before")
+    assert library.run(before) == told("before", AS_PYTHON)
+
+
+@pytest.mark.parametrize("flags", [(), ("-I",), ("-S",)])
+def test_an_interpreter_that_is_not_isolated_goes_without(library: Library, flags: tuple[str, ...]) -> None:
+    """It may find modules of anybody; and writes nothing, either."""
+    assert library.run(flags=flags) == told("first", AS_PYTHON)
+    assert not library.file.exists()
+    library.run()
+    assert library.run(flags=flags) == told("first", AS_PYTHON)
+
+
+def test_what_is_not_to_be_written_is_not(library: Library) -> None:
+    """PYTHONDONTWRITEBYTECODE and -B."""
+    library.run(flags=("-I", "-S", "-B"))
+    assert not library.file.exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "of another place", "a folder", "a link"])
+def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> None:
+    """It is made anew, or left where it cannot be."""
+    library.run()
+    whole = library.file.read_bytes()
+    library.file.unlink()
+    match damage:
+        case "cut":
+            library.file.write_bytes(whole[:-100])
+        case "emptied":
+            library.file.write_bytes(b"")
+        case "of another Python":
+            library.file.write_bytes(b"\0\0\0\0" + whole[4:])
+        case "of another place":
+            library.file.write_bytes(whole.replace(str(library.folder).encode(), b"x" * len(str(library.folder))))
+        case "a folder":
+            library.file.mkdir()
+        case "a link":
+            library.file.symlink_to(tmp_path / "nothing")
+        case _:
+            raise AssertionError(damage)
+    assert library.run() == told("first", AS_PYTHON)
+    assert library.run() == told("first", AS_PYTHON if damage == "a folder" else FROM_FILE)
+    assert not list(tmp_path.glob("any.code.*"))
+
+
+def test_a_start_makes_it(omac: Omac) -> None:
+    """As it is installed, `omac start` keeps what it loads, of its libraries too."""
+    (omac.root / "project").mkdir()
+    line = [str(INSTALLED), "start", "--", "true"]
+    done = subprocess.run(line, cwd=omac.root / "project", env=omac.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    content = Path(code_cache.file_of("start")).read_bytes()
+    assert b"trio/_core/_run.py" in content[:200_000]
+    assert b"omac/tools/compose/serving.py" in content[:200_000]
