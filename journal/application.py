@@ -120,15 +120,14 @@ class Journal(Application[str]):
 
 
 def _records(positions: Iterator[int], group: CommitGroup) -> list[Recorded]:
-    meta = group.envelope
-    at, run, actor, correlation, causation = meta.at, meta.run, meta.actor, meta.correlation, meta.causation
-    return [
-        Recorded(
-            next(positions), draft.stream, draft.version, at, run, actor, correlation, causation, draft.event,
-            meta.happened,
-        )
-        for draft in group.drafts
-    ]  # fmt: skip
+    meta, records = group.envelope, []
+    for draft in group.drafts:  # one, as a rule
+        record = Recorded(
+            next(positions), draft.stream, draft.version, meta.at, meta.run, meta.actor, meta.correlation,
+            meta.causation, draft.event, meta.happened,
+        )  # fmt: skip
+        records.append(record)
+    return records
 
 
 def _unreadable(event: Event, why: str) -> Refusal:

@@ -77,17 +77,18 @@ class Commitments:
         if self._ciphers is None or kind not in self._personal:
             return None
         places, values = self._places.get(kind) or self._places_of(kind, type(event)), list(astuple(event))
-        filled = [index for index in places.blanks if values[index]]
-        if not filled or (cipher := self._ciphers.writing(values[places.directory])) is None:
+        directory, count, random, opened = values[places.directory], 0, b"", b""
+        for index in places.blanks:
+            if values[index]:
+                random, count = random or _random(), count + 1
+                salt = random[NONCE_BYTES + SALT_BYTES * (count - 1) : NONCE_BYTES + SALT_BYTES * count]
+                salted = salt + _encode(values[index])
+                opened += _SALT + salted
+                values[index] = _Ext(COMMITMENT, sha256(salted).digest())
+        if not count or (cipher := self._ciphers.writing(directory)) is None:
             return None
-        random = _random()
-        nonce, at, opened = random[:NONCE_BYTES], NONCE_BYTES, [_ARRAY[len(filled)]]
-        for index in filled:
-            salt, value = random[at : at + SALT_BYTES], _encode(values[index])
-            at += SALT_BYTES
-            opened += _SALT, salt, value
-            values[index] = _Ext(COMMITMENT, sha256(salt + value).digest())
-        text = cipher.aead.encrypt(nonce, b"".join(opened), _bound(kind, stream))
+        nonce = random[:NONCE_BYTES]
+        text = cipher.aead.encrypt(nonce, _ARRAY[count] + opened, _bound(kind, stream))
         return _encode(values), cipher.id + nonce + text
 
     def plain(self, kind: str, stream: str, body: bytes, sealed: bytes) -> bytes | None:
