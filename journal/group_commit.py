@@ -50,11 +50,11 @@ Answered = Callable[[Sequence[Recorded] | Exception], object]  # the records, or
 
 
 class _Item(msgspec.Struct, eq=False):
-    """One caller's events. `kept`: nobody waits, and they must not be lost. `answered` is called with what became of
-    them; None: nobody waits any more."""
+    """One caller's events. `kept`: nobody waits, and they must not be lost. `waits` is the task that goes on with what
+    became of them, or is called with it; None: nobody waits any more."""
 
     group: CommitGroup
-    answered: "Answered | None"
+    waits: "trio.lowlevel.Task | Answered | None"
     kept: bool = False
     late: Late | None = None
     since: float = 0.0  # when it was queued, by the monotonic clock
@@ -174,31 +174,25 @@ class Writer(trio.abc.Instrument):
         await self._wait_for(group)
 
     async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
-        task = trio.lowlevel.current_task()
-
-        def answered(answer: Sequence[Recorded] | Exception) -> None:
-            ended = outcome.Error(answer) if isinstance(answer, Exception) else outcome.Value(answer)
-            trio.lowlevel.reschedule(task, ended)
-
-        item = self._expect(group, answered, late)
+        item = self._expect(group, trio.lowlevel.current_task(), late)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             if late is None:
                 return trio.lowlevel.Abort.FAILED
             self._unanswered.discard(item)
-            item.answered = None
+            item.waits = None
             return trio.lowlevel.Abort.SUCCEEDED
 
         recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abandon)
         return recorded
 
-    def _expect(self, group: CommitGroup, answered: Answered, late: Late | None = None) -> _Item:
+    def _expect(self, group: CommitGroup, waits: trio.lowlevel.Task | Answered, late: Late | None = None) -> _Item:
         if self._closed:
             raise Refusal("stopping", "omac is stopping; this run records nothing more")
         if self._under_way >= QUEUE_MAX:
             message = f"{QUEUE_MAX} records wait for the journal {self._journal.store.path} already"
             raise Refusal("journal-unavailable", message, fix=["omac journal path  # is its disk slow, or full?"])
-        item = _Item(group, answered, late=late)
+        item = _Item(group, waits, late=late)
         self._unanswered.add(item)
         self._is_awaited = True
         self._put(item)
@@ -215,10 +209,15 @@ class Writer(trio.abc.Instrument):
 
     def _answer(self, item: _Item, answer: Sequence[Recorded] | Exception) -> None:
         """Tell who waits, if somebody does; that is the last word on it."""
-        if item.answered is not None:
+        if item.waits is not None:
             self._unanswered.discard(item)
-            answered, item.answered = item.answered, None
-            answered(answer)
+            waits, item.waits = item.waits, None
+            if not isinstance(waits, trio.lowlevel.Task):
+                waits(answer)
+            elif isinstance(answer, Exception):
+                trio.lowlevel.reschedule(waits, outcome.Error(answer))
+            else:
+                trio.lowlevel.reschedule(waits, outcome.Value(answer))
         elif item.late is not None and not isinstance(answer, Exception):
             item.late(answer)
 
