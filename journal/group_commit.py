@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 
 import msgspec
 import outcome
@@ -68,6 +69,11 @@ class _Poll(Enum):
 
 _LOOK = _Poll.NOW
 _Answer = tuple[_Item, Sequence[Recorded] | Exception]
+
+
+def _stay(_: object) -> trio.lowlevel.Abort:
+    """For who waits on until it is known what became of their events."""
+    return trio.lowlevel.Abort.FAILED
 
 
 class Writer(trio.abc.Instrument):
@@ -135,7 +141,10 @@ class Writer(trio.abc.Instrument):
         Raises Conflict (others were first) or Refusal (the journal cannot be written, or omac is stopping).
         """
         group = self._journal.group(drafts, self._journal.envelope(cause, spooled))
-        return await self._wait_for(group, late)
+        item = self._expect(group, trio.lowlevel.current_task(), late)
+        abort = _stay if late is None else partial(self._abandon, item)
+        recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abort)
+        return recorded
 
     def submit_then(self, drafts: Sequence[Draft], cause: Cause, answered: Answered) -> None:
         """Append all or nothing to logs without versions; `answered` is called once, in the Trio loop, with the records
@@ -171,20 +180,13 @@ class Writer(trio.abc.Instrument):
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
         group = CommitGroup((), self._journal.envelope(Cause("omac")), ())
-        await self._wait_for(group)
+        self._expect(group, trio.lowlevel.current_task())
+        await trio.lowlevel.wait_task_rescheduled(_stay)
 
-    async def _wait_for(self, group: CommitGroup, late: Late | None = None) -> Sequence[Recorded]:
-        item = self._expect(group, trio.lowlevel.current_task(), late)
-
-        def abandon(_: object) -> trio.lowlevel.Abort:
-            if late is None:
-                return trio.lowlevel.Abort.FAILED
-            self._unanswered.discard(item)
-            item.waits = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        recorded: Sequence[Recorded] = await trio.lowlevel.wait_task_rescheduled(abandon)
-        return recorded
+    def _abandon(self, item: _Item, _: object) -> trio.lowlevel.Abort:
+        self._unanswered.discard(item)
+        item.waits = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def _expect(self, group: CommitGroup, waits: trio.lowlevel.Task | Answered, late: Late | None = None) -> _Item:
         if self._closed:
