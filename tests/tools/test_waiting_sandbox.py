@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,21 @@ def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
         os.kill(pid, signal.SIGKILL)
     assert waiting.process.wait(40) == 137, waiting.said()
     assert not (omac.root / "shop" / "begun").exists()
+
+
+def test_ctrl_c_while_it_begins(omac: Omac, tmp_path: Path) -> None:
+    """A terminal tells both of it; this one has nothing to say about it, and ends with omac."""
+    said = tmp_path / "said"
+    begin = (
+        "import os, signal, sys\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
+        f"os.dup2(os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT), 2)\n"
+        "waiting = WaitingSandbox(os.environ)\n"
+        "os.kill(waiting._child.pid, signal.SIGINT)\n"
+        "os.close(waiting._writer)\n"
+        "print(waiting._child.wait())\n"
+    )
+    argv = [sys.executable, "-I", "-c", begin]
+    done = subprocess.run(argv, env=omac.environment, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr, said.read_text()) == ("1\n", "", "")
