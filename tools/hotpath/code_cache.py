@@ -145,8 +145,9 @@ def write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
 
 
 def file_of(stage: str) -> str:
-    """Return where the code of a stage lies."""
-    return f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}.code"
+    """Return where the code of a stage lies: as Python's own, apart for each level of optimization."""
+    level = f".opt-{sys.flags.optimize}" if sys.flags.optimize else ""
+    return f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}{level}.code"
 
 
 def _is_fresh(entry: Entry) -> bool:

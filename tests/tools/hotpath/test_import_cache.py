@@ -154,6 +154,16 @@ def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> N
     assert not list(tmp_path.glob("any.code.*"))
 
 
+def test_code_without_assertions_is_kept_apart() -> None:
+    """As Python's own caches do for each level of optimization."""
+    script = f"import sys; sys.path += [{str(Path(code_cache.__file__).parents[3])!r}]\n"
+    script += "from omac.tools.hotpath.code_cache import file_of; print(file_of('start'))"
+    argv = ([sys.executable, *flags, "-I", "-S", "-c", script] for flags in ((), ("-O",), ("-OO",)))
+    places = [subprocess.run(line, capture_output=True, text=True, check=True).stdout for line in argv]
+    assert len(set(places)) == 3
+    assert places[0].strip() == code_cache.file_of("start")
+
+
 def test_a_start_makes_it(omac: Omac) -> None:
     """As it is installed, `omac start` keeps what it loads, of its libraries too."""
     (omac.root / "project").mkdir()
