@@ -81,3 +81,26 @@ def test_ctrl_c_while_it_begins(omac: Omac, tmp_path: Path) -> None:
     argv = [sys.executable, "-I", "-c", begin]
     done = subprocess.run(argv, env=omac.environment, capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.stderr, said.read_text()) == ("1\n", "", "")
+
+
+def test_omac_ends_as_it_asks(omac: Omac) -> None:
+    """Whoever adopts what it left, be it the first process or a session's: the command never begins."""
+    begin = (
+        "import ctypes, os, sys\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
+        "if not os.fork():\n"
+        "    import trio\n"
+        "    from omac.domain.sandbox.request import request_of\n"
+        "    from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
+        "    asked = {'command': ['sh', '-c', 'touch begun'], 'run': 'r-1', 'workdir': os.getcwd()}\n"
+        "    trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
+        "    os._exit(0)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    project = omac.root / "project"
+    project.mkdir()
+    argv = [sys.executable, "-I", "-c", begin]
+    done = subprocess.run(argv, cwd=project, env=omac.environment, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("0 1\n", "")
+    assert not (project / "begun").exists()

@@ -37,7 +37,8 @@ class WaitingSandbox:
         """Have it build the sandbox and run the command there, with this environment in the place of its own."""
         import trio  # late: the process begins before omac loads what it needs itself
 
-        content = json.dumps({"environment": dict(environment), "request": request.fields()}).encode()
+        asked = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
+        content = json.dumps(asked).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why
             await trio.to_thread.run_sync(stream.write, content)

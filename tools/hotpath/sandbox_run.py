@@ -66,6 +66,8 @@ def _handed_in(descriptor: str) -> SandboxRequest:
     What a launch takes is loaded before it is awaited. Raises Refusal (misuse), Unasked."""
     from json import loads
 
+    from omac.adapters.sandbox.orphans import die_with_parent
+    from omac.adapters.sandbox.terminal import ORPHANED
     from omac.domain.sandbox.request import request_of
 
     try:
@@ -78,6 +80,10 @@ def _handed_in(descriptor: str) -> SandboxRequest:
         request = request_of(asked["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
+        if request.run:
+            die_with_parent(ORPHANED)  # the program ends, what it left is inspected
+            if os.getppid() != asked["by"]:
+                raise Unasked
         os.environ.clear()
         os.environ.update(asked["environment"])
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # see WaitingSandbox
@@ -113,11 +119,6 @@ def _run(request: SandboxRequest) -> int:
         _say(text, columns)
 
     ports = SandboxAdapters(host, say)
-    if request.run:
-        from omac.adapters.sandbox.orphans import die_with_parent
-        from omac.adapters.sandbox.terminal import ORPHANED
-
-        die_with_parent(ORPHANED)  # the program ends, what it left is inspected
     if request.explain:
         from omac.services.sandbox.explanation import explained, explained_as_json
 
