@@ -128,6 +128,8 @@ def standing(connection: JournalConnection, head: int, path: str) -> StoredTree:
     if row is None:
         raise unproven(path, "the tree of its leaves is missing")
     size, peaks, late = row
+    if not isinstance(size, int):
+        raise unproven(path, "the tree of its leaves cannot be used: its size is no number")
     if size > head:
         raise damaged(path, f"it has leaves of {counted(size, 'event')}, its last event is at position {head}")
     try:

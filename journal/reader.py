@@ -218,7 +218,7 @@ class Reader:
         return StoredRow(*fields)
 
     def _learn(self, ids: Set[int]) -> None:
-        wanted = sorted(ids)
+        wanted = list(ids)  # what is no number, in a damaged row, sorts with none
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
             marks = ", ".join("?" * len(part))

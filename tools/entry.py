@@ -14,7 +14,7 @@ import sys
 
 TYPE_CHECKING = False  # importing typing would cost more than this whole module
 if TYPE_CHECKING:
-    from typing import NoReturn, TextIO
+    from typing import NoReturn
 
 GC_OBJECTS = 400_000  # twice what a server has loaded
 PR_SET_DUMPABLE = 4
@@ -95,12 +95,15 @@ def _everything_else() -> NoReturn:
     """Run any other command line in this process; a plain one of `omac start` without loading Typer."""
     import io
 
+    from omac.tools.hotpath.standard_streams import open_standard
+
+    open_standard()
     _keep_memory_to_oneself()
     gc.set_threshold(GC_OBJECTS)  # what is imported stays: looking through it all the time takes a fifth of a start
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path need not be text
-    stdout, stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    stdout, stderr = sys.stdout, sys.stderr
     from omac.tools.cli.plain_start import plain_start
 
     plain = plain_start(sys.argv[1:], os.environ)
@@ -131,7 +134,3 @@ def _keep_memory_to_oneself() -> None:
         prctl(PR_SET_DUMPABLE, 0)
     except (OSError, KeyError):
         pass  # another architecture
-
-
-def _nowhere() -> TextIO:
-    return open(os.devnull, "w")  # for as long as the process

@@ -139,7 +139,13 @@ def test_a_tree_larger_than_the_journal_refuses_appends(path: Path) -> None:
     assert [finding.position for finding in check(str(path), System().apply)] == [8, 9]
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM tree", "UPDATE tree SET peaks = x'00'", "UPDATE tree SET size = 1"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM tree", "UPDATE tree SET peaks = x'00'", "UPDATE tree SET size = 1", "UPDATE tree SET size = 1.5",
+        "UPDATE tree SET size = 'one'",
+    ],
+)  # fmt: skip
 def test_a_tree_that_cannot_be(path: Path, statement: str) -> None:
     """It is refused; nothing is appended to it."""
     journal_of(path)

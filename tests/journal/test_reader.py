@@ -80,6 +80,14 @@ def test_a_missing_part_is_damage(filled: Path, statement: str, read: object) ->
     assert refused.value.fix
 
 
+@pytest.mark.parametrize("value", ["x'ff00'", "'text'", "1.5"])
+def test_a_name_that_is_no_number_is_damage(filled: Path, value: str) -> None:
+    """Beside others that are."""
+    change(filled, f"UPDATE event SET run = {value} WHERE position = 2")
+    with closing(Reader(str(filled))) as reader, pytest.raises(Refusal, match="something it refers to is missing"):
+        reader.select(0, 10)
+
+
 def test_a_journal_without_its_schema_is_damaged(filled: Path) -> None:
     """Without its schema nothing is known of a journal."""
     change(filled, "DELETE FROM journal")

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,3 +63,44 @@ def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
         os.kill(pid, signal.SIGKILL)
     assert waiting.process.wait(40) == 137, waiting.said()
     assert not (omac.root / "shop" / "begun").exists()
+
+
+def test_ctrl_c_while_it_begins(omac: Omac, tmp_path: Path) -> None:
+    """A terminal tells both of it; this one has nothing to say about it, and ends with omac."""
+    said = tmp_path / "said"
+    begin = (
+        "import os, signal, sys\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
+        f"os.dup2(os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT), 2)\n"
+        "waiting = WaitingSandbox(os.environ)\n"
+        "os.kill(waiting._child.pid, signal.SIGINT)\n"
+        "os.close(waiting._writer)\n"
+        "print(waiting._child.wait())\n"
+    )
+    argv = [sys.executable, "-I", "-c", begin]
+    done = subprocess.run(argv, env=omac.environment, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr, said.read_text()) == ("1\n", "", "")
+
+
+def test_omac_ends_as_it_asks(omac: Omac) -> None:
+    """Whoever adopts what it left, be it the first process or a session's: the command never begins."""
+    begin = (
+        "import ctypes, os, sys\n"
+        f"sys.path[:0] = {sys.path!r}\n"
+        "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
+        "if not os.fork():\n"
+        "    import trio\n"
+        "    from omac.domain.sandbox.request import request_of\n"
+        "    from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
+        "    asked = {'command': ['sh', '-c', 'touch begun'], 'run': 'r-1', 'workdir': os.getcwd()}\n"
+        "    trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
+        "    os._exit(0)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    project = omac.root / "project"
+    project.mkdir()
+    argv = [sys.executable, "-I", "-c", begin]
+    done = subprocess.run(argv, cwd=project, env=omac.environment, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.stderr) == ("0 1\n", "")
+    assert not (project / "begun").exists()

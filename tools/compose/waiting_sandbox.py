@@ -1,13 +1,15 @@
 """A process that will build a sandbox: it loads what that takes while omac loads and brings the skills online, then
 waits.
 
-Nothing is built before what is asked has been handed in. When that never comes, omac was killed, say, it ends.
+Nothing is built before what is asked has been handed in. When that never comes, omac was killed, say, it ends. Until
+then Ctrl-C is for omac alone, whose end is its own: an interpreter that begins would show a traceback.
 """
 
 import contextlib
 import json
 import os
 from collections.abc import Mapping
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from subprocess import Popen
 
 from omac.domain.sandbox.request import SandboxRequest
@@ -21,6 +23,7 @@ class WaitingSandbox:
     def __init__(self, environment: Mapping[str, str]) -> None:
         reader, self._writer = os.pipe2(os.O_CLOEXEC)
         argv = (*OMAC, "sandbox", "run", REQUEST_DESCRIPTOR, str(reader))
+        mask = pthread_sigmask(SIG_BLOCK, [SIGINT])  # it lets Ctrl-C in when it is asked
         try:
             self._child = begun(argv, environment, handed_on=[reader])
         except BaseException:
@@ -28,12 +31,14 @@ class WaitingSandbox:
             raise
         finally:
             os.close(reader)
+            pthread_sigmask(SIG_SETMASK, mask)
 
     async def begin(self, request: SandboxRequest, environment: Mapping[str, str]) -> "Popen[bytes]":
         """Have it build the sandbox and run the command there, with this environment in the place of its own."""
         import trio  # late: the process begins before omac loads what it needs itself
 
-        content = json.dumps({"environment": dict(environment), "request": request.fields()}).encode()
+        asked = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
+        content = json.dumps(asked).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why
             await trio.to_thread.run_sync(stream.write, content)

@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _frozen_importlib import ModuleSpec
     from collections.abc import Sequence
+    from io import FileIO
     from types import CodeType, ModuleType
 
     Entry = tuple[str, str, bool, int, int]  # name, source, whether a package, the source's change (ns) and size
@@ -95,24 +96,27 @@ def _loaded(path: str) -> bool:
 
 
 def read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
-    """Return what a file holds that was written with this key; None where it is not there, of another Python, or older
-    than a source."""
+    """Return what a file holds that was written with this key; None where it is not there, damaged, of another Python,
+    or older than a source."""
     try:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115
-    except OSError:
+        with open(path, "rb", buffering=0) as file:
+            return _held(file, key)
+    except Exception:  # whatever marshal makes of a page that was lost with the power: the file is made anew
         return None
-    with file:
-        head = file.read(_HEAD_BYTES)
-        index = file.read(int.from_bytes(head[len(MAGIC_NUMBER) :], "little"))
-        if head[: len(MAGIC_NUMBER)] != MAGIC_NUMBER or not index:
-            return None
-        size: int
-        entries: list[Entry]
-        written_with, size, entries = marshal.loads(index)  # noqa: S302  # as Python does
-        whole = len(head) + len(index) + size
-        if written_with != key or os.fstat(file.fileno()).st_size != whole or not all(map(_is_fresh, entries)):
-            return None
-        return list(zip(entries, marshal.loads(file.read(size)), strict=True))  # noqa: S302
+
+
+def _held(file: FileIO, key: str) -> list[tuple[Entry, CodeType]] | None:
+    head = file.read(_HEAD_BYTES)
+    index = file.read(int.from_bytes(head[len(MAGIC_NUMBER) :], "little"))
+    if head[: len(MAGIC_NUMBER)] != MAGIC_NUMBER or not index:
+        return None
+    size: int
+    entries: list[Entry]
+    written_with, size, entries = marshal.loads(index)  # noqa: S302  # as Python does
+    whole = len(head) + len(index) + size
+    if written_with != key or os.fstat(file.fileno()).st_size != whole or not all(map(_is_fresh, entries)):
+        return None
+    return list(zip(entries, marshal.loads(file.read(size)), strict=True))  # noqa: S302
 
 
 def write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
@@ -131,13 +135,19 @@ def write(path: str, key: str, modules: Sequence[ModuleType]) -> None:
         with open(descriptor, "wb") as file:
             file.write(b"".join((head, index, codes)))
         os.replace(made, path)
-    except OSError:
-        os.unlink(made)
+    except BaseException as problem:  # Ctrl-C too leaves nothing
+        try:
+            os.unlink(made)
+        except OSError:
+            pass  # the folder is to be read only by now
+        if not isinstance(problem, OSError):
+            raise
 
 
 def file_of(stage: str) -> str:
-    """Return where the code of a stage lies."""
-    return f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}.code"
+    """Return where the code of a stage lies: as Python's own, apart for each level of optimization."""
+    level = f".opt-{sys.flags.optimize}" if sys.flags.optimize else ""
+    return f"{_HERE}/__pycache__/{stage}.{sys.implementation.cache_tag}{level}.code"
 
 
 def _is_fresh(entry: Entry) -> bool:

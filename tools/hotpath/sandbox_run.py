@@ -10,10 +10,15 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import help_text, parse
+from omac.tools.hotpath.standard_streams import open_standard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
+
     from omac.domain.sandbox.request import SandboxRequest
+else:
+    import _signal
 
 REQUEST_DESCRIPTOR = "--request-descriptor"  # what omac start and omac serve hand in: no option of a person's
 
@@ -27,7 +32,7 @@ def main(words: list[str]) -> int:
     from omac.adapters.sandbox.spawn import keep_descriptors_to_oneself
     from omac.adapters.sandbox.terminal import Interrupted
 
-    _open_standard()
+    open_standard()
     try:
         keep_descriptors_to_oneself()
         request = _handed_in(words[1]) if words[:1] == [REQUEST_DESCRIPTOR] and words[1:] else parse(words)
@@ -56,23 +61,13 @@ def _unbuilt(problem: OSError) -> Refusal:
     return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
 
 
-def _open_standard() -> None:
-    """A standard stream that is closed leads nowhere, before its number is given to something else."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    if sys.stdout is None or sys.stderr is None:
-        sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for as long as the process
-        sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-
-
 def _handed_in(descriptor: str) -> SandboxRequest:
     """What the omac above asks, as JSON: the environment, which takes the place of this process's own, and the request.
     What a launch takes is loaded before it is awaited. Raises Refusal (misuse), Unasked."""
     from json import loads
 
+    from omac.adapters.sandbox.orphans import die_with_parent
+    from omac.adapters.sandbox.terminal import ORPHANED
     from omac.domain.sandbox.request import request_of
 
     try:
@@ -85,8 +80,13 @@ def _handed_in(descriptor: str) -> SandboxRequest:
         request = request_of(asked["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
+        if request.run:
+            die_with_parent(ORPHANED)  # the program ends, what it left is inspected
+            if os.getppid() != asked["by"]:
+                raise Unasked
         os.environ.clear()
         os.environ.update(asked["environment"])
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # see WaitingSandbox
         return request
     except (OSError, ValueError, AttributeError, TypeError, LookupError):
         raise Refusal("misuse", f"{REQUEST_DESCRIPTOR} names no request of omac start or omac serve") from None
@@ -119,11 +119,6 @@ def _run(request: SandboxRequest) -> int:
         _say(text, columns)
 
     ports = SandboxAdapters(host, say)
-    if request.run:
-        from omac.adapters.sandbox.orphans import die_with_parent
-        from omac.adapters.sandbox.terminal import ORPHANED
-
-        die_with_parent(ORPHANED)  # the program ends, what it left is inspected
     if request.explain:
         from omac.services.sandbox.explanation import explained, explained_as_json
 

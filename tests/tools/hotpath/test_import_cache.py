@@ -1,5 +1,6 @@
 """tools/hotpath/import_cache.py: what is imported from one file of code is what its sources say."""
 
+import marshal
 import os
 import subprocess
 import sys
@@ -111,11 +112,18 @@ def test_what_is_not_to_be_written_is_not(library: Library) -> None:
     assert not library.file.exists()
 
 
-@pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "of another place", "a folder", "a link"])
+DAMAGE = [
+    "cut", "emptied", "of another Python", "of another place", "a folder", "a link", "no index", "no code",
+    "other code", "a huge index",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> None:
     """It is made anew, or left where it cannot be."""
     library.run()
     whole = library.file.read_bytes()
+    size = int.from_bytes(whole[4:8], "little")
     library.file.unlink()
     match damage:
         case "cut":
@@ -126,6 +134,15 @@ def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> N
             library.file.write_bytes(b"\0\0\0\0" + whole[4:])
         case "of another place":
             library.file.write_bytes(whole.replace(str(library.folder).encode(), b"x" * len(str(library.folder))))
+        case "no index":
+            library.file.write_bytes(whole[:8] + bytes(32) + whole[40:])
+        case "no code":
+            library.file.write_bytes(whole[: 8 + size] + bytes(len(whole) - 8 - size))
+        case "other code":
+            code = marshal.dumps((None,))
+            library.file.write_bytes(whole[: 8 + size] + code + bytes(len(whole) - 8 - size - len(code)))
+        case "a huge index":
+            library.file.write_bytes(whole[:4] + b"\xff" * 4 + whole[8:])
         case "a folder":
             library.file.mkdir()
         case "a link":
@@ -135,6 +152,16 @@ def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> N
     assert library.run() == told("first", AS_PYTHON)
     assert library.run() == told("first", AS_PYTHON if damage == "a folder" else FROM_FILE)
     assert not list(tmp_path.glob("any.code.*"))
+
+
+def test_code_without_assertions_is_kept_apart() -> None:
+    """As Python's own caches do for each level of optimization."""
+    script = f"import sys; sys.path += [{str(Path(code_cache.__file__).parents[3])!r}]\n"
+    script += "from omac.tools.hotpath.code_cache import file_of; print(file_of('start'))"
+    argv = ([sys.executable, *flags, "-I", "-S", "-c", script] for flags in ((), ("-O",), ("-OO",)))
+    places = [subprocess.run(line, capture_output=True, text=True, check=True).stdout for line in argv]
+    assert len(set(places)) == 3
+    assert places[0].strip() == code_cache.file_of("start")
 
 
 def test_a_start_makes_it(omac: Omac) -> None:
