@@ -107,6 +107,31 @@ def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
     assert "try: omac approve echo" in told, "a program has no terminal to read the skill at"
 
 
+@pytest.mark.parametrize("words", [("audit", "verify"), ("journal", "seal"), ("journal", "backup"), ("export",)])
+def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """What a command says of the journal, of a copy and of an export, by whoever verifies it."""
+    folder = tmp_path / "a-folder-with-a-long-name-for-evidence"
+    made = {("journal", "backup"): (str(folder),), ("export",): ("--out", str(folder))}.get(words, ())
+    status, lines = OnTerminal(house, *words, *made).ended()
+    assert (status, [line for line in too_wide(lines) if "omac export verify" not in line]) == (0, [])
+    if words == ("export",):
+        key = house.ok("key", "show").strip()
+        status, lines = OnTerminal(house, "export", "verify", str(folder), "--key", key).ended()
+        assert (status, too_wide(lines)) == (0, [])
+
+
+def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
+    """Why it cannot be used fits as well."""
+    project = house.root / "alike"
+    project.mkdir()
+    for name in ("clock", "Clock"):
+        house.ok("skill", "new", name, cwd=project)
+    house.approve(project, "Clock")
+    _, lines = OnTerminal(house, "trust", str(project)).ended()
+    assert any("differs only in case" in line for line in lines), lines
+    assert too_wide(lines) == []
+
+
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:
     """A row's time, as people see it, means the whole of its second when it is pasted."""
     (row,) = house.audit("--dir", str(used))

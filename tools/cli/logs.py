@@ -50,9 +50,13 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     logs = _logs(request, environment)
     if not logs and not request.follow:
         where = "among the global skills" if request.where.shared else f"in {directory_of(request.where)}"
-        what = f"the sidecar of {request.skill}" if request.skill else "a sidecar"
+        what = f"the sidecar of {request.skill}" if request.skill else "no sidecar"
         fix = ["omac list", "omac status"]
-        raise Refusal("not-found", f"{what} has not been started {where}, so there is no log", fix=fix)
+        raise Refusal(
+            "not-found",
+            f"{what} has {'not ' if request.skill else ''}been started {where}, so there is no log",
+            fix=fix,
+        )
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
         if len(logs) > 1:
