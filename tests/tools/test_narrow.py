@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import termios
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class OnTerminal:
         self.shown = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            termios.tcsetwinsize(0, (24, COLUMNS))
             os.chdir(omac.root)
             os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment | {"COLUMNS": str(COLUMNS)})
 
@@ -130,6 +132,14 @@ def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
     _, lines = OnTerminal(house, "trust", str(project)).ended()
     assert any("differs only in case" in line for line in lines), lines
     assert too_wide(lines) == []
+
+
+def test_a_refused_sandbox_fits(house: Omac) -> None:
+    """What the process says that would have built it."""
+    home = house.environment["HOME"]
+    status, lines = OnTerminal(house, "start", "--workdir", home, "--", "true").ended()
+    assert (status, too_wide(lines)) == (2, []), lines
+    assert "an agent could change what your shell runs next" in " ".join(" ".join(lines).split())
 
 
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:

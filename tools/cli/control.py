@@ -34,7 +34,8 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     ]
     answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
-        raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
+        root = "DIR" if directory is None else shlex.quote(path)
+        raise Refusal("not-found", "no omac serve is running here", fix=[f"omac serve --no-inner --root {root}"])
     if as_json:
         print_json(msgspec.Raw(answers[0]))
         return 0

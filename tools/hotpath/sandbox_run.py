@@ -137,7 +137,7 @@ def _run(request: SandboxRequest) -> int:
 
 def _refused(refusal: Refusal) -> int:
     """Say it; the exit code."""
-    _say(refusal.message)
+    _say(refusal.message, _columns())
     for command in refusal.fix:
         _say_plainly(f"  try: {command}")
     return refusal.exit_code
