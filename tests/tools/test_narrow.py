@@ -134,6 +134,17 @@ def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
     assert too_wide(lines) == []
 
 
+@pytest.mark.parametrize("words", [("config", "show"), ("secrets", "list")], ids=" ".join)
+def test_values_fit(house: Omac, words: tuple[str, ...]) -> None:
+    """A secret and what it is for take no more columns than they need."""
+    project = house.root / "valued"
+    project.mkdir(exist_ok=True)
+    house.run("skill", "new", "hello", "--secret", "HELLO_TOKEN", cwd=project)
+    status, lines = OnTerminal(house, *words, "hello", "--workdir", str(project)).ended()
+    assert (status, [line for line in lines if len(line) > COLUMNS and str(project) not in line]) == (0, [])
+    assert any(line.startswith("HELLO_TOKEN") and line.endswith("  Where to get it") for line in lines), lines
+
+
 def test_a_refused_sandbox_fits(house: Omac) -> None:
     """What the process says that would have built it."""
     home = house.environment["HOME"]
