@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 
 from omac.adapters.skills.discovery import META_FILE
 from omac.adapters.skills.guide_file import GUIDE_FILE, guide_problems
@@ -33,6 +34,32 @@ def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
         found += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
     return found
+
+
+def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
+    """Return the problem with each of `sources`, and of the skills beside the canonical folder `source`, whose name
+    only case tells from its own: of two such skills, one is not used."""
+    beside = os.path.dirname(source)
+    try:
+        siblings = [os.path.join(beside, name) for name in sorted(os.listdir(beside)) if not name.startswith(".")]
+    except OSError:
+        siblings = []
+    name, problems = _name_of(source), []
+    for path in dict.fromkeys((*sources, *(path for path in siblings if _has(path, META_FILE)))):
+        other = _name_of(path)
+        if other != name and other.casefold() == name.casefold():
+            problem = f"the name {name} differs only in case from {other}, which {path} has; rename one of the two"
+            problems.append(printable(problem))
+    return problems
+
+
+def _name_of(source: str) -> str:
+    """The name that a skill declares, else that of its folder."""
+    declared: object = None
+    with suppress(OSError, YamlFileError), open_folder(source) as folder:
+        document = parse_yaml(read_yaml_bytes(META_FILE, folder, META_FILE), META_FILE)
+        declared = document.get("name") if isinstance(document, dict) else None
+    return declared if isinstance(declared, str) else os.path.basename(source)
 
 
 def check_skill(source: str, search: str) -> list[str]:

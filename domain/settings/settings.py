@@ -179,7 +179,7 @@ def check_word(setting: Setting, word: str, where: str | None = None) -> str:
         if where is None:
             fix = f"omac settings set {setting.name} {near}"
         else:
-            fix = f"omac serve {where} {near}" if where.startswith("--") else f"export {where}={near}"
+            fix = f"{where} {near}" if where.startswith("--") else f"export {where}={near}"
         raise Refusal("misuse", f"{where or setting.name} takes {_words(setting)}, not {shown(word)}", fix=[fix])
     return word
 

@@ -101,6 +101,7 @@ def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
     asked = omac.run("journal", "restore", str(copy))
     assert asked.status == 2
     assert f"{later - before} later position" in asked.err
+    assert "a revocation among them is undone" in asked.err
     assert position(omac) == later
     done = omac.ok("journal", "restore", str(copy), "--yes")
     assert position(omac) == before

@@ -1,6 +1,8 @@
 """Where `omac` begins: what stands in the way of every command loads nothing that takes long."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 from contract.journals import called, commit_now, journal_at
 
+SOURCE = Path(__file__).parents[2] / "src" / "bin" / "omac"
 SANDBOX = ("sandbox", "run")
 HOOK = ("hook", "pre-tool-use")
 HEAVY = {
@@ -217,3 +220,17 @@ def test_an_interrupt_while_it_loads_is_no_defect(
     argv = [sys.executable, "-I", "-S", "-c", begin, *words]
     done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "Traceback" in done.stderr) == (status, False), done
+
+
+@pytest.mark.parametrize(("words", "status"), [(("start", "--", "true"), 130), (HOOK, 2)])
+def test_an_interrupt_before_it_loads(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+    """Ctrl-C that meets the program's own first lines ends it as quietly."""
+    package = tmp_path / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "omac"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise KeyboardInterrupt\n")
+    program = tmp_path / "bin" / "omac"
+    program.parent.mkdir()
+    shutil.copy(SOURCE, program)
+    (program.parent / "python").symlink_to(os.path.realpath(sys.executable))
+    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), done

@@ -300,6 +300,15 @@ def test_a_file_that_is_huge(used: Omac, key: str, tmp_path: Path, name: str) ->
     assert (done.returncode, name in done.stdout) == (10, True), done
 
 
+def test_how_many_events_are_exported(used: Omac, tmp_path: Path) -> None:
+    """Without a filter nothing is left out but the record of the export itself, and that is said."""
+    whole = used.ok("export", "--out", str(tmp_path / "whole")).splitlines()[0]
+    events = json.loads((tmp_path / "whole" / "manifest.json").read_text())["events"]
+    assert whole == f"{tmp_path}/whole: {events} events, all before this export, exported as jsonl"
+    some = used.ok("export", "--out", str(tmp_path / "some"), "--kind", "access").splitlines()[0]
+    assert some == f"{tmp_path}/some: 4 of {events + 2} events exported as jsonl"
+
+
 def test_a_name_that_cannot_be_recorded(used: Omac, tmp_path: Path) -> None:
     """Nothing is exported to it, and that is said as misuse."""
     done = used.run("export", "--out", str(tmp_path / os.fsdecode(b"\xff")))

@@ -37,3 +37,17 @@ def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> N
         follow.process.wait(1.5)
     follow.process.stdout.close()
     assert follow.process.wait(5) == 141
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), [(("nosuch",), "the sidecar of nosuch has not"), ((), "no sidecar has")], ids=["one", "all"]
+)
+def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str) -> None:
+    """A name that was typed wrongly is waited for in vain, and seen; without --follow it is refused."""
+    project = omac.project("shop")
+    omac.approve(project)
+    told = f"omac: {what} been started in {project}, so there is no log"
+    done = omac.run("logs", *words, "--workdir", str(project))
+    assert (done.status, done.err) == (1, f"{told}\n  try: omac list\n  try: omac status\n"), done
+    done = omac.run("logs", "-f", *words, "--workdir", str(project), within=("timeout", "-s", "INT", "1.5"))
+    assert (done.out, done.err) == ("", f"{told} yet\n"), done

@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import termios
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class OnTerminal:
         self.shown = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            termios.tcsetwinsize(0, (24, COLUMNS))
             os.chdir(omac.root)
             os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment | {"COLUMNS": str(COLUMNS)})
 
@@ -105,6 +107,50 @@ def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
     told = house.run("call", "echo", "/x", "--workdir", str(project)).err
     assert told.startswith("omac: echo is not approved: "), told
     assert "try: omac approve echo" in told, "a program has no terminal to read the skill at"
+
+
+@pytest.mark.parametrize("words", [("audit", "verify"), ("journal", "seal"), ("journal", "backup"), ("export",)])
+def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """What a command says of the journal, of a copy and of an export, by whoever verifies it."""
+    folder = tmp_path / "a-folder-with-a-long-name-for-evidence"
+    made = {("journal", "backup"): (str(folder),), ("export",): ("--out", str(folder))}.get(words, ())
+    status, lines = OnTerminal(house, *words, *made).ended()
+    assert (status, [line for line in too_wide(lines) if "omac export verify" not in line]) == (0, [])
+    if words == ("export",):
+        key = house.ok("key", "show").strip()
+        status, lines = OnTerminal(house, "export", "verify", str(folder), "--key", key).ended()
+        assert (status, too_wide(lines)) == (0, [])
+
+
+def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
+    """Why it cannot be used fits as well."""
+    project = house.root / "alike"
+    project.mkdir()
+    for name in ("clock", "Clock"):
+        house.ok("skill", "new", name, cwd=project)
+    house.approve(project, "Clock")
+    _, lines = OnTerminal(house, "trust", str(project)).ended()
+    assert any("differs only in case" in line for line in lines), lines
+    assert too_wide(lines) == []
+
+
+@pytest.mark.parametrize("words", [("config", "show"), ("secrets", "list")], ids=" ".join)
+def test_values_fit(house: Omac, words: tuple[str, ...]) -> None:
+    """A secret and what it is for take no more columns than they need."""
+    project = house.root / "valued"
+    project.mkdir(exist_ok=True)
+    house.run("skill", "new", "hello", "--secret", "HELLO_TOKEN", cwd=project)
+    status, lines = OnTerminal(house, *words, "hello", "--workdir", str(project)).ended()
+    assert (status, [line for line in lines if len(line) > COLUMNS and str(project) not in line]) == (0, [])
+    assert any(line.startswith("HELLO_TOKEN") and line.endswith("  Where to get it") for line in lines), lines
+
+
+def test_a_refused_sandbox_fits(house: Omac) -> None:
+    """What the process says that would have built it."""
+    home = house.environment["HOME"]
+    status, lines = OnTerminal(house, "start", "--workdir", home, "--", "true").ended()
+    assert (status, too_wide(lines)) == (2, []), lines
+    assert "an agent could change what your shell runs next" in " ".join(" ".join(lines).split())
 
 
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:

@@ -88,6 +88,21 @@ def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
+    """It is seen, and ends, though it does not answer; what is said names it, and how it goes on."""
+    server = omac.serve()
+    pid = server.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    told = f"the server (pid {pid}) at "
+    for done in (omac.run("ps"), omac.run(cwd=shop)):
+        assert (done.status, told in done.err, f"  try: kill -CONT {pid}  #" in done.err) == (0, True, True), done
+        assert str(pid) in done.out
+    ended = omac.run("stop", str(pid))
+    assert (ended.status, "has ended" in ended.out) == (0, True), ended
+    assert server.process.wait(5) == 0
+
+
+@pytest.mark.full
 def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
     """Two terminals that stop a run leave its command the time that one leaves it; a stop given up, and another, kill
     it."""

@@ -152,6 +152,22 @@ def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
     assert [f"  {one}" for one in told["problems"]] == lines[1:]
 
 
+def test_names_that_only_case_tells_apart(house: Omac) -> None:
+    """What omac does not use for it has that problem, whether the project is checked or the skill that omac names."""
+    project = house.root / "alike"
+    for name in ("clock", "Clock", "count"):
+        source = new(house, project, name)
+    done = house.run("skill", "check", cwd=project)
+    assert (done.status, "count: ok" in done.out) == (3, True), done
+    beside = source.parent
+    for name, other in (("clock", "Clock"), ("Clock", "clock")):
+        told = f"the name {name} differs only in case from {other}, which {beside / other} has; rename one of the two"
+        assert f"{name}: 1 problem\n  {told}\n" in done.out
+        one = house.run("skill", "check", str(beside / name))
+        assert (one.status, one.out) == (3, f"{name}: 1 problem\n  {told}\n"), one
+    assert house.ok("skill", "check", str(source)) == "count: ok\n"
+
+
 def test_what_only_the_folder_shows(house: Omac) -> None:
     """A script that is missing, a program that is not executable, a link out, a SKILL.md that is not there."""
     project = house.root / "folder"

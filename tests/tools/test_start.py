@@ -131,7 +131,11 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
         (["--allow", "/x", "--", "true"], 2, ["--allow configures the sandbox"]),
         (["--workdir", "/no-such-place", "--", "true"], 2, ["--workdir /no-such-place"]),
         (["--workdir", "/etc/hostname", "--", "true"], 2, ["/etc/hostname"]),
-        (["--unapproved", "maybe", "--", "true"], 2, ["--unapproved takes refuse, confine or allow"]),
+        (
+            ["--unapproved", "maybe", "--", "true"],
+            2,
+            ["--unapproved takes refuse, confine or allow", "try: --unapproved refuse"],
+        ),
         (["claude", "bash"], 2, ["unexpected extra argument"]),
     ],
 )

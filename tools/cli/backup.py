@@ -12,7 +12,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, report_folded, say, say_folded
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -24,9 +24,9 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     if as_json:
         print_json(copy._asdict() | {"keys": made.keys_path})
         return 0
-    say(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
+    say_folded(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
     if made.keys_path:
-        say(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
+        say_folded(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
         say("  what is erased later can be read by this file: delete it, or keep it elsewhere")
     return 0
 
@@ -80,11 +80,11 @@ def _loss(path: str, copy: Copy) -> str:
     if present.position > copy.position:
         later = present.position - copy.position
         positions = counted(later, "later position is", "later positions are")
-        return f"{positions} in the present journal and not in the backup, revocations among them"
+        return f"{positions} in the present journal and not in the backup: a revocation among them is undone"
     return ""
 
 
 def _confirmed(loss: str, source: str, yes: bool) -> bool:
-    report(f"{loss}; the present one is kept beside it")
+    report_folded(f"{loss}; the present one is kept beside it")
     again = f"omac journal restore {quoted(source)} --yes"
     return yes or confirm("Put the backup in its place?", f"{loss}; nothing was changed", [again])

@@ -14,9 +14,9 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import say, show_columns
 
-FORM = "{:<24}  {:<6}  {:<24}  {:<20}  {}"
+HEADS = ("name", "type", "value", "source", "description")
 
 
 class ConfigRow(msgspec.Struct):
@@ -50,14 +50,15 @@ def show(request: SkillArgument, as_json: bool) -> int:
         print_json(document)
         return 0
     say(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
-    if rows or secrets:
-        say(FORM.format("name", "type", "value", "source", "description"))
-    for row in rows:
-        value = "-" if row.value is None else shown(row.value)
-        say(FORM.format(row.name, row.type, value, row.source, row.description).rstrip())
+    lines = [
+        (row.name, row.type, "-" if row.value is None else shown(row.value), row.source, row.description)
+        for row in rows
+    ]
     for secret in secrets:
         source = secret.store or secret.source
-        say(FORM.format(secret.name, "secret", secret.fingerprint, source, secret.description).rstrip())
+        lines.append((secret.name, "secret", secret.fingerprint, source, secret.description))
+    if lines:
+        show_columns([HEADS, *lines])
     return 0
 
 

@@ -4,6 +4,7 @@ import http.client
 import os
 import shlex
 import socket
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import say, show_skills
 
 READ_TIMEOUT_S = 5.0
+CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
 CHANGE_TIMEOUT_S = 630.0  # an activation may wait for a slow sidecar's own time-out, at most 600 s
 
 
@@ -32,7 +34,8 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     ]
     answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
-        raise Refusal("not-found", "no omac serve is running here", fix=["omac serve --no-inner --root DIR"])
+        root = "DIR" if directory is None else shlex.quote(path)
+        raise Refusal("not-found", "no omac serve is running here", fix=[f"omac serve --no-inner --root {root}"])
     if as_json:
         print_json(msgspec.Raw(answers[0]))
         return 0
@@ -88,9 +91,10 @@ def _ask(server: str, method: str, path: str, document: object = None) -> bytes 
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         return None
     except (OSError, http.client.HTTPException) as error:
-        raise Refusal(
-            "state-unusable", f"the server at {server} did not answer: {error}", fix=[f"fuser {shlex.quote(server)}"]
-        ) from error
+        pid = connection.listener()
+        fix = [f"kill -CONT {pid}  # where Ctrl-Z stopped it", f"omac stop {pid}"] if pid else []
+        message = f"the server{f' (pid {pid})' if pid else ''} at {server} did not answer: {error}"
+        raise Refusal("state-unusable", message, fix=fix or [f"fuser {shlex.quote(server)}"]) from error
     finally:
         connection.close()
     if response.status == 200:
@@ -113,3 +117,10 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+    def listener(self) -> int:
+        """The pid of the process that it reached; 0: none that is seen from here."""
+        if not isinstance(self.sock, socket.socket):
+            return 0
+        pid: int = CREDENTIALS.unpack(self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[0]
+        return pid

@@ -15,7 +15,7 @@ from omac.tools.compose.erasing import Erasing, PlannedErasure, erasing, subject
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 
 BEYOND_REACH = (
     "backups made earlier have the key; exports have what they show",
@@ -86,7 +86,7 @@ def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> 
 
 
 def _show(planned: PlannedErasure, typed: str) -> None:
-    say(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
+    say_folded(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
     if planned.is_begun:
         say("  an erasure that was killed is finished")
     say(f"  the personal fields of {counted(planned.rows.encrypted.total(), 'event')} will be gone, for good:")

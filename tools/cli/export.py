@@ -8,6 +8,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
+from omac.journal.bundle import BundleManifest
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
@@ -18,7 +19,7 @@ from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 from omac.tools.terminal.timestamps import rfc3339
 
 DAMAGED = 10
@@ -64,7 +65,7 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
         data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}
         print_json(data | {"root": manifest.root, "without_content": manifest.without_content})
         return 0
-    say(f"{exported.folder}: {manifest.events} of {counted(manifest.size, 'event')} exported as {manifest.data}")
+    say_folded(f"{exported.folder}: {_number(manifest)} exported as {manifest.data}")
     if manifest.without_content:
         say(f"  {manifest.without_content} of them without their content")
     say(f"  to verify it elsewhere: omac export verify {quoted(exported.folder)} --key KEY  # of omac key show")
@@ -108,8 +109,9 @@ def _show(folder: str, found: VerifiedBundle) -> None:
         return
     manifest = found.manifest
     assert manifest is not None, "without flaws there is one"
-    say(f"{folder}: {counted(found.events, 'event')} verified, of the {manifest.size} of journal {manifest.journal}")
-    say(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}")
+    events = counted(found.events, "event")
+    say_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
+    say_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
         say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
     if manifest.without_content:
@@ -119,6 +121,13 @@ def _show(folder: str, found: VerifiedBundle) -> None:
         say(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
         say(f"  positions 1 to {manifest.late} got their proofs later than they were recorded")
+
+
+def _number(exported: BundleManifest) -> str:
+    """How many events it has, of how many; the one that it may lack without a filter is the record of itself."""
+    if not exported.filters and exported.events == exported.size - 1:
+        return f"{counted(exported.events, 'event')}, all before this export,"
+    return f"{exported.events} of {counted(exported.size, 'event')}"
 
 
 def _data(folder: str, found: VerifiedBundle) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import current, wait_for_more
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, report_folded, say
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -48,11 +48,13 @@ class SidecarLog(NamedTuple):
 def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     """Print the end of each log, and with `follow` what is added. Raises Refusal (not-found)."""
     logs = _logs(request, environment)
-    if not logs and not request.follow:
+    if not logs:
         where = "among the global skills" if request.where.shared else f"in {directory_of(request.where)}"
-        what = f"the sidecar of {request.skill}" if request.skill else "a sidecar"
-        fix = ["omac list", "omac status"]
-        raise Refusal("not-found", f"{what} has not been started {where}, so there is no log", fix=fix)
+        what = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
+        message = f"{what} been started {where}, so there is no log"
+        if not request.follow:
+            raise Refusal("not-found", message, fix=["omac list", "omac status"])
+        report_folded(f"omac: {message} yet")
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
         if len(logs) > 1:

@@ -14,7 +14,7 @@ from omac.projections.status import Status
 from omac.services.skills.resolution import every
 from omac.tools.cli.review import Review, review_of
 from omac.tools.cli.scope_options import Where, at_once, search_of
-from omac.tools.cli.status import status_now
+from omac.tools.cli.status import lives_now
 from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
@@ -109,7 +109,7 @@ def _status(environment: Mapping[str, str]) -> Status | None:
     if not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
         return None
     with suppress(Refusal):  # where the journal cannot be read, omac status says why
-        return status_now(None, environment)[0]
+        return lives_now(environment)
     return None
 
 

@@ -11,7 +11,7 @@ from omac.tools.cli.seal import moment_of
 from omac.tools.compose.pruning import PlannedPrune, pruning
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 from omac.tools.terminal.timestamps import local_moment
 
 
@@ -70,7 +70,7 @@ def _show(planned: Sequence[PlannedPrune]) -> None:
         for kind, count in sorted(one.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
             say(f"  {count:>9}  {kind}")
         say(f"  {counted(len(one.kept), 'event is', 'events are')} kept: omac's state follows from them")
-    say("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
+    say_folded("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
 
 
 def _confirmed(keep: str | None, before: str | None) -> bool:

@@ -10,7 +10,7 @@ from omac.domain.kernel.ids import RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import named
 from omac.projections.status import DirectoryStatus, RunStatus, SkillStatus, Status, shown_problem
-from omac.tools.cli.status import status_now
+from omac.tools.cli.status import lives_now, status_now
 from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
@@ -69,7 +69,7 @@ def _status(journal: str | None, environment: Mapping[str, str]) -> Status | Non
     """What lives; None where nothing was ever recorded."""
     if journal is None and not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
         return None
-    return status_now(journal, environment)[0]
+    return lives_now(environment) if journal is None else status_now(journal, environment)[0]
 
 
 def _directories(one: RunStatus, status: Status) -> list[DirectoryStatus]:

@@ -9,7 +9,7 @@ from omac.journal.segment import Segment, folder_of
 from omac.tools.cli.checkpoint import keys_in
 from omac.tools.compose.sealing import Sealed, SealRequest, seal
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import say, say_folded
 from omac.tools.terminal.timestamps import AGO, parse_moment
 
 
@@ -28,12 +28,12 @@ def run(
         print_json({"path": sealed.path, "segment": _data(sealed.path, sealed.segment)})
         return 0
     if sealed.finished is not None:
-        say(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
+        say_folded(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
     if sealed.segment is None:
-        say(f"nothing is sealed: {sealed.why}")
+        say_folded(f"nothing is sealed: {sealed.why}")
         _advise(sealed)
     else:
-        say(_described(sealed.path, sealed.segment))
+        say_folded(_described(sealed.path, sealed.segment))
     return 0
 
 

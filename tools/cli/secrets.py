@@ -17,11 +17,11 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, show_columns
 
 MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
-FORM = "{:<24}  {:<8}  {:<10}  {:<8}  {:<21}  {}"
+HEADS = ("name", "required", "given", "store", "fingerprint", "description")
 
 
 class SecretRow(msgspec.Struct):
@@ -73,11 +73,12 @@ def list_(request: SkillArgument, as_json: bool) -> int:
         for row in rows:
             print_json(row)
     elif rows:
-        say(FORM.format("name", "required", "given", "store", "fingerprint", "description"))
-        for row in rows:
-            needed = "yes" if row.required else "no"
-            text = FORM.format(row.name, needed, row.given, row.store or "-", row.fingerprint, row.description)
-            say(text.rstrip())
+        needed = {True: "yes", False: "no"}
+        shown = [
+            (row.name, needed[row.required], row.given, row.store or "-", row.fingerprint, row.description)
+            for row in rows
+        ]
+        show_columns([HEADS, *shown])
     else:
         report(f"{one.name} declares no secrets")
     return 0

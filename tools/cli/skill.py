@@ -14,7 +14,7 @@ from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.cli.skill_template import files_of
-from omac.tools.compose.skill_files import check_skill, create_skill, skills_below
+from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, skills_below
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import say
 
@@ -81,7 +81,7 @@ def check(directory: str, as_json: bool) -> int:
     if not sources:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
-    problems = {source: _problems(source) for source in sources}
+    problems = {source: _problems(source, sources) for source in sources}
     for source, found in problems.items():
         name = os.path.basename(source)
         if as_json:
@@ -93,9 +93,10 @@ def check(directory: str, as_json: bool) -> int:
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 
 
-def _problems(source: str) -> list[str]:
+def _problems(source: str, sources: Sequence[str]) -> list[str]:
     try:
-        return check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
+        problems = check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
+        return problems + lookalikes(source, sources)
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 

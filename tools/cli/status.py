@@ -18,7 +18,7 @@ from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, say, show_status
+from omac.tools.terminal.render import report, report_fix, report_folded, say, show_status
 
 WATCH_S = 2
 CLEAR = "\x1b[H\x1b[2J"
@@ -59,6 +59,19 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 def status_now(journal_path: str | None, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     """Return what lives, and what ended without a record. Raises Refusal."""
     return _living(_answer(journal_path, environment)[0], environment)
+
+
+def lives_now(environment: Mapping[str, str]) -> Status:
+    """Return what lives, from the journal where a server does not answer, which is reported: Ctrl-Z stopped it, maybe.
+    Raises Refusal."""
+    try:
+        return status_now(None, environment)[0]
+    except Refusal as refusal:
+        if refusal.reason != "state-unusable":
+            raise
+        report_folded(f"omac: {refusal.message}")
+        report_fix(refusal.fix)
+    return _living(_from_journal(None, environment)[0], environment)[0]
 
 
 def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int | None]:

@@ -96,7 +96,7 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
 def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
     """Show a skill, and ask; return y for one that is approved now, n for one that is not, q to end. Raises Refusal."""
     if reviewed.state == "broken":
-        say(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
+        say_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
         report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
         return "n"
     try:

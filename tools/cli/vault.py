@@ -133,7 +133,9 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
         had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
         say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
-            say("sidecars that run keep their values until they end: omac deactivate DIR ends those of a project")
+            say_folded(
+                "sidecars that run keep their values until they end: omac deactivate DIR ends those of a project"
+            )
         for origin in opened_by:
             report(f"a run still opens the vault by {origin}")
     if refusals:

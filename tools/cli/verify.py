@@ -15,7 +15,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 
 DAMAGED = 10
 
@@ -88,7 +88,7 @@ def _position(word: str | None, option: str) -> int | None:
 def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
     for finding in verified.findings:
         say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
-    say(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
+    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
         say(f"  {holds}, up to position {chain.roots[-1].size}")

@@ -4,6 +4,7 @@ import os
 import stat
 
 from omac.adapters.skills.checking import check_skill as check_skill
+from omac.adapters.skills.checking import lookalikes as lookalikes
 from omac.adapters.skills.checking import skills_below as skills_below
 from omac.adapters.skills.folders import DiskSkillFolders as DiskSkillFolders
 from omac.adapters.skills.new_folder import create_skill as create_skill

@@ -132,7 +132,7 @@ def _run(request: SandboxRequest) -> int:
 
 def _refused(refusal: Refusal) -> int:
     """Say it; the exit code."""
-    _say(refusal.message)
+    _say(refusal.message, _columns())
     for command in refusal.fix:
         _say_plainly(f"  try: {command}")
     return refusal.exit_code
@@ -152,10 +152,10 @@ def _printed(text: str) -> int:
 
 
 def _say(text: str, columns: int = 0) -> None:
-    """Print a line. With `columns`, those that the terminal had before a program could change them, one that has a name
-    with blanks is folded: the name does not go on at the left edge, as if it were a line of omac's."""
+    """Print a line, folded to `columns`, those that the terminal had before a program could change them: a name with
+    blanks does not go on at the left edge, as if it were a line of omac's."""
     line = printable(f"omac: {text}")
-    if columns and "'" in line:
+    if columns:
         from omac.tools.terminal.columns import folded
 
         line = "\n".join(folded(line, min(columns, _columns() or columns), 2))
