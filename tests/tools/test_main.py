@@ -23,6 +23,7 @@ OF_THE_PROCESS = {
     "guard_hook.py",
     "session_hook.py",
     "sandbox_run.py",
+    "standard_streams.py",
 }
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from polling import eventually
 from real_omac import Omac
 from started import LOOP, started
 
@@ -84,7 +85,7 @@ def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
     os.kill(run.process.pid, signal.SIGSTOP)
     assert "has ended" in omac.ok("stop", str(run.process.pid))
     assert run.process.wait(5) == 143
-    assert omac.left() == []
+    eventually(lambda: omac.left() == [], 5.0, "the end of all processes")
 
 
 @pytest.mark.full
