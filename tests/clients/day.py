@@ -65,7 +65,9 @@ def context(requests: Sequence[Mapping[str, Any]]) -> str:
 def steps_of(world: World, write: Step) -> list[Step]:
     """Return the steps of the day; `write` is how the client's own tool writes `world.two / TOOLED`."""
     # A shell lives on for a moment: Codex, on a busy machine, loses what is printed right before the end of one.
-    typed = [{"sh": f'echo "[{word}]"; {command}; sleep 0.3'} for word, command in shell_steps(world).items()]
+    typed = [  # in one stream: a client that reads two may put what was said last before the word
+        {"sh": f'exec 2>&1; echo "[{word}]"; {command}; sleep 0.3'} for word, command in shell_steps(world).items()
+    ]
     return [*typed, write, {"text": "All is done."}]
 
 
