@@ -101,7 +101,7 @@ def read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
     try:
         with open(path, "rb", buffering=0) as file:
             return _held(file, key)
-    except Exception:  # whatever marshal makes of a page that was lost with the power: the file is made anew
+    except Exception:  # marshal raises anything for damaged content; the file is then made anew
         return None
 
 
