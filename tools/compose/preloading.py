@@ -59,14 +59,14 @@ class LaterLoading:
     def __init__(self, engine: Engine, launch: AgentLaunch | None, writable: Iterable[str]) -> None:
         self._engine = engine
         self._is_launching = launch is not None
-        self._is_agent = launch is not None and launch.agent != "" and launch.request is not None
+        self._is_confined_agent = launch is not None and launch.agent != "" and launch.request is not None
         self._is_exposed = launch is not None and is_exposed(writable)
 
     def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load beside the activation what is needed soon after it."""
         if self._is_exposed:  # the activation waits for processes
             nursery.start_soon(trio.to_thread.run_sync, load)
-        elif self._is_agent:
+        elif self._is_confined_agent:
             nursery.start_soon(self._load_once_it_runs, app)
 
     async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
@@ -74,7 +74,7 @@ class LaterLoading:
         if self._is_exposed:
             await trio.to_thread.run_sync(load)
             await app.load()
-        elif not self._is_agent:
+        elif not self._is_confined_agent:
             nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)
 
     async def _load_once_it_runs(self, app: LateApp) -> None:

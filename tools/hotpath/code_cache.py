@@ -101,7 +101,7 @@ def read(path: str, key: str) -> list[tuple[Entry, CodeType]] | None:
     try:
         with open(path, "rb", buffering=0) as file:
             return _held(file, key)
-    except Exception:  # marshal raises anything for damaged content; the file is then made anew
+    except Exception:  # marshal raises anything for damaged content; the file is then written again
         return None
 
 
