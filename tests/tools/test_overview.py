@@ -52,6 +52,14 @@ def test_from_the_first_skill_to_a_run(omac: Omac) -> None:
     assert "runs     none here" in lines(omac, project)
 
 
+def test_where_no_agent_may_work_it_sends_elsewhere(omac: Omac) -> None:
+    """A home folder, and what holds it, can be no project: neither an agent nor a new skill is proposed there."""
+    for folder in (Path(omac.environment["HOME"]), Path("/")):
+        shown = lines(omac, folder)
+        assert following(shown) == "cd ~/projects/shop && omac"
+        assert not [line for line in shown if "skill new" in line]
+
+
 def path_with(folder: Path, *programs: str, **named: str) -> str:
     """A folder for PATH with these programs of the host, and others under another name."""
     folder.mkdir(exist_ok=True)

@@ -31,8 +31,8 @@ BEGIN = "omac skill new hello"
 
 def run(environment: Mapping[str, str]) -> int:
     """Show the project that holds the current directory. Raises Refusal."""
-    here = os.path.realpath(".")
-    project = project_of(here, os.path.realpath(expanded("~")))
+    here, home = os.path.realpath("."), os.path.realpath(expanded("~"))
+    project = project_of(here, home)
     folders = DiskSkillFolders(environment)
     registry = Registry.read(environment, None)
     candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
@@ -46,12 +46,13 @@ def run(environment: Mapping[str, str]) -> int:
         say(f"         and {len(runs) - RUNS_SHOWN} more: omac status")
     if not runs:
         say("runs     none here")
-    command, why = _next(reviews, runs, environment)
+    is_project = not below(home, project)  # omac start refuses what holds the home folder
+    command, why = _next(reviews, runs, environment, is_project=is_project)
     prefix = "" if here == project or not command.startswith("omac") else f"cd {shlex.quote(project)} && "
     say("")
     line = f"next     {prefix}{command}  # {why}"
     say(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
-    if not reviews and command != BEGIN:
+    if is_project and not reviews and command != BEGIN:
         say(f"         {prefix}{BEGIN}  # begin a skill of your own")
     say("         omac help  # every command")
     return 0
@@ -113,7 +114,9 @@ def _status(environment: Mapping[str, str]) -> Status | None:
     return None
 
 
-def _next(reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:
+def _next(
+    reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[str, str], *, is_project: bool
+) -> tuple[str, str]:
     """The one command that comes next, and what it does."""
     states = {one.state for one in reviews}
     path = environment.get("PATH")
@@ -125,6 +128,8 @@ def _next(reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[s
         return "omac trust", "read and approve skills, set their values"
     if runs:
         return "omac audit --since 1h", "who used which skill"
+    if not is_project:
+        return "cd ~/projects/shop && omac", "the project to work in"
     agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
     if agent is not None:
         return f"omac start {agent}", "an agent, in a sandbox" + (", with these skills" if reviews else "")
