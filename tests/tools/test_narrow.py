@@ -67,6 +67,15 @@ def too_wide(lines: list[str]) -> list[str]:
     return [line for line in wide if " " in line.strip() and "try: " not in line]
 
 
+def test_a_warning_fits(house: Omac) -> None:
+    """What is for people is folded between words; nothing of it is lost."""
+    status, lines = OnTerminal(house, "start", "--no-sandbox", "--workdir", str(house.root), "--", "true").ended()
+    assert (status, too_wide(lines)) == (0, [])
+    assert "WITHOUT A SANDBOX, as you. It and every program it starts can read and change" in " ".join(
+        line.strip() for line in lines
+    )
+
+
 @pytest.mark.parametrize(
     "words",
     [("audit",), ("status",), ("list", "--all"), ("list",), ("approvals",), ("replay", "--at", "20"), ("show", "echo")],
@@ -81,6 +90,7 @@ def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
         assert too_wide(lines) == []
     text = "".join("".join(lines).split())
     assert words[0] != "audit" or "GETecho/echo/segment/" in text
+    assert words[0] != "audit" or not [line for line in lines if "sha256:" in line and len(line) > COLUMNS]
     for name in ("echo", "a-skill-of-long-name"):
         if words[0] not in ("show", "replay"):
             assert name in text
@@ -124,10 +134,11 @@ def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str
 
 def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
     """Why it cannot be used fits as well."""
-    project = house.root / "alike"
-    project.mkdir()
-    for name in ("clock", "Clock"):
-        house.ok("skill", "new", name, cwd=project)
+    project, other = house.root / "alike", house.root / "alike-too"
+    for folder, name in ((project, "clock"), (other, "Clock")):
+        folder.mkdir()
+        house.ok("skill", "new", name, cwd=folder)
+    (other / ".agents/skills/Clock").rename(project / ".agents/skills/Clock")
     house.approve(project, "Clock")
     _, lines = OnTerminal(house, "trust", str(project)).ended()
     assert any("differs only in case" in line for line in lines), lines

@@ -179,7 +179,7 @@ def test_nothing_to_seal(original: tuple[Omac, list[str], Path], host: Omac) -> 
     assert "try: omac checkpoint" not in host.ok("journal", "seal", "--before", original[1][1])
     host.ok("journal", "seal")
     host.ok("settings", "set", "serve.auto_register", "false")
-    assert "try: omac checkpoint, which signs" in host.ok("journal", "seal")
+    assert "try: omac checkpoint  # signs" in host.ok("journal", "seal")
     assert len(files(host)) == 2
 
 

@@ -155,8 +155,11 @@ def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
 def test_names_that_only_case_tells_apart(house: Omac) -> None:
     """What omac does not use for it has that problem, whether the project is checked or the skill that omac names."""
     project = house.root / "alike"
-    for name in ("clock", "Clock", "count"):
-        source = new(house, project, name)
+    new(house, house.root / "other", "Clock").rename(new(house, project, "clock").with_name("Clock"))
+    done = house.run("skill", "new", "Clock", cwd=project)
+    assert (done.status, "differs only in case from clock, which" in done.err) == (2, True), done
+    assert "no skill was made\n  try: omac skill new Clock-2\n" in done.err
+    source = new(house, project, "count")
     done = house.run("skill", "check", cwd=project)
     assert (done.status, "count: ok" in done.out) == (3, True), done
     beside = source.parent

@@ -12,7 +12,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, report_folded, say, say_folded
+from omac.tools.terminal.render import report, say, say_folded
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -85,6 +85,6 @@ def _loss(path: str, copy: Copy) -> str:
 
 
 def _confirmed(loss: str, source: str, yes: bool) -> bool:
-    report_folded(f"{loss}; the present one is kept beside it")
+    report(f"{loss}; the present one is kept beside it")
     again = f"omac journal restore {quoted(source)} --yes"
     return yes or confirm("Put the backup in its place?", f"{loss}; nothing was changed", [again])

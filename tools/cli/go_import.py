@@ -164,7 +164,7 @@ def _report(moved: ImportPlan, refused: Sequence[Refusal]) -> None:
         report(f"omac: the keychain could not be read for secrets to import: {refusal.message}")
         # What is in the keychain is not in a vault.
         report_fix(command for command in refusal.fix if command != "omac vault init")
-        report("  try: omac import  # again, where the keychain can be read")
+        report_fix(["omac import  # again, where the keychain can be read"])
     for refusal in refused:
         report(f"omac: {refusal.message}")
         report_fix(refusal.fix)

@@ -15,7 +15,7 @@ from omac.tools.cli.skill_notes import note_unknown_keys
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry, Standing
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, report_folded, show_columns
+from omac.tools.terminal.render import report, report_fix, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
@@ -235,7 +235,7 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
     show_columns(cells)
     for row in rows:
         if row.detail:
-            report_folded(f"{row.name}: {row.detail}")
+            report(f"{row.name}: {row.detail}")
 
 
 def _report_stale(known: Iterable[RegisteredSkill]) -> None:

@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import current, wait_for_more
-from omac.tools.terminal.render import report, report_folded, say
+from omac.tools.terminal.render import report, say
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -54,7 +54,7 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
         message = f"{what} been started {where}, so there is no log"
         if not request.follow:
             raise Refusal("not-found", message, fix=["omac list", "omac status"])
-        report_folded(f"omac: {message} yet")
+        report(f"omac: {message} yet")
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
         if len(logs) > 1:

@@ -59,7 +59,7 @@ def _show_nothing(as_json: bool, path: str) -> None:
         print_json({"path": path, "pruned": []})
     else:
         say("nothing is pruned: no sealed segment has only events of that time")
-        say("  try: omac journal seal, which seals them; then again")
+        say("  try: omac journal seal  # seals them; then again")
 
 
 def _show(planned: Sequence[PlannedPrune]) -> None:

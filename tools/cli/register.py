@@ -28,7 +28,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
-from omac.tools.terminal.render import report, report_folded, say, say_folded
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
@@ -156,7 +156,7 @@ def _collect(
     needed = [name for name in secrets if sources[name] in NEEDS_STORE]
     _require_store(candidate, needed, everything, asks)
     if asks and {"ask", "offer"} & set(sources.values()):
-        report_folded(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
+        report(f"{skill.name} in {skill.source} needs values; nothing is recorded until all are entered")
     collected = collection.collect(remembered)
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
@@ -271,7 +271,7 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
         show_install_script(script)
     if done.missing:
         report(f"it does not start without: {', '.join(done.missing)}")
-        report(f"  try: {request.command(done.candidate)}")
+        report_fix([request.command(done.candidate)])
     if done.next and not request.brief:
         serve, activate = done.next
         say(f"next: {serve}")

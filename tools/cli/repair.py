@@ -18,7 +18,7 @@ from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, report_fix, say
 
 DAMAGED = 10
 ACTIONS = {
@@ -64,8 +64,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     elif findings:
         _show(findings)
         report(f"{counted(len(findings), 'finding')} in {path}")
-        for way in _ways(path, findings):
-            report(f"  try: {way}")
+        report_fix(_ways(path, findings))
     else:
         say(f"{path}: {counted(system.position, 'position')}, nothing is damaged")
     return DAMAGED if findings else 0

@@ -51,7 +51,7 @@ def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) ->
 
 def _advise(sealed: Sealed) -> None:
     if "checkpoint is" in sealed.why:
-        say("  try: omac checkpoint, which signs and records one; then again")
+        say("  try: omac checkpoint  # signs and records one; then again")
 
 
 def _described(path: str, segment: Segment) -> str:

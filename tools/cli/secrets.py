@@ -17,7 +17,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.render import report, report_fix, say, show_columns
 
 MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -99,7 +99,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     if remembered and one.place.scope != GLOBAL:
         document = ", ".join(remembered)
         report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
-        report(f"  try: omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults")
+        report_fix([f"omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults"])
     return 0
 
 
@@ -213,7 +213,7 @@ def report_unapproved(one: OpenedSkill) -> None:
     """That what was given waits for an approval, if it does."""
     if command := one.approve_command():
         report(f"{one.name} is not approved: it receives its values after approval")
-        report(f"  try: {command}")
+        report_fix([command])
 
 
 def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
@@ -231,4 +231,4 @@ def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: S
             and not getattr(field, "default", None)
         ):
             report(f"{one.name} needs {field.name}, and does not run without it")
-            report(f"  try: {one.command(group, 'set', field.name)}")
+            report_fix([one.command(group, "set", field.name)])

@@ -10,7 +10,7 @@ from omac.domain.kernel.terminal_escaping import named, printable
 from omac.projections.evidence.use import Calls, RunUse
 from omac.tools.terminal.columns import columns, elided, elided_middle
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import report, terminal_width
+from omac.tools.terminal.render import report, report_whole, terminal_width
 from omac.tools.terminal.timestamps import local_moment
 
 WIDTH_MAX = 80
@@ -38,9 +38,9 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
     report("omac: what happened in this session:")
     width = min(width, columns_of_report())
     for line in _lines(use, commits, width):
-        report(elided(printable(line), width))
+        report_whole(elided(printable(line), width))
     where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
-    report(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
+    report_whole(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
 
 
 def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:

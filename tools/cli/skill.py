@@ -30,6 +30,8 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     if not MOUNT.fullmatch(mount):
         raise Refusal("misuse", f"the name {name!r} has neither letter nor digit", fix=["omac skill new hello"])
     path = os.path.join(project, f".{SHARED_BASE}", "skills", name)
+    if alike := lookalikes(path, skills_below(project, _bases())):
+        raise Refusal("misuse", f"{alike[0]}; no skill was made", fix=[f"omac skill new {name}-2"])
     try:
         create_skill(project, SHARED_BASE, name, files_of(name, mount, secrets))
     except FileExistsError:
@@ -76,8 +78,7 @@ def _require_names(secrets: Sequence[str]) -> None:
 def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
     folder = _folder(directory)
-    bases = list(dict.fromkeys((SHARED_BASE, *(harness.base for harness in HARNESSES))))
-    sources = skills_below(folder, bases)
+    sources = skills_below(folder, _bases())
     if not sources:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
@@ -91,6 +92,11 @@ def check(directory: str, as_json: bool) -> int:
         for problem in found:
             say(f"  {problem}")
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
+
+
+def _bases() -> list[str]:
+    """The folders of agents that skills are found in."""
+    return list(dict.fromkeys((SHARED_BASE, *(harness.base for harness in HARNESSES))))
 
 
 def _problems(source: str, sources: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import report_fix, report_folded
+from omac.tools.terminal.render import report, report_fix
 from omac.tools.terminal.skill_problems import problem_of
 
 
@@ -91,5 +91,5 @@ def _report_unavailable(manifest: Manifest) -> None:
     for skill in manifest.skills:
         if skill["state"] != "ready":
             problem = problem_of(skill, manifest.dir, current().stderr)
-            report_folded(f"omac: {skill['name']} is {problem.state.replace('_', ' ')}: {problem.detail}")
+            report(f"omac: {skill['name']} is {problem.state.replace('_', ' ')}: {problem.detail}")
             report_fix(problem.fix)

@@ -18,7 +18,7 @@ from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, report_folded, say, show_status
+from omac.tools.terminal.render import report, report_fix, say, show_status
 
 WATCH_S = 2
 CLEAR = "\x1b[H\x1b[2J"
@@ -69,7 +69,7 @@ def lives_now(environment: Mapping[str, str]) -> Status:
     except Refusal as refusal:
         if refusal.reason != "state-unusable":
             raise
-        report_folded(f"omac: {refusal.message}")
+        report(f"omac: {refusal.message}")
         report_fix(refusal.fix)
     return _living(_from_journal(None, environment)[0], environment)[0]
 

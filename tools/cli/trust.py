@@ -29,7 +29,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, choose
-from omac.tools.terminal.render import report, report_fix, report_folded, say, say_folded
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 
 class TrustRequest(NamedTuple):
@@ -102,7 +102,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     try:
         code, copy = frozen(reviewed, request.journal, environment, clock)
     except Refusal as refusal:
-        report_folded(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
+        report(f"{reviewed.skill.name} cannot be approved: {refusal.message}")
         report_fix(refusal.fix)
         return "n"
     show_purpose(reviewed, environment)
@@ -150,7 +150,7 @@ def _approve(
     try:
         register(wanted, environment, clock)
     except Refusal as refusal:
-        report_folded(f"{skill.name} is not approved: {refusal.message}")
+        report(f"{skill.name} is not approved: {refusal.message}")
         again = [f"omac trust {shlex.quote(place.workdir or '.')}{' --repository' if place.repository else ''}"]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
         return "n"

@@ -222,7 +222,7 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
 def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:
     if not document["exists"]:
         say(f"no vault exists at {document['path']}")
-        report("  try: omac vault init")
+        report_fix(["omac vault init"])
         return
     say(f"{document['path']}: a vault that opens with its {document['key']}")
     if document["locked"]:

@@ -15,7 +15,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 DAMAGED = 10
 
@@ -112,8 +112,8 @@ def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         named = f"--journal {quoted(path)}"
-        report(f"  try: omac journal check {named}  # which of it cannot be read, and what mends that")
-        report(f"  try: omac journal restore BACKUP {named}  # a copy of omac journal backup from before")
+        report_fix([f"omac journal check {named}  # which of it cannot be read, and what mends that"])
+        report_fix([f"omac journal restore BACKUP {named}  # a copy of omac journal backup from before"])
 
 
 def _where(finding: Mismatch) -> str:

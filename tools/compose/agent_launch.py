@@ -277,15 +277,19 @@ def project_around(environment: Mapping[str, str]) -> str:
 
 def warn_unsandboxed(launch: AgentLaunch) -> None:
     """Say what it means to go without."""
-    report(f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read")
-    report("omac: and change all that you can, omac's secrets and records included, and may outlive omac.")
-    report("omac: Leave --no-sandbox out to have it confined.")
+    report(
+        f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read and "
+        "change all that you can, omac's secrets and records included, and may outlive omac. "
+        "Leave --no-sandbox out to have it confined."
+    )
 
 
 def warn_bridge_compat() -> None:
     """Report what it means to serve bridges without a token."""
-    report("omac: WARNING: --bridge-compat: every program on this machine can activate this run's directories and get")
-    report("omac: URLs of their skills, without a token. Use it for bridges of the Go omac alone.")
+    report(
+        "omac: WARNING: --bridge-compat: every program on this machine can activate this run's directories and get "
+        "URLs of their skills, without a token. Use it for bridges of the Go omac alone."
+    )
 
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:

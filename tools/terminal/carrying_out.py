@@ -75,11 +75,11 @@ def _report(error: Exception) -> int:
     while isinstance(error, ExceptionGroup) and error.split(Refusal)[1] is None:
         error = error.exceptions[0]  # several refusals at once: the first says enough
     if isinstance(error, Refusal):
-        from omac.tools.terminal.render import report_fix, report_folded
+        from omac.tools.terminal.render import report, report_fix
 
         warning = next((text for text in _warned.get() if text.startswith(error.message)), "")
         if not warning:
-            report_folded(f"omac: {error.message}")
+            report(f"omac: {error.message}")
         report_fix(one for one in error.fix if not warning.endswith(one))
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
@@ -107,5 +107,5 @@ def _report_defect(error: Exception) -> int:
     except OSError:
         traceback.print_exception(error, file=current().stderr)
     else:
-        report(f"  try: less {file.name}  # and report it")
+        report_fix([f"less {file.name}  # and report it"])
     return 1

@@ -23,7 +23,7 @@ from omac.tools.terminal.timestamps import wall_clock, wall_clock_of
 
 AUDIT_FORM = "{position:>9}  {at:<19}  {outcome:<9}  {status:>6}  {bytes:>10}  {seconds:>9}  {method:<7}  {what}"
 NARROW_AUDIT_FORM = "{position:>8}  {at:<19}  {outcome:<9}  {status:>6}  {what}"
-NARROW_AUDIT_HANG = 10  # below the time
+NARROW_AUDIT_HANG = 9  # a digest of 71 columns fits behind it
 AUDIT_WIDE = 120  # columns in which the whole form fits
 VALUE_MAX = 72  # characters of a field shown in a timeline
 
@@ -234,18 +234,18 @@ def say(text: str) -> None:
 
 
 def report(text: str) -> None:
-    """Print a line, as `say` does, to stderr: it is for people, and no data."""
+    """Print a line, as `say_folded` does, to stderr: it is for people, and no data."""
+    width, text = terminal_width(current().stderr), printable(text)
+    for line in [text] if width is None else folded(text, width, 2):
+        report_whole(line)
+
+
+def report_whole(text: str) -> None:
+    """Print a line that stays one, to be copied, to stderr."""
     print(printable(text), file=current().stderr)
-
-
-def report_folded(text: str) -> None:
-    """Print a line as `report` does, on a narrow terminal in several."""
-    width = terminal_width(current().stderr)
-    for line in [text] if width is None else folded(printable(text), width, 2):
-        report(line)
 
 
 def report_fix(commands: Iterable[str]) -> None:
     """Print the commands that mend what was reported."""
     for command in commands:
-        report(f"  try: {command}")
+        report_whole(f"  try: {command}")
