@@ -194,6 +194,19 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
     assert (refused.status, "is not among" in refused.err) == (2, True)
 
 
+def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
+    """As the audit and exports do: whoever has no journal sees which value is which, and those alone that are there."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    rows = omac.ok("audit", "--kind", "skill", "--json").splitlines()
+    approved = next(row for row in map(json.loads, rows) if row["kind"] == "skill.approved")
+    key, proof = omac.ok("key", "show").strip(), tmp_path / "proof.json"
+    proof.write_text(omac.ok("audit", "prove", str(approved["position"])))
+    event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))["event"]
+    shown = omac.ok("proof", "verify", str(proof), "--key", key).splitlines()[2]
+    assert shown.startswith(f"  source={approved['dir']}"), shown
+    assert all((f" {name}=" in shown) == (value not in (None, "", [])) for name, value in event.items()), shown
+
+
 def test_each_bit_of_a_proof(omac: Omac) -> None:
     """With one of them changed it proves nothing, and is refused as such."""
     omac.ok("settings", "set", "secrets.store", "vault")

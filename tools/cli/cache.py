@@ -14,7 +14,7 @@ from omac.domain.sandbox.cache_eviction import Cache, to_go
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.render import report, report_folded, say_folded, show_columns
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
 
 HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
@@ -59,7 +59,7 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
         report(f"no tool cache exists for {where}" if where else "no tool caches exist")
     for row in rows:
         if where and row.workdir not in (where, ""):
-            report(f"this is the cache of {row.workdir}: both paths have the same cache")
+            report_folded(f"this is the cache of {row.workdir}: both paths have the same cache")
     _report(rows, problems, as_json)
     return 1 if problems or any(row.action == "in use" for row in rows) else 0
 
@@ -88,7 +88,7 @@ def gc(
     report(f"{len(rows)} to go, {len(left)} stay with {shown_size(total)}")
     used = [cache for cache in left if cache.in_use]
     if used:
-        report(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}")
+        report_folded(f"in use, so kept: {', '.join(cache.workdir or cache.id for cache in used)}")
     if bytes_max is not None and total > bytes_max:
         report(f"that is more than {shown_size(bytes_max)}: caches in use are kept")
     return 1 if problems else 0
@@ -126,7 +126,7 @@ def _report(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) ->
         if as_json:
             _print(msgspec.structs.asdict(row))
         else:
-            say(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
+            say_folded(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
         report(f"omac: not removed: {problem}")
 

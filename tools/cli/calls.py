@@ -20,7 +20,7 @@ from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.state import server_socket
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.prompts import read_stdin
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report_folded
 from omac.tools.terminal.skill_problems import problem_of
 
 TIMEOUT_S = 630.0
@@ -83,7 +83,8 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
         connection.close()
     reason = answer.headers.get("X-Omac-Reason", "")
     if answer.status >= 400:
-        report(f"omac: {request.skill} answered {answer.status} {answer.reason}{f' ({reason})' if reason else ''}")
+        why = f" ({reason})" if reason else ""
+        report_folded(f"omac: {request.skill} answered {answer.status} {answer.reason}{why}")
         return REASONS[reason].exit_code if reason in REASONS else 1
     return 0
 

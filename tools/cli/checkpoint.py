@@ -14,7 +14,7 @@ from omac.tools.compose.journals import mark_of, path_in_use
 from omac.tools.compose.signing import FILE, Signer
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_folded
 
 NOTES_CHARACTERS_MAX = 256 << 20  # of a file with all the notes that a witness has
 UNRECORDED = ("journal-unavailable", "journal-read-only", "journal-in-use", "contention")  # it is worth printing anyway
@@ -88,12 +88,11 @@ def rotate_key(
         return 0
     print_data(done.new)
     if is_lost:
-        report(f"it begins a new chain of checkpoints: nothing that {done.old} signed leads to it")
-        report(
-            "  hand it to the people who verify this journal, with a checkpoint: omac checkpoint > /mnt/elsewhere/FILE"
-        )
+        report_folded(f"it begins a new chain of checkpoints: nothing that {done.old} signed leads to it")
+        report("  hand it to the people who verify this journal, with a checkpoint:")
+        report("  omac checkpoint > /mnt/elsewhere/FILE")
     else:
-        report(f"it replaces {done.old}, which still verifies what it signed before")
+        report_folded(f"it replaces {done.old}, which still verifies what it signed before")
     return 0
 
 
@@ -139,7 +138,7 @@ def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, 
     for file in files:
         notes, cut = notes_of(read_note(file, NOTES_CHARACTERS_MAX))
         if cut:
-            report(f"{file}: {cut} of its checkpoints break off, and count for nothing")
+            report_folded(f"{file}: {cut} of its checkpoints break off, and count for nothing")
         for note in notes:
             checkpoint = signed_by(file, note, *keys)
             if checkpoint.journal != journal_id:
@@ -182,4 +181,4 @@ def _show_kept(signer: Signer, as_json: bool) -> None:
         print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": place, "journal": signer.path})
         return
     print_data(key)
-    report(f"the private key is in {place if kept.store == FILE else 'the ' + place}")
+    report_folded(f"the private key is in {place if kept.store == FILE else 'the ' + place}")

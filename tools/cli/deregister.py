@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import report, report_folded, say, say_folded
 
 COMMAND = "omac deregister"
 
@@ -110,9 +110,9 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             if not one.known.gone:
                 say("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
-            say(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}")
+            say_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}", 4)
         if purge.defaults:
-            say(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}")
+            say_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
     return 0
 
 
@@ -231,7 +231,7 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
         return True
     for one, purge in zip(targets, purges, strict=True):
         if one.known is not None:
-            report(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}")
+            report_folded(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}")
             if one.known.status.approved_hash:
                 report("  its approval ends: it no longer runs")
         for what, names in (
@@ -241,7 +241,7 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
             ("defaults", purge.defaults),
         ):
             if names:
-                report(f"  this deletes {what} of {one.skill}: {', '.join(names)}")
+                report_folded(f"  this deletes {what} of {one.skill}: {', '.join(names)}", 4)
     again = _again(request._replace(yes=True), targets)
     return confirm("go on?", "no terminal to prompt on; nothing was changed", [again])
 

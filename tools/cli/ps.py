@@ -14,7 +14,7 @@ from omac.tools.cli.status import lives_now, status_now
 from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.render import report_folded, say, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 STOP_WITHIN_S = 20.0  # what takes longer goes on without being waited for
@@ -58,7 +58,8 @@ def _await_end(one: RunStatus) -> int:
     deadline = time.monotonic() + STOP_WITHIN_S
     while is_living(one.pid, one.start_ticks, one.boot_id):
         if time.monotonic() > deadline:
-            report(f"omac: run {one.run} (pid {one.pid}) is still ending; a second omac stop kills what it waits for")
+            ending = f"omac: run {one.run} (pid {one.pid}) is still ending"
+            report_folded(f"{ending}; a second omac stop kills what it waits for")
             return 1
         time.sleep(LOOK_EVERY_S)
     say(f"run {one.run} has ended")

@@ -11,7 +11,7 @@ from omac.journal.reader import ReadJournal
 from omac.tools.compose.journals import mark_of
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_data
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_folded
 
 JOURNAL_ID = re.compile("[0-9a-f]{32}")
 
@@ -33,7 +33,7 @@ def run(of: str | None, journal_path: str | None, environment: Mapping[str, str]
             if isinstance(event, receipt.CheckpointContested):
                 status = 10
                 size = counted(event.size, "event")
-                report(f"position {record.position}: the next one, of {size}, contradicts the one of")
+                report_folded(f"position {record.position}: the next one, of {size}, contradicts the one of")
                 report(f"  {counted(event.received, 'event')} that was received before")
             print_data(event.note)
     return status

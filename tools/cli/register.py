@@ -202,7 +202,7 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
     for name in names:
         field = fields[name]
         kind = "secret" if isinstance(field, Secret) else field.type
-        report(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
+        report_folded(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
     fix = []
     if candidate.place.workdir and not request.ways.defaults:
         remembered = everything.credentials.defaults(skill.name)

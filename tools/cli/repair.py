@@ -18,7 +18,7 @@ from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import report, say, say_folded
 
 DAMAGED = 10
 ACTIONS = {
@@ -113,7 +113,7 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
         report("nothing was changed")
         return 1
     done = work.perform(request.positions)
-    say(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
+    say_folded(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 

@@ -18,7 +18,7 @@ from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_folded
 
 
 class ServeRequest(NamedTuple):
@@ -68,7 +68,8 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         current().stdout.flush()
         if server.witness_base:
             token = server.state.witness_token_path
-            report(f"omac serve: checkpoints of other omacs are kept on {server.witness_base}; their token: {token}")
+            where = f"checkpoints of other omacs are kept on {server.witness_base}"
+            report_folded(f"omac serve: {where}; their token: {token}")
 
     return trio.run(server.run, announce)
 

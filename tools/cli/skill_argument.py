@@ -22,7 +22,7 @@ from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry, digest_now
 from omac.tools.terminal.invocation import current
-from omac.tools.terminal.render import report, report_fix
+from omac.tools.terminal.render import report, report_fix, report_folded
 
 BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # what a folder on disk is needed for
 
@@ -144,7 +144,7 @@ def report_besides(candidate: Candidate, values: Values, before: Credential, pro
         owner = before.bases.get(name, base)
         if owner != base and (name in before.secrets or name in before.config):
             skill = f"{candidate.skill.name} in .{owner}/skills"
-            report(f"{name} is no longer set for {skill}: a name has one value")
+            report_folded(f"{name} is no longer set for {skill}: a name has one value")
     for problem in problems:
         report(f"{', '.join(names)}: {problem.message}")
         report_fix(problem.fix)

@@ -15,7 +15,7 @@ from omac.domain.skills.values import ValueRefused, check_config, check_secret
 from omac.services.credentials.values import Values
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.prompts import ask_config, ask_secret
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_folded
 
 SECRET_VARIABLE, CONFIG_VARIABLE = "OMAC_SECRET_", "OMAC_CONFIG_"
 
@@ -154,7 +154,7 @@ def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
     config = [(field, remembered.config[field.name]) for field in sidecar.config if field.name in remembered.config]
     values = Values(secrets, _checked(config, check_config, problems))
     for problem in problems:
-        report(f"{problem.name}: the saved default cannot be used: it {problem.problem}")
+        report_folded(f"{problem.name}: the saved default cannot be used: it {problem.problem}")
     return values
 
 
@@ -179,7 +179,7 @@ def _named(
         if name in fields:
             given[name] = text
         else:  # it may be meant for another skill
-            report(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
+            report_folded(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
     if source is not None:
         values = read_values(source, secret=kind == "secret")
         if undeclared := [name for name in values if name not in fields]:

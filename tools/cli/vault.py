@@ -19,7 +19,7 @@ from omac.tools.compose import vaults
 from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import report, report_fix, report_folded, say, say_folded
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024
@@ -110,7 +110,7 @@ def passwd(environment: Mapping[str, str]) -> int:
         try:
             ask_run(run, "POST", "/__omac__/unlock", {"key": key.hex(), "renews": True})
         except Refusal as refusal:
-            report(f"the run at {os.path.dirname(run)} did not take the new key: {refusal.message}")
+            report_folded(f"the run at {os.path.dirname(run)} did not take the new key: {refusal.message}")
             report_fix(["omac unlock"])
     return 0
 
@@ -131,7 +131,7 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
         had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
-        say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
+        say_folded(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
             say_folded(
                 "sidecars that run keep their values until they end: omac deactivate DIR ends those of a project"
@@ -215,7 +215,7 @@ def _read(of_what: str) -> Hidden:
 
 def _init_with_new_key(vault: Vault, path: str) -> None:
     vaults.create_under_new_key(vault, path)
-    report(f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault")
+    report_folded(f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault")
     print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
 
 
@@ -255,7 +255,7 @@ def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac va
         if first == _typed("the same again"):
             return first
         if left:
-            report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}")
+            report_folded(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}", 4)
     raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
 
 

@@ -15,7 +15,7 @@ from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.command_context import secret_stores
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report_folded
 
 if TYPE_CHECKING:
     from omac.tools.compose.registered_skills import RegisteredSkill
@@ -82,5 +82,5 @@ def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
         except Refusal as refusal:
             if refusal.reason != "vault-key-wrong" or not left:
                 raise
-            report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}")
+            report_folded(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}", 4)
     raise AssertionError("the last try returned or raised")

@@ -15,7 +15,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import report, report_folded, say, say_folded
 
 DAMAGED = 10
 
@@ -97,20 +97,23 @@ def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
         say(f"  {are_signed} by a key that is not known here: name it with --key")
     for position in chain.breaks:
         if position > kept:
-            say(f"  at position {position} a new key replaced a lost one, and nothing that one signed leads to it;")
-            say("    only a checkpoint kept elsewhere gets across: omac audit verify --checkpoint FILE")
+            replaced = f"  at position {position} a new key replaced a lost one"
+            say_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
+            say("    only a checkpoint kept elsewhere gets across:")
+            say("    omac audit verify --checkpoint FILE")
         else:
-            say(f"  at position {position} a new key replaced a lost one; a checkpoint that you kept counts it")
+            replaced = f"  at position {position} a new key replaced a lost one"
+            say_folded(f"{replaced}; a checkpoint that you kept counts it", 4)
     if verified.late:
-        say(f"  positions 1 to {verified.late} got their proofs later than they were recorded")
+        say_folded(f"  positions 1 to {verified.late} got their proofs later than they were recorded", 4)
     if verified.head > verified.size:
         say(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
     if verified.pruned:
-        say(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified")
+        say_folded(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified", 4)
     if verified.set_aside:
-        say(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}")
+        say_folded(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}", 4)
     if verified.findings:
-        report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
+        report_folded(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         named = f"--journal {quoted(path)}"
         report(f"  try: omac journal check {named}  # which of it cannot be read, and what mends that")
         report(f"  try: omac journal restore BACKUP {named}  # a copy of omac journal backup from before")

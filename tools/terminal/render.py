@@ -36,9 +36,9 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         where = f"roots {roots}" if run.command == "serve" else f"in {roots}"
         say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
-            say("  serves bridges of the Go omac, without a token (--bridge-compat)")
+            say_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
         if run.audit == "buffered":
-            say("  calls go ahead of their records: a kill loses up to a second (--audit buffered)")
+            say_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
     if not status.directories:
         say("no directory is online")
     several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
@@ -177,14 +177,15 @@ def _short(value: object) -> str:
 
 def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    say(f"{figures['path']}: {counted(figures['events'], 'event')}, {figures['bytes']} bytes, id {figures['id']}")
+    size = f"{counted(figures['events'], 'event')}, {figures['bytes']} bytes"
+    say_folded(f"{figures['path']}: {size}, id {figures['id']}")
     say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
     if figures["segments"]:
-        say(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
+        say_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
         waiting, rejected = figures["spool"]["waiting"], figures["spool"]["rejected"]
         set_aside = counted(rejected, "was set aside", "were set aside")
-        say(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
+        say_folded(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
     for kind, count in figures["kinds"].items():
         say(f"{count:>9}  {kind}")
 
@@ -238,10 +239,10 @@ def report(text: str) -> None:
     print(printable(text), file=current().stderr)
 
 
-def report_folded(text: str) -> None:
-    """Print a line as `report` does, on a narrow terminal in several."""
+def report_folded(text: str, hang: int = 2) -> None:
+    """Print a line as `report` does, on a narrow terminal in several, which are indented by `hang`."""
     width = terminal_width(current().stderr)
-    for line in [text] if width is None else folded(printable(text), width, 2):
+    for line in [text] if width is None else folded(printable(text), width, hang):
         report(line)
 
 
