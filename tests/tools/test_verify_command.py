@@ -328,6 +328,18 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
     assert (refused.status, refused.out, "its leaves do not lead" in refused.err) == (10, "", True)
 
 
+def test_a_checkpoint_that_was_kept_is_said_to_hold(omac: Omac, tmp_path: Path) -> None:
+    """Whoever names one reads that it was looked at, and how far it goes."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    kept = tmp_path / "kept"
+    kept.write_text(omac.ok("checkpoint"))
+    size = kept.read_text().splitlines()[1]
+    assert "that you kept" not in omac.ok("audit", "verify")
+    done = omac.ok("audit", "verify", "--checkpoint", str(kept))
+    assert f"  1 checkpoint that you kept holds, up to position {size}\n" in done
+    assert json.loads(omac.ok("audit", "verify", "--checkpoint", str(kept), "--json"))["kept"] == 1
+
+
 def test_a_checkpoint_is_recorded(omac: Omac) -> None:
     """What `omac checkpoint` prints is in the journal, which is held to it; each names the one before."""
     omac.approve(omac.project("shop", "echo"), "echo")

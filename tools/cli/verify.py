@@ -51,9 +51,9 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
         raise Refusal("misuse", f"no event is at position {first}: the journal ends at {verified.head}")
     if request.json:
         counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
-        print_json(_data(path, verified) | counts)
+        print_json(_data(path, verified) | counts | {"kept": len(kept)})
     else:
-        _show(path, verified, chain, max((root.size for root in kept), default=0))
+        _show(path, verified, chain, kept)
     return DAMAGED if verified.findings else 0
 
 
@@ -85,13 +85,17 @@ def _position(word: str | None, option: str) -> int | None:
     return int(word)
 
 
-def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
+def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]) -> None:
+    kept = max((root.size for root in roots), default=0)
     for finding in verified.findings:
         say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
     say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
         say(f"  {holds}, up to position {chain.roots[-1].size}")
+    if roots and not verified.findings:
+        holds = counted(len(roots), "checkpoint that you kept holds", "checkpoints that you kept hold")
+        say(f"  {holds}, up to position {kept}")
     if chain.unknown:
         are_signed = counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
         say(f"  {are_signed} by a key that is not known here: name it with --key")
