@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import msgspec
 
 from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.redaction import ERASED
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.registration import shown_hash
@@ -139,7 +140,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         reason = f" ({row['reason']})" if row["reason"] else ""
         where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
-            what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
+            path = f" {ERASED}" if row["path"] == ERASED else row["path"]
+            what = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
             what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
