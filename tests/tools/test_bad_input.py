@@ -589,10 +589,11 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:
-    """Without a server, what needs one says how to start it; without a journal, what reads one says the same."""
+    """Without a server, what needs one says how to start it, or what else may run; without a journal, what reads one
+    says the same."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
-    for action in ("activate", "deactivate", "reload"):
-        refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", serving)
+    for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
+        refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)
     for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
         refused(omac.run(*command), 5, "no journal exists at", "omac serve --no-inner")
     omac.serve().end(signal.SIGKILL)

@@ -46,21 +46,21 @@ def restore(
         if put_back(path):
             report_folded(f"a restore was interrupted: the journal that it had moved away is {path} again")
             if not os.path.exists(backup_path):  # that is what was to be restored
-                say(f"{path} is restored to position {copy.position}")
+                say_folded(f"{path} is restored to position {copy.position}")
                 return 0
         require_unused(path, is_living)
         if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
             report("nothing was changed")
             return 1
         done = restore_with_keys(state, copy, path, clock)
-    say(f"{path} is restored to position {copy.position}")
+    say_folded(f"{path} is restored to position {copy.position}")
     _show(done)
     return 0
 
 
 def _show(done: Restored) -> None:
     if done.kept:
-        say(f"the journal that was there is {done.kept}")
+        say_folded(f"the journal that was there is {done.kept}")
     if done.subjects:
         say_folded(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
     if done.erased:

@@ -14,7 +14,7 @@ from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, listed
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import bridges
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import report, report_fix, report_folded, say, say_folded
 
 STATES = {
     "installed": "installed",
@@ -140,7 +140,7 @@ def _row(harness: Harness, environment: Mapping[str, str]) -> Row:
 
 def _report_notes(one: bridges.BridgeFile) -> None:
     for note in bridges.find(one).notes:
-        report(f"omac: {one.file.path} {note}")
+        report_folded(f"omac: {one.file.path} {note}")
     if one.hook and one.hook.notice:
         report(one.hook.notice)
 

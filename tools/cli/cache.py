@@ -56,7 +56,7 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
         chosen = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
         rows, problems = _removed(caches, chosen, dry_run) if caches else ([], [])
     if not rows:
-        report(f"no tool cache exists for {where}" if where else "no tool caches exist")
+        report_folded(f"no tool cache exists for {where}" if where else "no tool caches exist")
     for row in rows:
         if where and row.workdir not in (where, ""):
             report_folded(f"this is the cache of {row.workdir}: both paths have the same cache")

@@ -35,7 +35,8 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
-        raise Refusal("not-found", "no omac serve is running here", fix=[f"omac serve --no-inner --root {root}"])
+        fix = "omac ps" if action == "deactivate" else f"omac serve --no-inner --root {root}"
+        raise Refusal("not-found", "no omac serve is running here", fix=[fix])
     if as_json:
         print_json(msgspec.Raw(answers[0]))
         return 0

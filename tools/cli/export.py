@@ -19,7 +19,7 @@ from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_folded, say, say_folded
+from omac.tools.terminal.render import report_folded, say, say_folded
 from omac.tools.terminal.timestamps import rfc3339
 
 DAMAGED = 10
@@ -106,7 +106,7 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     for flaw in found.flaws:
         say_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
     if found.flaws:
-        report(f"{folder} is not what was exported")
+        report_folded(f"{folder} is not what was exported")
         return
     manifest = found.manifest
     assert manifest is not None, "without flaws there is one"

@@ -87,7 +87,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     elif rows:
         _show(rows, search.workdir)
     else:
-        report(f"no skills in {search.workdir}, and none that all projects share")
+        report_folded(f"no skills in {search.workdir}, and none that all projects share")
     for one in candidates:
         note_unknown_keys(one.skill)
     _report_stale(registry.known if whole else registry.within(where))
@@ -241,5 +241,5 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
 def _report_stale(known: Iterable[RegisteredSkill]) -> None:
     gone = [one.status for one in known if one.gone and not is_repository(one.status.scope)]
     for status in gone:
-        report(f"stale: {status.skill}: its folder {status.source} is gone")
+        report_folded(f"stale: {status.skill}: its folder {status.source} is gone")
     report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))

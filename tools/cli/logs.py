@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import current, wait_for_more
-from omac.tools.terminal.render import report, report_folded, say
+from omac.tools.terminal.render import report_folded, say
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -98,7 +98,7 @@ def _tail(log: SidecarLog, count: int, since: int | None) -> list[str]:
             file.seek(max(0, size - TAIL_BYTES_MAX))
             lines = file.read(TAIL_BYTES_MAX).split(b"\n")
     except OSError as error:
-        report(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
+        report_folded(f"{log.skill}: its log {log.path} cannot be read: {error.strerror}")
         return []
     lines = lines[:-1] if lines and lines[-1] == b"" else lines
     if since is not None:

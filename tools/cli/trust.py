@@ -59,7 +59,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     reviews = [review_of(one, registry, folders) for one in candidates]
     reviews.sort(key=lambda one: (not one.candidate.place.workdir, one.skill.name, one.skill.base))
     if not reviews:
-        report(f"no skills in {search.workdir}")
+        report_folded(f"no skills in {search.workdir}")
         report_fix(["omac skill new hello"])
         return 0
     pending = [one for one in reviews if _needs(one, environment)]

@@ -8,7 +8,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.values import ValueRefused, decoded, parse_lines
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
-from omac.tools.terminal.render import report
+from omac.tools.terminal.render import report, report_folded
 
 
 def read_values(source: str, *, secret: bool) -> dict[str, str]:
@@ -40,7 +40,7 @@ def _content(source: str, *, secret: bool) -> bytes:
         fix = [f"ls -ld {shlex.quote(path)}"]
         raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
-        report(f"{path} holds secrets, but is readable by other users")
+        report_folded(f"{path} holds secrets, but is readable by other users")
         report(f"  try: chmod 600 {shlex.quote(path)}")
     if len(content) > BYTES_MAX:
         raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")

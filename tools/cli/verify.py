@@ -88,7 +88,7 @@ def _position(word: str | None, option: str) -> int | None:
 def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]) -> None:
     kept = max((root.size for root in roots), default=0)
     for finding in verified.findings:
-        say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
+        say_folded(f"{_where(finding)}: {finding.problem} ({finding.kind})")
     say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
