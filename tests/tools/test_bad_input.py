@@ -588,6 +588,20 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        (("replay",), "omac replay --at 120"),
+        (("proof", "verify", "x"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
+        (("stop",), "omac stop 4711"),
+    ],
+)
+def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
+    """The first one of its help, as it is typed; what is none of its options is answered without."""
+    assert house.run(*command).err.endswith(f"\n  try: {example}\n")
+    assert "try: omac" not in house.run(*command, "--frobnicate").err
+
+
 def test_no_server_and_no_journal(omac: Omac) -> None:
     """Without a server, what needs one says how to start it, or what else may run; without a journal, what reads one
     says the same."""
