@@ -53,6 +53,7 @@ def test_verify_names_the_position(omac: Omac) -> None:
     done = omac.run("audit", "verify")
     assert done.status == 10
     assert "position 2: its event is not what was recorded (altered)" in done.out
+    assert "verified" not in done.out, "of a journal in which something is wrong"
     assert "from position 2 on" in done.err
     found = omac.run("audit", "verify", "--json")
     assert found.status == 10

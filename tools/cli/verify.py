@@ -89,7 +89,8 @@ def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]
     kept = max((root.size for root in roots), default=0)
     for finding in verified.findings:
         say_folded(f"{_where(finding)}: {finding.problem} ({finding.kind})")
-    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
+    done = "compared with their proofs" if verified.findings else "verified"
+    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} {done}, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
         say(f"  {holds}, up to position {chain.roots[-1].size}")
