@@ -13,7 +13,7 @@ from omac.domain.directories.directory import Directory, reload_command
 from omac.domain.directories.events import NOT_APPROVED
 from omac.domain.kernel import ids
 from omac.domain.kernel.terminal_escaping import named
-from omac.projections.access.routes import down_detail
+from omac.projections.access.routes import STARTING, down_detail
 from omac.projections.evidence.unfinished import (
     DelayStatus,
     ErasureStatus,
@@ -161,7 +161,10 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def shown_problem(state: str, detail: str) -> tuple[str, str]:
-    """Return the state of a skill and why, as people read them: code that nobody approved is not broken."""
+    """Return the state of a skill and why, as people read them: code that nobody approved is not broken, and a sidecar
+    that starts for the first time does not start again."""
+    if detail == STARTING:
+        return "starting", "its sidecar does not answer yet"
     if state == STATE_OF["skill-broken"] and detail.startswith(NOT_APPROVED):
         return "not approved", detail.removeprefix(NOT_APPROVED).lstrip(":, ")
     return state, detail

@@ -176,7 +176,8 @@ def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
 
 
 def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, method: str = "GET") -> bytes:
-    """The whole answer that says no: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out."""
+    """The whole answer that says no: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out. The body
+    is a line, as what follows it at a terminal begins one."""
     content: dict[str, object] = {"error": refusal.reason}
     if skill := skill or refusal.skill:
         content["skill"] = skill
@@ -186,7 +187,8 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
     fields = [(b"X-Omac-Reason", refusal.reason.encode("ascii")), (b"Content-Type", b"application/json")]
     if refusal.reason == "too-many-calls":
         fields.append((b"Retry-After", b"1"))
-    return whole_answer(refusal.status, fields, msgspec.json.encode(content), close=close, method=method)
+    body = msgspec.json.encode(content) + b"\n"
+    return whole_answer(refusal.status, fields, body, close=close, method=method)
 
 
 def _connection_fields(status: int, request: RequestHead, delivery: Delivery) -> bytes:

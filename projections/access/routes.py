@@ -14,6 +14,7 @@ from omac.domain.settings.owner_limits import OF_A_SKILL, SkillBounds, how_to_ch
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.projections.system import System
 
+STARTING = "its sidecar is starting"  # the whole detail where it did not run before
 SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories share
 
 
@@ -113,5 +114,5 @@ def down_detail(sidecar: Sidecar) -> str:
     if sidecar.status == "backoff":
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
     if sidecar.status in ("idle", "requested", "started", "healthy"):  # healthy: its route is mounted next
-        return f"its sidecar is starting{', after: ' + sidecar.detail if sidecar.detail else ''}"
+        return f"{STARTING}, after: {sidecar.detail}" if sidecar.detail else STARTING
     return "its sidecar gave up" if sidecar.status == "gave_up" else f"its sidecar is {sidecar.status}"

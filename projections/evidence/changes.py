@@ -20,6 +20,7 @@ from omac.domain.guard.denial import GuardDenied
 from omac.domain.harness.installation import BridgeChanged, BridgeChangeFailed
 from omac.domain.kernel.event import Event, Recorded
 from omac.domain.kernel.ids import GLOBAL, key_of
+from omac.domain.kernel.set_aside import PositionSetAside
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.sandbox.inspection import Inspected
 from omac.domain.settings.setting import SettingChanged, SettingChangeFailed
@@ -100,6 +101,7 @@ class TrustChanges:
                 | SealFailed()
                 | SegmentPruned()
                 | PruneFailed()
+                | PositionSetAside()
             ):
                 return TrustChange(kind, None, None, refused, reason, detail)
             case RouteStubbed(skill):
@@ -211,7 +213,7 @@ def _described_value(event: Event) -> tuple[str, bool, str | None, str] | None:
             return _described_export(event)
         case KeyRotated() | KeyLost() | KeyMoved() | CheckpointDelayed() | WitnessFailed() | CheckpointContested():
             return _described_signing(event)
-        case SegmentSealed() | SealFailed() | SegmentPruned() | PruneFailed() | SubjectErased():
+        case SegmentSealed() | SealFailed() | SegmentPruned() | PruneFailed() | SubjectErased() | PositionSetAside():
             return _described_retention(event)
         case _:
             return None
@@ -242,11 +244,14 @@ def _described_signing(
 
 
 def _described_retention(
-    event: SegmentSealed | SealFailed | SegmentPruned | PruneFailed | SubjectErased,
+    event: SegmentSealed | SealFailed | SegmentPruned | PruneFailed | SubjectErased | PositionSetAside,
 ) -> tuple[str, bool, str | None, str]:
     match event:
         case SubjectErased(workdir):
             return "subject.erased", False, None, f"the key of directory {workdir} is destroyed"
+        case PositionSetAside(position, kind, stream, why):
+            what = f"position {position}, {kind or 'of no kind'} in {stream or 'no stream'}"
+            return "position.set-aside", False, None, f"{what}: {why}"
         case SegmentSealed(first, last, file):
             return "segment.sealed", False, None, f"positions {first} to {last} in {file}, SHA-256 {event.sha256}"
         case SegmentPruned(first, last, file):

@@ -129,8 +129,8 @@ class Activation:
     def _revoke(self, target: StreamId, cause: Cause) -> None:
         """End a sidecar that lost its approval or a secret; it starts again if what is left will do."""
         spec = self._engine.system.sidecars[target].state.spec
-        if spec is not None and self._registrar.lacks(spec):
-            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop("its values were revoked"), cause)
+        if spec is not None and (lost := self._registrar.loss(spec)):
+            self._engine.revoke(sidecar.AGGREGATE, target, sidecar.RequestStop(lost), cause)
 
     def discover_shared(self, asker: StreamId | None = None) -> trio.Event:
         """Discover the skills that all directories share, in the background: bring them online as soon as there are

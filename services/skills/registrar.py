@@ -65,14 +65,16 @@ class Registrar:
                 return True
         return not spec.digest
 
-    def lacks(self, spec: SidecarSpec) -> bool:
-        """Whether `spec` has lost its approval, or a secret that it was made with."""
+    def loss(self, spec: SidecarSpec) -> str:
+        """What `spec` has lost, its approval or a secret that it was made with, in a few words; "" for nothing."""
+        if not self.is_approved(spec):
+            return "its code is no longer approved"
         given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill)
         if spec.repository:
             given = given.over(self._credentials.given(spec.repository, spec.skill))
         secrets = [(name, one.fingerprint) for name, one in given.secrets.items()]
         wanted = [item for names in spec.stored.values() for item in names.items()]
-        return not self.is_approved(spec) or any(item not in secrets for item in wanted)
+        return "a secret was revoked or replaced" if any(item not in secrets for item in wanted) else ""
 
     def is_worktree(self, workdir: str, scope: str) -> bool:
         """Return whether a directory was, when its skills were planned last, in the repository of this scope."""

@@ -65,6 +65,8 @@ class Registering:
         """Give a skill values, then approve it; `adopted` names those that come from defaults. Raises Refusal; then it
         is not approved. Returns what failed once the values counted."""
         code = await self._freeze(candidate, digest)
+        if values:
+            await self._introduce(candidate, code)
         given = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._approve(candidate, code)
         return given.problems if given else ()
@@ -84,11 +86,16 @@ class Registering:
         remembered = self._credentials.defaults(skill.name)
         origins = {name: remembered[name].code for name in adopted if name in remembered}
         code = code or self.code(candidate)
-        if candidate.place.repository and self.known(candidate).found is None:
-            await self.note(candidate)  # it names the repository, for whoever reads the record
+        await self._introduce(candidate, skill.code)
         return await self._credentials.give(
             scope, skill.name, code, values, PERSON, base=skill.base, mirror=mirror, adopted=origins
         )
+
+    async def _introduce(self, candidate: Candidate, code: Code) -> None:
+        """Register a skill that is not, before it gets values: it names the directory or the repository, for whoever
+        reads the record of these."""
+        if candidate.place.dir and self.known(candidate).found is None:
+            await self._decide(candidate, registration.Register(code, candidate.place.dir))
 
     def code(self, candidate: Candidate) -> str:
         """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""

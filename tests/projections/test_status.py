@@ -13,7 +13,8 @@ from omac.domain.kernel.ids import HostId, LaunchId, RunId, TokenDigest
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Approved, Registered
-from omac.projections.status import Status, about_stream, status_of
+from omac.projections.access.routes import STARTING
+from omac.projections.status import Status, about_stream, shown_problem, status_of
 from omac.projections.system import System
 
 
@@ -50,6 +51,13 @@ def test_every_state_of_a_skill(shop: Any) -> None:
     assert skills["fell"]["fix"] == ["omac reload /w/shop"]
     assert (skills["ready"]["detail"], skills["ready"]["fix"]) == ("", [])
     assert skills["rival"]["mount"] == ""
+
+
+def test_a_sidecar_that_starts_for_the_first_time_does_not_start_again() -> None:
+    """As people read it; one that failed before is restarting, and why."""
+    assert shown_problem("restarting", STARTING)[0] == "starting"
+    failed = ("restarting", f"{STARTING}, after: exited with status 3")
+    assert shown_problem(*failed) == failed
 
 
 def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:

@@ -12,6 +12,7 @@ from tiers import some
 
 from omac.domain.directories.directory import AGGREGATE, RequestDeactivation
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.sidecars.sidecar import StopRequested
 from omac.domain.skills import registration
 from omac.domain.skills.meta import FoundSkill
 from omac.services.access.port import Request
@@ -63,6 +64,16 @@ async def test_a_revoked_skill_stops_while_the_journal_is_away(
     assert kinds(omac.path, "sidecar.stop", "sidecar.exited") == [
         "sidecar.stop-requested", "sidecar.exited", "sidecar.stopped",
     ]  # fmt: skip
+
+
+async def test_a_stop_says_what_was_lost(serving: Serving, skill: MakeSkill) -> None:
+    """The approval is not called a value."""
+    async with serving() as omac:
+        await online(omac, echo := skill("echo"))
+        omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
+        await omac.until(lambda: omac.sidecar("echo").status == "idle")
+        stops = [one.event.why for one in omac.journal.records() if isinstance(one.event, StopRequested)]
+    assert stops == ["its code is no longer approved"]
 
 
 async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(

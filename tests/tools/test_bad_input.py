@@ -549,6 +549,9 @@ NONSENSE = [
     (["audit", "--actor", "nobody"], 2, "--actor takes person"),
     (["audit", "--status", "6x"], 2, "--status takes 404"),
     (["audit", "--from", "-1"], 2, "--from takes a position"),
+    (["audit", "--from", "9", "--to", "8"], 2, "no position lies between them"),
+    (["audit", "--since", "1h", "--until", "2h"], 2, "--since 1h is later than --until 2h"),
+    (["audit", "--kind", "colour"], 2, "--kind takes access, sandbox"),
     (["audit", "--count-by", "skill,colour"], 2, "--count-by takes skill"),
     (["audit", "--page", "5"], 2, "--page takes one row or more, with --after"),
     (["audit", "--after", "start", "-n", "5"], 2, "--after excludes -n"),
@@ -585,11 +588,26 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        (("replay",), "omac replay --at 120"),
+        (("proof", "verify", "x"), 'omac proof verify proof.json --key "$(cat omac.key)"'),
+        (("stop",), "omac stop 4711"),
+    ],
+)
+def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
+    """The first one of its help, as it is typed; what is none of its options is answered without."""
+    assert house.run(*command).err.endswith(f"\n  try: {example}\n")
+    assert "try: omac" not in house.run(*command, "--frobnicate").err
+
+
 def test_no_server_and_no_journal(omac: Omac) -> None:
-    """Without a server, what needs one says how to start it; without a journal, what reads one says the same."""
+    """Without a server, what needs one says how to start it, or what else may run; without a journal, what reads one
+    says the same."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
-    for action in ("activate", "deactivate", "reload"):
-        refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", serving)
+    for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
+        refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)
     for command in (["status"], ["audit"], ["replay", "--at", "1"], ["journal", "stats"]):
         refused(omac.run(*command), 5, "no journal exists at", "omac serve --no-inner")
     omac.serve().end(signal.SIGKILL)

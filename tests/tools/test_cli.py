@@ -210,6 +210,15 @@ def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
     assert house.ok("audit", *arguments, "--csv").splitlines()[0] == "skill,outcome,count"
 
 
+@pytest.mark.parametrize("counted", [(), ("--count-by", "skill")])
+def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted: tuple[str, ...]) -> None:
+    """It says so, and how to see what there is; to programs it is no more than the absence of rows."""
+    done = house.run("audit", "--skill", "none", *counted)
+    assert (done.status, len(done.out.splitlines())) == (0, 1), "the heads alone"
+    assert done.err.startswith("no row is what was asked for\n  try: omac audit --count-by "), done.err
+    assert house.run("audit", "--skill", "none", *counted, "--json").err == ""
+
+
 def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
     """Page by page each row comes once; a cursor of another journal, or from its future, is refused."""
     rows: list[dict[str, Any]] = []

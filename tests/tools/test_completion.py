@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pexpect
@@ -74,6 +75,12 @@ def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> lis
         (("sandbox", "run", "--", "tr"), []),
         (("start", "--", "tr"), []),
         (("audit", "--skill", ""), ["mail", "slack"]),
+        (("audit", "--actor", ""), ["person", "bridge", "agent", "omac"]),
+        (("audit", "--count-by", "s"), ["skill", "session", "status"]),
+        (("audit", "--after", ""), ["start"]),
+        (("export", "--format", "c"), ["csv", "cloudevents"]),
+        (("key", "move", "--to", ""), ["vault", "keychain", "file"]),
+        (("serve", "--audit", ""), ["strict", "buffered"]),
         (("help", "secrets", "se"), ["set"]),
         (("settings", "set", "serve.unapproved", ""), ["refuse", "confine", "allow"]),
         (("completion", ""), ["bash", "zsh", "fish"]),
@@ -85,6 +92,18 @@ def test_what_is_offered(house: Omac, project: Path, words: tuple[str, ...], off
     """Commands, options, and values of this project; nothing behind -- and for what is unknown."""
     found = answers(house, project, *words)
     assert found == offered or (offered is None and "trust" in found)
+
+
+def test_a_run_that_ended_is_not_offered(house: Omac, project: Path) -> None:
+    """One that lives is, as its folder alone says."""
+    runs = Path(house.ok("journal", "path").strip()).parent / "run"
+    for name in ("0123456789ab", "ba9876543210"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "lock").touch()
+    with (runs / "ba9876543210" / "lock").open() as lock:
+        flock(lock, LOCK_EX)
+        assert answers(house, project, "stop", "") == ["ba9876543210"]
+    assert answers(house, project, "stop", "") == []
 
 
 def test_a_project_that_is_named(house: Omac, project: Path) -> None:

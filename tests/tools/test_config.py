@@ -11,6 +11,7 @@ from real_omac import Omac, Serving, omac_in
 from valued_skill import everywhere, pid_of, piped, told, typed, valued, waiting
 
 from omac.domain.credentials.credential import ConfigRemoved, ConfigWritten, DefaultMirrored
+from omac.domain.skills.registration import Registered
 
 SOON_S = 1.0  # a change from another terminal, until omac acts on it
 START_S = 5.0  # a small Python server, until it answers
@@ -73,7 +74,10 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
         f"LIMIT was not given to slack for {project}",
     ]
     assert sources(omac, project)["REGION"] == ("eu", "default")
-    assert [record.event for record in omac.events()] == [
+    registered, *changes = [record.event for record in omac.events()]
+    assert isinstance(registered, Registered)
+    assert registered.workdir == str(project)
+    assert changes == [
         ConfigWritten("REGION", "us", "agents"),
         DefaultMirrored("REGION", omac.events(DefaultMirrored)[0].event.code, "us"),
         ConfigRemoved("REGION"),

@@ -91,6 +91,7 @@ def test_what_was_asked_is_gone(host: Omac) -> None:
     assert "elsewhere" in after
     assert "else-argument" in after
     assert "(erased)" in after
+    assert " (erased) in " in host.ok("audit", "--kind", "access"), "behind the skill, and not part of its name"
     assert "subject.erased" in after
     assert not in_state(host)
     sound(host)

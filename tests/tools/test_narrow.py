@@ -127,9 +127,24 @@ def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str
     status, lines = OnTerminal(house, *words, *made).ended()
     assert (status, [line for line in too_wide(lines) if "omac export verify" not in line]) == (0, [])
     if words == ("export",):
+        assert f"  omac export verify {folder} --key KEY" in lines, "it is copied whole"
         key = house.ok("key", "show").strip()
         status, lines = OnTerminal(house, "export", "verify", str(folder), "--key", key).ended()
         assert (status, too_wide(lines)) == (0, [])
+
+
+def test_what_keys_and_proofs_say_fits(house: Omac, used: Path, tmp_path: Path) -> None:
+    """A key that is replaced, the size of a journal, a proof of an event and of a checkpoint."""
+    key, proof, checkpoints = house.ok("key", "show").strip(), tmp_path / "proof.json", [tmp_path / "a", tmp_path / "b"]
+    for checkpoint in checkpoints:
+        checkpoint.write_text(house.ok("checkpoint"))
+    texts = [house.ok("audit", "prove", "1"), house.ok("proof", "consistency", *map(str, checkpoints))]
+    shown = [OnTerminal(house, "journal", "stats").ended()]
+    for text in texts:
+        proof.write_text(text)
+        shown.append(OnTerminal(house, "proof", "verify", str(proof), "--key", key).ended())
+    shown.append(OnTerminal(house, "key", "rotate").ended())
+    assert [(status, too_wide(lines)) for status, lines in shown] == [(0, [])] * 4
 
 
 def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:

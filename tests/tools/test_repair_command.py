@@ -57,6 +57,10 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
     done = omac.run("journal", "repair", "--position", str(position), "--yes")
     assert done.status == 0, done
     assert omac.run("journal", "check").status == 0
+    row = json.loads(omac.ok("audit", "--kind", "position", "--json"))
+    assert (row["kind"], row["detail"].partition(" in ")[0]) == (
+        "position.set-aside", f"position {position}, setting.changed",
+    )  # fmt: skip
     assert "echo" in omac.ok("approvals")
     skills = omac.serve().activate(project)["skills"]
     assert [skill["name"] for skill in skills] == ["echo"]

@@ -201,7 +201,8 @@ def test_moments_that_no_journal_reaches(host: Omac, moment: str) -> None:
     """They are times like others."""
     for command in ("journal seal --before", "journal prune --yes --before", "audit --since", "audit --until"):
         done = host.run(*command.split(), moment)
-        assert (done.status, done.err) == (0, ""), (command, done)
+        said = done.err.partition("\n")[0]
+        assert (done.status, said in ("", "no row is what was asked for")) == (0, True), (command, done)
 
 
 def test_what_was_changed_is_not_sealed(host: Omac) -> None:

@@ -150,6 +150,13 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     assert SECRET.encode() not in everywhere(omac, done, taken)
 
 
+def test_the_audit_of_a_project_has_its_first_secret(omac: Omac, shop: Path) -> None:
+    """What is given to a skill that nobody registered yet is recorded with its directory, too."""
+    set_token(omac, shop)
+    rows = [json.loads(line) for line in omac.ok("audit", "--dir", str(shop), "--json").splitlines()]
+    assert [row["kind"] for row in rows] == ["skill.registered", "secret.written"]
+
+
 def test_as_data(omac: Omac, shop: Path) -> None:
     """What programs get for what they change."""
     where = ("--workdir", str(shop), "--json")

@@ -147,7 +147,7 @@ def test_where_nobody_can_type(omac: Omac) -> None:
     """A passphrase is not read from a pipe; the way without one is said."""
     done = piped(omac, line(PASSPHRASE) * 2, "vault", "init")
     assert (done.status, done.out) == (2, "")
-    assert "  try: omac vault init --key-file ~/.omac-vault.key" in done.err
+    assert "  try: omac vault init --key-file ~/.config/omac/vault.key" in done.err
     missing = omac.run("vault", "status")
     assert (missing.status, missing.out) == (0, f"no vault exists at {omac.state / 'vault'}\n")
     assert "  try: omac vault init" in missing.err
@@ -416,6 +416,7 @@ def test_unlock_without_a_server(passphrase: Omac) -> None:
     assert "no omac serve is running here" in done.out
     assert "OMAC_VAULT_KEY_FILE" in done.out
     assert "try: omac serve" in done.out
+    assert "try: omac vault init" not in done.out, "there is a vault"
 
 
 def test_unlock_without_any_store(omac: Omac) -> None:

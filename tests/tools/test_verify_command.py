@@ -53,6 +53,7 @@ def test_verify_names_the_position(omac: Omac) -> None:
     done = omac.run("audit", "verify")
     assert done.status == 10
     assert "position 2: its event is not what was recorded (altered)" in done.out
+    assert "verified" not in done.out, "of a journal in which something is wrong"
     assert "from position 2 on" in done.err
     found = omac.run("audit", "verify", "--json")
     assert found.status == 10
@@ -194,6 +195,19 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
     assert (refused.status, "is not among" in refused.err) == (2, True)
 
 
+def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
+    """As the audit and exports do: whoever has no journal sees which value is which, and those alone that are there."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    rows = omac.ok("audit", "--kind", "skill", "--json").splitlines()
+    approved = next(row for row in map(json.loads, rows) if row["kind"] == "skill.approved")
+    key, proof = omac.ok("key", "show").strip(), tmp_path / "proof.json"
+    proof.write_text(omac.ok("audit", "prove", str(approved["position"])))
+    event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))["event"]
+    shown = omac.ok("proof", "verify", str(proof), "--key", key).splitlines()[2]
+    assert shown.startswith(f"  source={approved['dir']}"), shown
+    assert all((f" {name}=" in shown) == (value not in (None, "", [])) for name, value in event.items()), shown
+
+
 def test_each_bit_of_a_proof(omac: Omac) -> None:
     """With one of them changed it proves nothing, and is refused as such."""
     omac.ok("settings", "set", "secrets.store", "vault")
@@ -313,6 +327,18 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
     spoil(omac, "UPDATE leaf SET hash = zeroblob(32)")
     refused = omac.run("proof", "consistency", old, new)
     assert (refused.status, refused.out, "its leaves do not lead" in refused.err) == (10, "", True)
+
+
+def test_a_checkpoint_that_was_kept_is_said_to_hold(omac: Omac, tmp_path: Path) -> None:
+    """Whoever names one reads that it was looked at, and how far it goes."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    kept = tmp_path / "kept"
+    kept.write_text(omac.ok("checkpoint"))
+    size = kept.read_text().splitlines()[1]
+    assert "that you kept" not in omac.ok("audit", "verify")
+    done = omac.ok("audit", "verify", "--checkpoint", str(kept))
+    assert f"  1 checkpoint that you kept holds, up to position {size}\n" in done
+    assert json.loads(omac.ok("audit", "verify", "--checkpoint", str(kept), "--json"))["kept"] == 1
 
 
 def test_a_checkpoint_is_recorded(omac: Omac) -> None:

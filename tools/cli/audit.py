@@ -19,7 +19,7 @@ from omac.tools.compose.state import StateDir
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import current, print_json, wait_for_more
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, show_audit, show_columns
+from omac.tools.terminal.render import report, report_fix, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
 
 FOLLOW_S = 0.3
@@ -62,6 +62,8 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
         audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
         rows = audit.rows(request.query) if count is None else audit.newest(request.query, count)
         rows = progress.before(rows)
+        if request.form == "text" and not request.follow:
+            rows = _told_where_none(rows)
         if request.fields:
             _show_counts(rows, request)
         else:
@@ -82,6 +84,16 @@ def _show(rows: Iterable[AuditRow], form: Form, *, headed: bool = True) -> None:
             print_csv(tuple(json_row(row).values()))
     else:
         show_audit(map(json_row, rows), headed=headed)
+
+
+def _told_where_none(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+    """Yield the rows; where there are none, say so, and how to see which there are."""
+    row = None
+    for row in rows:
+        yield row
+    if row is None:
+        report("no row is what was asked for")
+        report_fix(["omac audit --count-by kind,skill,dir  # what there is"])
 
 
 def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:

@@ -45,8 +45,9 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         raise Refusal("misuse", f"--actor takes {', '.join(get_args(Actor))}, not {typed.actor!r}")
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
-        raise Refusal("misuse", f"unknown kind {typed.kind!r}; try access, sandbox, guard, skill, secret, config")
-    return AuditQuery(
+        message = f"--kind takes access, sandbox, guard, skill, secret, config and more, not {typed.kind!r}"
+        raise Refusal("misuse", message, fix=["omac audit --count-by kind  # which there are"])
+    query = AuditQuery(
         skill=typed.skill,
         dir=os.path.realpath(expanded(typed.directory)) if typed.directory else None,
         session=typed.session,
@@ -62,6 +63,11 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         first=position_of(typed.first, "--from") if typed.first is not None else None,
         last=position_of(typed.last, "--to") if typed.last is not None else None,
     )
+    if query.first is not None and query.last is not None and query.last < query.first:
+        raise Refusal("misuse", f"--from {query.first} is behind --to {query.last}: no position lies between them")
+    if query.since is not None and query.until is not None and query.until < query.since:
+        raise Refusal("misuse", f"--since {typed.since} is later than --until {typed.until}: nothing lies between them")
+    return query
 
 
 def fields_of(count_by: str | None) -> tuple[str, ...]:

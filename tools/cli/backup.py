@@ -27,7 +27,7 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     say_folded(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
     if made.keys_path:
         say_folded(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
-        say("  what is erased later can be read by this file: delete it, or keep it elsewhere")
+        say_folded("  what is erased later can be read by this file: delete it, or keep it elsewhere", 4)
     return 0
 
 
@@ -46,27 +46,27 @@ def restore(
         if put_back(path):
             report(f"a restore was interrupted: the journal that it had moved away is {path} again")
             if not os.path.exists(backup_path):  # that is what was to be restored
-                say(f"{path} is restored to position {copy.position}")
+                say_folded(f"{path} is restored to position {copy.position}")
                 return 0
         require_unused(path, is_living)
         if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
             report("nothing was changed")
             return 1
         done = restore_with_keys(state, copy, path, clock)
-    say(f"{path} is restored to position {copy.position}")
+    say_folded(f"{path} is restored to position {copy.position}")
     _show(done)
     return 0
 
 
 def _show(done: Restored) -> None:
     if done.kept:
-        say(f"the journal that was there is {done.kept}")
+        say_folded(f"the journal that was there is {done.kept}")
     if done.subjects:
-        say(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
+        say_folded(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
     if done.erased:
         say(counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since")
     if done.rotations:
-        say(f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again")
+        say_folded(f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again")
 
 
 def _loss(path: str, copy: Copy) -> str:

@@ -83,7 +83,8 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
         connection.close()
     reason = answer.headers.get("X-Omac-Reason", "")
     if answer.status >= 400:
-        report(f"omac: {request.skill} answered {answer.status} {answer.reason}{f' ({reason})' if reason else ''}")
+        why = f" ({reason})" if reason else ""
+        report(f"omac: {request.skill} answered {answer.status} {answer.reason}{why}")
         return REASONS[reason].exit_code if reason in REASONS else 1
     return 0
 

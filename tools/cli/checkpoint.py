@@ -89,9 +89,8 @@ def rotate_key(
     print_data(done.new)
     if is_lost:
         report(f"it begins a new chain of checkpoints: nothing that {done.old} signed leads to it")
-        report(
-            "  hand it to the people who verify this journal, with a checkpoint: omac checkpoint > /mnt/elsewhere/FILE"
-        )
+        report("  hand it to the people who verify this journal, with a checkpoint:")
+        report("  omac checkpoint > /mnt/elsewhere/FILE")
     else:
         report(f"it replaces {done.old}, which still verifies what it signed before")
     return 0

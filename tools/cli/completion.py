@@ -207,6 +207,12 @@ def _setting_words(line: Line, environment: Mapping[str, str]) -> Iterator[Offer
     yield from map(Offer, known.words if known else ())
 
 
+def _counted(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
+    from omac.projections.evidence.audit_query import COUNTABLE
+
+    yield from map(Offer, COUNTABLE)
+
+
 def _commands(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
     """Yield the commands below those that were typed, as `omac help` takes them."""
     command = line.root
@@ -235,6 +241,13 @@ VALUES: Mapping[str, Callable[[Line, Mapping[str, str]], Iterator[Offer]]] = {  
     "network": _words("host", "none"),
     "backend": _words("auto", "bubblewrap", "landlock"),
     "unapproved": _words("refuse", "confine", "allow"),
+    "audit": _words("strict", "buffered"),
+    "actor": _words("person", "bridge", "agent", "omac"),
+    "after": _words("start"),
+    "count_by": _counted,
+    "form": _words("jsonl", "csv", "cloudevents", "ocsf", "parquet"),
+    "method": _words("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
+    "to": _words("vault", "keychain", "file"),
     "outcome": _words("completed", "aborted", "refused", "open", "done"),
     "kind": _words("access", "sandbox", "guard", "skill", "secret", "config", "control"),
     "words": _commands,

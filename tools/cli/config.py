@@ -14,7 +14,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import say, show_columns
+from omac.tools.terminal.render import say, say_folded, show_columns
 
 HEADS = ("name", "type", "value", "source", "description")
 
@@ -49,7 +49,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
         }
         print_json(document)
         return 0
-    say(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
+    say_folded(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
     lines = [
         (row.name, row.type, "-" if row.value is None else shown(row.value), row.source, row.description)
         for row in rows
@@ -87,7 +87,7 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
         if as_json:
             print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
         else:
-            say(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
+            say_folded(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
         report_unapproved(one)
     return 0
 

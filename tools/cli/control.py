@@ -14,7 +14,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.render import say, show_skills
+from omac.tools.terminal.render import say_folded, show_skills
 
 READ_TIMEOUT_S = 5.0
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
@@ -35,13 +35,14 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
-        raise Refusal("not-found", "no omac serve is running here", fix=[f"omac serve --no-inner --root {root}"])
+        fix = "omac ps" if action == "deactivate" else f"omac serve --no-inner --root {root}"
+        raise Refusal("not-found", "no omac serve is running here", fix=[fix])
     if as_json:
         print_json(msgspec.Raw(answers[0]))
         return 0
     for answer in answers:
         manifest = msgspec.json.decode(answer)
-        say(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
+        say_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
         show_skills(manifest.get("skills", ()), manifest["dir"])
     return 0
 

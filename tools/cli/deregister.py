@@ -110,9 +110,9 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             if not one.known.gone:
                 say("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
-            say(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}")
+            say_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}", 4)
         if purge.defaults:
-            say(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}")
+            say_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
     return 0
 
 
@@ -241,7 +241,7 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
             ("defaults", purge.defaults),
         ):
             if names:
-                report(f"  this deletes {what} of {one.skill}: {', '.join(names)}")
+                report(f"  this deletes {what} of {one.skill}: {', '.join(names)}", 4)
     again = _again(request._replace(yes=True), targets)
     return confirm("go on?", "no terminal to prompt on; nothing was changed", [again])
 

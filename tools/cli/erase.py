@@ -94,7 +94,7 @@ def _show(planned: PlannedErasure, typed: str) -> None:
         say(f"  {count:>9}  {kind}")
     _show_clear(planned)
     for file in planned.rows.unread:
-        say(f"  erased as well, and not counted: what the segment {file} has, which cannot be read")
+        say_folded(f"  erased as well, and not counted: what the segment {file} has, which cannot be read", 4)
     for line in BEYOND_REACH:
         say(f"  not reached: {line}")
 

@@ -68,7 +68,8 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     say_folded(f"{exported.folder}: {_number(manifest)} exported as {manifest.data}")
     if manifest.without_content:
         say(f"  {manifest.without_content} of them without their content")
-    say(f"  to verify it elsewhere: omac export verify {quoted(exported.folder)} --key KEY  # of omac key show")
+    say("  to verify it elsewhere, where KEY is what omac key show prints here:")
+    say(f"  omac export verify {quoted(exported.folder)} --key KEY")
     return 0
 
 
@@ -103,7 +104,7 @@ def _policy(typed: str | None) -> tuple[str, ...]:
 
 def _show(folder: str, found: VerifiedBundle) -> None:
     for flaw in found.flaws:
-        say(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
+        say_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
     if found.flaws:
         report(f"{folder} is not what was exported")
         return
@@ -113,14 +114,14 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     say_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
     say_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
-        say(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}")
+        say_folded(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}", 4)
     if manifest.without_content:
         why = ", ".join(manifest.redacted) or "pruned, or set aside by a repair"
         say(f"  {manifest.without_content} without their content: {why}")
     elif manifest.redacted:
         say(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
-        say(f"  positions 1 to {manifest.late} got their proofs later than they were recorded")
+        say_folded(f"  positions 1 to {manifest.late} got their proofs later than they were recorded", 4)
 
 
 def _number(exported: BundleManifest) -> str:

@@ -20,7 +20,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.go_set_up import moving, read_go_profiles, read_set_up, write_profile
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import report, report_fix, say
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 ABSENT_SHOWN_MAX = 20
 SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
@@ -115,7 +115,7 @@ def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGrou
         raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
     steps = [(group, step) for group in groups for step in group.steps]
     if doubtful := [(group, step) for group, step in steps if step.verdict == "take" and step.why == BY_AGENT]:
-        say("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
+        say_folded("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
         for group, step in doubtful:  # once more, where nothing can push them out of sight
             say(f"  {group.skill}: {step.name} = {step.value!r}")
     return confirm("Import the lines marked with +?")
@@ -137,7 +137,7 @@ def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
     absent = [group for group in groups if group.scope == "missing"]
     shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
     for group in shown_groups:  # a forged file must not push what matters out of sight
-        say(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
+        say_folded(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
         for step in group.steps:
             say(f"  {_line(step)}")
             for command in step.fix:

@@ -4,22 +4,25 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
+from omac.domain.kernel.terminal_escaping import named
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal import consistency
 from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
-from omac.journal.proof import BYTES_MAX, proven
+from omac.journal.event_kinds import KINDS
+from omac.journal.proof import BYTES_MAX, ProvenEvent, proven
 from omac.journal.proof import prove as proof_of
 from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
 from omac.tools.compose.journals import codec_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import say, say_folded
 from omac.tools.terminal.timestamps import rfc3339
 
 
@@ -87,13 +90,33 @@ class _Form(msgspec.Struct, frozen=True):
 def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> None:
     event = proven(text, *known)
     if as_json:
-        print_json(event._asdict() | {"checkpoint": _data(event.checkpoint)})
+        print_json(event._asdict() | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
         return
-    say(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
-    say(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}")
-    say(f"  {json.dumps(event.body, default=str)}")
+    say_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
+    say_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
+    say_folded(f"  {_shown(event)}", 4)
     if event.is_late:
         say("  its proof was made later than it was recorded")
+
+
+def _fields(event: ProvenEvent) -> dict[str, Any] | None:
+    """The fields of an event by their names; None for a kind that is not known here."""
+    names = KINDS[event.kind][1].__struct_fields__ if event.kind in KINDS else ()
+    if not isinstance(event.body, list) or len(event.body) > len(names):
+        return None
+    return dict(zip(names, event.body, strict=False))
+
+
+def _shown(event: ProvenEvent) -> str:
+    """All fields that hold something, by their names where these are known."""
+    fields = _fields(event)
+    if fields is None:
+        return json.dumps(event.body, default=str)
+    return " ".join(f"{name}={_word(value)}" for name, value in fields.items() if value not in (None, "", []))
+
+
+def _word(value: object) -> str:
+    return named(value) if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
@@ -102,9 +125,9 @@ def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
         print_json({"old": _data(old), "new": _data(new)})
         return
     size = counted(new.size, "event")
-    say(f"proven: journal {new.journal} at {size} begins with all {old.size} of the old checkpoint")
+    say_folded(f"proven: journal {new.journal} at {size} begins with all {old.size} of the old checkpoint")
     for checkpoint in proven_:
-        say(f"  {rfc3339(checkpoint.at)} {counted(checkpoint.size, 'event')}, root {checkpoint.root.hex()}")
+        say_folded(f"  {rfc3339(checkpoint.at)} {counted(checkpoint.size, 'event')}, root {checkpoint.root.hex()}", 4)
 
 
 def _data(checkpoint: Checkpoint) -> dict[str, object]:

@@ -58,7 +58,8 @@ def _await_end(one: RunStatus) -> int:
     deadline = time.monotonic() + STOP_WITHIN_S
     while is_living(one.pid, one.start_ticks, one.boot_id):
         if time.monotonic() > deadline:
-            report(f"omac: run {one.run} (pid {one.pid}) is still ending; a second omac stop kills what it waits for")
+            ending = f"omac: run {one.run} (pid {one.pid}) is still ending"
+            report(f"{ending}; a second omac stop kills what it waits for")
             return 1
         time.sleep(LOOK_EVERY_S)
     say(f"run {one.run} has ended")

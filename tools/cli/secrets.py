@@ -17,7 +17,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, say, show_columns
+from omac.tools.terminal.render import report, report_fix, say_folded, show_columns
 
 MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -205,7 +205,7 @@ def _give(one: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
             }  # fmt: skip
             print_json(document)
     else:
-        say(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
+        say_folded(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
     report_unapproved(one)
 
 
@@ -222,7 +222,8 @@ def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: S
         print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
     else:
         for name in request:
-            say(f"{name} {'is revoked from' if name in taken else 'was not given to'} {one.name} for {one.place.shown}")
+            what = "is revoked from" if name in taken else "was not given to"
+            say_folded(f"{name} {what} {one.name} for {one.place.shown}")
     for field in one.sidecar.fields:
         if (
             field.name in taken

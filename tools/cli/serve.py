@@ -68,7 +68,8 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         current().stdout.flush()
         if server.witness_base:
             token = server.state.witness_token_path
-            report(f"omac serve: checkpoints of other omacs are kept on {server.witness_base}; their token: {token}")
+            where = f"checkpoints of other omacs are kept on {server.witness_base}"
+            report(f"omac serve: {where}; their token: {token}")
 
     return trio.run(server.run, announce)
 

@@ -198,7 +198,7 @@ def vault_init(
 
     \b
     omac vault init
-    eval "$(omac vault init --key-file ~/.omac-vault.key)"
+    eval "$(omac vault init --key-file ~/.config/omac/vault.key)"
     """
     from omac.tools.cli.vault import init
 

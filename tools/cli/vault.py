@@ -23,7 +23,7 @@ from omac.tools.terminal.render import report, report_fix, say, say_folded
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024
-KEY_FILE = "~/.omac-vault.key"  # in what a person may paste
+KEY_FILE = "~/.config/omac/vault.key"  # in what a person may paste
 
 
 def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
@@ -53,7 +53,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     at_hand = vaults.key_of_environment(environment)
     if at_hand is not None:
         vault.create_with_key(at_hand.key)
-        say(f"made the vault {vault.path}; it opens with {at_hand.origin}")
+        say_folded(f"made the vault {vault.path}; it opens with {at_hand.origin}")
         return 0
     if environment.get(FILE_VARIABLE):
         missing = os.path.abspath(environment[FILE_VARIABLE])
@@ -105,7 +105,7 @@ def passwd(environment: Mapping[str, str]) -> int:
         raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
     before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
     key = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
-    say(f"changed the passphrase of the vault {vault.path}")
+    say_folded(f"changed the passphrase of the vault {vault.path}")
     for run in living_sockets(environment):
         try:
             ask_run(run, "POST", "/__omac__/unlock", {"key": key.hex(), "renews": True})
@@ -131,7 +131,7 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
         had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
-        say(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
+        say_folded(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
             say_folded(
                 "sidecars that run keep their values until they end: omac deactivate DIR ends those of a project"
@@ -186,7 +186,7 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
             "not-found",
             "no omac serve is running here to keep the vault's key. Commands prompt for the passphrase themselves; "
             f"without a terminal, use a vault made with --key-file, which opens with {FILE_VARIABLE}",
-            fix=["omac serve --no-inner --root DIR", f"omac vault init --key-file {KEY_FILE}"],
+            fix=["omac serve --no-inner --root DIR"],
         )
     return _key_of_person(stores.vault, _typed if at_terminal() else _read)
 
@@ -255,7 +255,7 @@ def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac va
         if first == _typed("the same again"):
             return first
         if left:
-            report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}")
+            report(f"  the two passphrases differ; {counted(left, 'more try', 'more tries')}", 4)
     raise Refusal("value-refused", f"the two passphrases differ; {otherwise}", fix=[command])
 
 

@@ -82,5 +82,5 @@ def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
         except Refusal as refusal:
             if refusal.reason != "vault-key-wrong" or not left:
                 raise
-            report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}")
+            report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}", 4)
     raise AssertionError("the last try returned or raised")

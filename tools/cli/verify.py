@@ -51,9 +51,9 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
         raise Refusal("misuse", f"no event is at position {first}: the journal ends at {verified.head}")
     if request.json:
         counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
-        print_json(_data(path, verified) | counts)
+        print_json(_data(path, verified) | counts | {"kept": len(kept)})
     else:
-        _show(path, verified, chain, max((root.size for root in kept), default=0))
+        _show(path, verified, chain, kept)
     return DAMAGED if verified.findings else 0
 
 
@@ -85,30 +85,38 @@ def _position(word: str | None, option: str) -> int | None:
     return int(word)
 
 
-def _show(path: str, verified: Verified, chain: Chain, kept: int) -> None:
+def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]) -> None:
+    kept = max((root.size for root in roots), default=0)
     for finding in verified.findings:
-        say(f"{_where(finding)}: {finding.problem} ({finding.kind})")
-    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} verified, root {verified.root.hex()}")
+        say_folded(f"{_where(finding)}: {finding.problem} ({finding.kind})")
+    done = "compared with their proofs" if verified.findings else "verified"
+    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} {done}, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
         say(f"  {holds}, up to position {chain.roots[-1].size}")
+    if roots and not verified.findings:
+        holds = counted(len(roots), "checkpoint that you kept holds", "checkpoints that you kept hold")
+        say(f"  {holds}, up to position {kept}")
     if chain.unknown:
         are_signed = counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
         say(f"  {are_signed} by a key that is not known here: name it with --key")
     for position in chain.breaks:
         if position > kept:
-            say(f"  at position {position} a new key replaced a lost one, and nothing that one signed leads to it;")
-            say("    only a checkpoint kept elsewhere gets across: omac audit verify --checkpoint FILE")
+            replaced = f"  at position {position} a new key replaced a lost one"
+            say_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
+            say("    only a checkpoint kept elsewhere gets across:")
+            say("    omac audit verify --checkpoint FILE")
         else:
-            say(f"  at position {position} a new key replaced a lost one; a checkpoint that you kept counts it")
+            replaced = f"  at position {position} a new key replaced a lost one"
+            say_folded(f"{replaced}; a checkpoint that you kept counts it", 4)
     if verified.late:
-        say(f"  positions 1 to {verified.late} got their proofs later than they were recorded")
+        say_folded(f"  positions 1 to {verified.late} got their proofs later than they were recorded", 4)
     if verified.head > verified.size:
         say(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
     if verified.pruned:
-        say(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified")
+        say_folded(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified", 4)
     if verified.set_aside:
-        say(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}")
+        say_folded(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}", 4)
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         named = f"--journal {quoted(path)}"

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from omac.adapters.files.lock import is_held
 from omac.adapters.files.state import StateDir
 from omac.adapters.skills.discovery import META_FILE
 from omac.adapters.skills.paths import open_folder
@@ -43,9 +44,10 @@ def names_of(source: str, section: str) -> list[str]:
 
 
 def runs_of(environment: Mapping[str, str]) -> list[str]:
-    """Return the ids of the runs that have a folder."""
+    """Return the ids of the runs that hold the lock of their folder: those that live."""
+    folder = os.path.join(StateDir.of(environment).path, "run")
     try:
-        names = sorted(os.listdir(os.path.join(StateDir.of(environment).path, "run")))
+        names = sorted(os.listdir(folder))
+        return [name for name in names[:OFFERED_MAX] if RUN.fullmatch(name) and is_held(f"{folder}/{name}/lock")]
     except OSError:
         return []
-    return [name for name in names[:OFFERED_MAX] if RUN.fullmatch(name)]

@@ -85,8 +85,21 @@ def _report(error: Exception) -> int:
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
         show(file=current().stderr)
+        _show_example(error)
         return 2
     return _report_defect(error)
+
+
+def _show_example(error: Exception) -> None:
+    """Where an argument or a required option is missing, print the first example of the command's help."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    if type(error).__name__ != "MissingParameter" or command is None:
+        return
+    from omac.tools.terminal.render import report_fix
+
+    lines = [line.strip() for line in (command.help or "").splitlines()]
+    examples = [line.partition("  ")[0] for line in lines if line.startswith("omac ")]  # without what it is for
+    report_fix(examples[:1])
 
 
 def _report_defect(error: Exception) -> int:

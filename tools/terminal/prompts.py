@@ -119,7 +119,7 @@ def _asked(
             except EOFError:
                 raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
             if left:
-                terminal.show(f"  {printable(problem)}; {counted(left, 'more try', 'more tries')}\n")
+                terminal.show(_lines([f"  {printable(problem)}; {counted(left, 'more try', 'more tries')}"]))
     report(f"refused: {field.name}: {problem}")
     raise Refusal("value-refused", f"{field.name}: {TRIES} answers were refused; nothing was recorded")
 
@@ -134,6 +134,11 @@ def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
         lines.append(f"  it must match {printable(field.pattern)}")
     if instead is not None:
         lines.append(f"  Enter {printable(instead)}")
+    return _lines(lines)
+
+
+def _lines(lines: Sequence[str]) -> str:
+    """Lines as the terminal gets them, which fit it."""
     width = terminal_width()
     shown = lines if width is None else [part for line in lines for part in folded(line, width, 2)]
     return "".join(f"{line}\n" for line in shown)

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import msgspec
 
 from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.redaction import ERASED
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.registration import shown_hash
@@ -36,9 +37,9 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         where = f"roots {roots}" if run.command == "serve" else f"in {roots}"
         say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
-            say("  serves bridges of the Go omac, without a token (--bridge-compat)")
+            say_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
         if run.audit == "buffered":
-            say("  calls go ahead of their records: a kill loses up to a second (--audit buffered)")
+            say_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
     if not status.directories:
         say("no directory is online")
     several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
@@ -139,7 +140,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         reason = f" ({row['reason']})" if row["reason"] else ""
         where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
-            what = f"{row['skill'] or '?'}{row['path']}{where or ' in no directory'}{session}{reason}"
+            path = f" {ERASED}" if row["path"] == ERASED else row["path"]
+            what = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
             what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
@@ -177,14 +179,15 @@ def _short(value: object) -> str:
 
 def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
-    say(f"{figures['path']}: {counted(figures['events'], 'event')}, {figures['bytes']} bytes, id {figures['id']}")
+    size = f"{counted(figures['events'], 'event')}, {figures['bytes']} bytes"
+    say_folded(f"{figures['path']}: {size}, id {figures['id']}")
     say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
     if figures["segments"]:
-        say(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
+        say_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
         waiting, rejected = figures["spool"]["waiting"], figures["spool"]["rejected"]
         set_aside = counted(rejected, "was set aside", "were set aside")
-        say(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
+        say_folded(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
     for kind, count in figures["kinds"].items():
         say(f"{count:>9}  {kind}")
 
@@ -233,10 +236,10 @@ def say(text: str) -> None:
     print(printable(text), file=current().stdout)
 
 
-def report(text: str) -> None:
+def report(text: str, hang: int = 2) -> None:
     """Print a line, as `say_folded` does, to stderr: it is for people, and no data."""
     width, text = terminal_width(current().stderr), printable(text)
-    for line in [text] if width is None else folded(text, width, 2):
+    for line in [text] if width is None else folded(text, width, hang):
         report_whole(line)
 
 

@@ -25,7 +25,7 @@ def problem_of(skill: Mapping[str, Any], workdir: str, stream: TextIO) -> SkillP
     get the one that approves this code and no other.
     """
     state, detail = shown_problem(skill["state"], skill.get("detail", ""))
-    fix = tuple(skill.get("fix", ()))
+    fix = () if state == "starting" else tuple(skill.get("fix", ()))  # it needs nothing but a moment
     if state != skill["state"] and any(command.startswith(APPROVES) for command in fix) and stream.isatty():
         here = workdir in ("", os.path.realpath("."))
         fix = ("omac trust" if here else f"omac trust {shlex.quote(workdir)}",)

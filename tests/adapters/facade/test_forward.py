@@ -154,7 +154,7 @@ def test_chunks_are_written_as_the_decoder_reads_them() -> None:
 
 
 def test_a_refusal_is_a_whole_answer() -> None:
-    """Status, reason header and a JSON body with the way out; HEAD gets the same head."""
+    """Status, reason header and a JSON body with the way out, which is a line; HEAD gets the same head."""
     refusal = Refusal("pending-credentials", "A secret is missing.", fix=["omac secrets set fast KEY"])
     head, _, body = refusal_answer(refusal, close=True, skill="fast").partition(b"\r\n\r\n")
     assert head.decode().split("\r\n") == [
@@ -170,5 +170,6 @@ def test_a_refusal_is_a_whole_answer() -> None:
         "detail": "A secret is missing.",
         "fix": ["omac secrets set fast KEY"],
     }
+    assert body.endswith(b"}\n")
     assert refusal_answer(refusal, close=True, skill="fast", method="HEAD") == head + b"\r\n\r\n"
     assert b"Connection" not in refusal_answer(refusal, close=False)

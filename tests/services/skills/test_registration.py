@@ -273,8 +273,8 @@ async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, ski
     desk.store.refusal = Refusal("vault-locked", "the vault is locked")
     with pytest.raises(Refusal, match="the vault is locked"):
         await desk.registering.register(echo, Values({"KEY": SECRET}, {"NOTE": "x"}))
-    assert desk.kinds() == ["SecretWriteRequested"]
-    assert desk.registering.known(echo).found is None
+    assert desk.kinds() == ["Registered", "SecretWriteRequested"]
+    assert desk.registering.known(echo).approved is None
     given = desk.credentials.given(echo.place.scope, "echo")
     assert (given.secrets, given.config) == ({}, {})
     desk.store.refusal = None
@@ -287,9 +287,10 @@ async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, ski
 
 
 async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candidate) -> None:
-    """The approval comes last; what was given is remembered for the copy that is approved then."""
+    """The approval comes last; what was given is remembered for the copy that is approved then. The registration comes
+    first: it has the directory, for whoever asks the record what was given there."""
     assert await desk.registering.register(echo, Values(config={"NOTE": "x"})) == ()
-    assert desk.kinds() == ["ConfigWritten", "DefaultMirrored", "Registered", "Approved"]
+    assert desk.kinds() == ["Registered", "ConfigWritten", "DefaultMirrored", "Approved"]
     approved = desk.registering.known(echo).approved
     assert approved is not None
     assert desk.credentials.defaults("echo")["NOTE"].code == approved.digest

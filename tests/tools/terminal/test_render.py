@@ -122,6 +122,14 @@ def test_a_manifests_skills_are_shown_with_their_urls(capsys: Capture) -> None:
     assert shown(capsys)[1] == "    http://127.0.0.1:1/t/echo"
 
 
+def test_a_skill_that_starts_needs_no_command(capsys: Capture) -> None:
+    """Nothing mends it but a moment."""
+    starts = {"state": "restarting", "detail": "its sidecar is starting", "fix": ["omac reload /p"]}
+    show_skills([{"name": "echo", "mount": "echo", **starts}], "/p")
+    state, *why = shown(capsys)
+    assert (state.split(), why) == (["echo", "/echo", "starting"], ["    its sidecar does not answer yet"])
+
+
 def audit_row(**fields: Any) -> dict[str, Any]:
     row = {
         "position": 3, "at": "2026-11-21T14:00:00.000000Z", "dir": "/w", "skill": "echo", "session": None,
