@@ -75,7 +75,7 @@ class DataPlane:
         slot, kept = connection.slot, False
         try:
             with trio.CancelScope() as scope:
-                slot.evict = scope.cancel
+                slot.evict_by(scope.cancel)
                 kept = await FacadeConnection(client, slot, connection.surroundings).run(begun, until_rest=True)
         except Exception as error:
             log_failure(_LOG, error)

@@ -58,7 +58,7 @@ async def serve_in_tasks(
         wire = Wire(sock, ClientGone)
         try:
             with trio.CancelScope() as scope:
-                slot.evict = scope.cancel
+                slot.evict_by(scope.cancel)
                 await serve(wire, slot)
         except Exception as error:
             log_failure(log, error)
