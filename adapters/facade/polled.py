@@ -12,6 +12,7 @@ Rules
    a new one, if the skill cannot have begun with it or repeating it is safe (RFC 9110 section 9.2.2).
 """
 
+import contextlib
 import logging
 import socket
 from enum import Enum, auto
@@ -320,6 +321,7 @@ class PolledConnection:
         duration_us = round((now - self._started) * 1_000_000)
         surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
         if not keep:
+            self._take_rest()
             self.close()
             return
         more = self._more
@@ -329,6 +331,11 @@ class PolledConnection:
             self._receive()
 
     # its end here
+
+    def _take_rest(self) -> None:
+        """Read what came behind the last request: who closes with bytes unread resets, and the answer may be lost."""
+        with contextlib.suppress(OSError):
+            _read(self.socket)
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
