@@ -37,3 +37,27 @@ async def test_what_comes_behind_the_last_request_resets_nothing(build: Build, r
     await house.upstream_ended.wait()
     assert [head.partition(b" HTTP")[0] for head in heads] == [b"GET /last", b""]
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_an_empty_line_behind_a_body_begins_no_request(
+    build: Build, replies: Any, mock_clock: trio.testing.MockClock, together: bool
+) -> None:
+    """As old clients send one: the connection may rest as long as without it."""
+    mock_clock.rate = 1
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen), head_timeout_s=15, idle_timeout_s=300)
+    client = await house.client()
+    await client.ask("POST", "/1", "Content-Length: 2", body=b"hi\r\n" if together else b"hi")
+    await client.until(b"ok")
+    await house.gate.until("completed")
+    if not together:
+        await client.send(b"\r\n")
+    for _ in range(3):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(90)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await client.ask("GET", "/2")
+    await client.until(b"ok")
+    await house.gate.until("completed", 2)
+    assert [(head.split()[1], body) for head, body in seen] == [(b"/1", b"hi"), (b"/2", b"")]
