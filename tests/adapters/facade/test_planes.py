@@ -7,6 +7,8 @@ import pytest
 import trio
 import trio.testing
 
+from omac.services.access.recorder import RECORD_S
+
 Build = Callable[..., Awaitable[Any]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -61,3 +63,26 @@ async def test_an_empty_line_behind_a_body_begins_no_request(
     await client.until(b"ok")
     await house.gate.until("completed", 2)
     assert [(head.split()[1], body) for head, body in seen] == [(b"/1", b"hi"), (b"/2", b"")]
+
+
+async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
+    build: Build, replies: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    """The caller is told then, with or without a body, and what is recorded later is not forwarded."""
+    mock_clock.rate = 1
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen))
+    house.gate.durable = trio.Event()
+    clients = [await house.client() for _ in range(2)]
+    await clients[0].ask()
+    await clients[1].ask("POST", "/", "Content-Length: 2", body=b"hi")
+    await house.gate.until("admit", 2)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(RECORD_S + 0.3)  # the poller looks four times a second
+    for client in clients:
+        with trio.fail_after(1):
+            assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
+    house.gate.durable.set()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert seen == []
+    assert "completed" not in [entry[0] for entry in house.gate.transcript]
