@@ -304,6 +304,43 @@ async def test_a_skill_that_serves_one_connection_at_a_time(
     assert answered == 20
 
 
+async def test_how_late_an_answer_may_be_while_another_client_calls(
+    build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poller's wait counts: a call that waits behind the connection of another one waits no longer than LATE_S."""
+    for module, name in ((polled, "PATIENCE_S"), (proxy, "LATE_S")):
+        monkeypatch.setattr(module, name, 0.5)
+    monkeypatch.setattr(plane, "SWEEP_S", 0.02)
+    turn, has_begun, requests = trio.Lock(), trio.Event(), []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        async with turn:
+            while head := (await read_request(stream))[0]:
+                requests.append(head.partition(b" HTTP")[0])
+                has_begun.set()
+                await trio.sleep(0.02)
+                await stream.send_all(OK)
+
+    house = await build(upstream)
+    busy, waiting = await house.client(), await house.client()
+    await busy.ask("GET", "/busy")
+    await has_begun.wait()
+    await waiting.ask("GET", "/waiting")
+    began = trio.current_time()
+
+    async def call_on() -> None:
+        while True:
+            await busy.until(b"ok")
+            await busy.ask("GET", "/busy")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call_on)
+        await waiting.until(b"ok")
+        nursery.cancel_scope.cancel()
+    assert 0.4 < trio.current_time() - began < 0.9
+    assert requests.count(b"GET /waiting") == 1
+
+
 async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read_request: Any) -> None:
     """One for each request that was under way at once, and none behind them."""
     skill = Skill(read_request)
