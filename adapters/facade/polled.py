@@ -254,7 +254,7 @@ class PolledConnection:
             self._answer += data
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
-            elif not data or (not self._relay_answer() and (events & GONE or len(data) == READ_BYTES)):
+            elif not data or (not self._relay_answer(events) and (events & GONE or len(data) == READ_BYTES)):
                 self._hand_over_forwarded(b"")
         except Exception as error:
             log_failure(_log, error)
@@ -271,8 +271,9 @@ class PolledConnection:
         self._drop_skill()
         self._hand_over(b"", msgspec.structs.replace(self._begun(), repeated=repeated))
 
-    def _relay_answer(self) -> bool:
-        """Send an ordinary answer to the client; False when it is not whole yet."""
+    def _relay_answer(self, events: int) -> bool:
+        """Send an ordinary answer, the end of which came with `events`, to the client; False when it is not whole
+        yet."""
         assert self._addressed is not None
         assert self._skill is not None
         assert self.surroundings.answers is not None
@@ -295,10 +296,11 @@ class PolledConnection:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        self._send(response, fields + answer[end : end + length], length, surplus=len(answer) > end + length)
+        rests = response.keep_alive and len(answer) == end + length and not events & GONE
+        self._send(response, fields + answer[end : end + length], length, rests=rests)
         return True
 
-    def _send(self, response: ResponseHead, data: bytes, length: int, *, surplus: bool) -> None:
+    def _send(self, response: ResponseHead, data: bytes, length: int, *, rests: bool) -> None:
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
@@ -314,7 +316,7 @@ class PolledConnection:
         surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
         self._end_watch()
         now = surroundings.clock()
-        if response.keep_alive and not surplus and surroundings.connections is not None:
+        if rests and surroundings.connections is not None:
             surroundings.connections.rest(skill, now)
         else:
             self._drop_skill()

@@ -1,8 +1,10 @@
 """What is the same whether the poller has a connection or a task, and while one leaves it to the other."""
 
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -86,3 +88,30 @@ async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert seen == []
     assert "completed" not in [entry[0] for entry in house.gate.transcript]
+
+
+async def test_a_skill_that_ends_with_its_answer_is_down(
+    build: Build, nursery: trio.Nursery, read_request: Any
+) -> None:
+    """The end of a connection that comes with an answer is one: no other request is sent there, to fail in vain."""
+    seen: list[bytes] = []
+
+    async def answer_once(listener: trio.SocketListener) -> None:
+        stream = await listener.accept()
+        await listener.aclose()
+        seen.append((await read_request(stream))[0])
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # the answer goes with the end
+        await stream.send_all(OK)
+        await stream.aclose()
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    house = await build(None)
+    house.gate.target = msgspec.structs.replace(house.gate.target, port=listener.socket.getsockname()[1])
+    nursery.start_soon(answer_once, listener)
+    client = await house.client()
+    await client.ask("GET", "/1")
+    await client.until(b"ok")
+    await client.ask("GET", "/2")
+    assert b"\r\nX-Omac-Reason: sidecar-down\r\n" in await client.until(b"\r\n\r\n")
+    assert [head.split()[1] for head in seen] == [b"/1"]
+    assert (await house.gate.until("aborted"))[2::3] == (503, "sidecar-down")
