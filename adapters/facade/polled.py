@@ -37,7 +37,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
 READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
-PATIENCE_S = 1.0
+PATIENCE_S = 0.7  # with the time between two looks at what is late, less than the shortest limit, a second
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 
 _log = logging.getLogger("omac.facade")

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from omac.domain.directories.events import CallLimits
 from omac.services.access.recorder import RECORD_S
 
 Build = Callable[..., Awaitable[Any]]
@@ -115,3 +116,23 @@ async def test_a_skill_that_ends_with_its_answer_is_down(
     assert b"\r\nX-Omac-Reason: sidecar-down\r\n" in await client.until(b"\r\n\r\n")
     assert [head.split()[1] for head in seen] == [b"/1"]
     assert (await house.gate.until("aborted"))[2::3] == (503, "sidecar-down")
+
+
+@pytest.mark.parametrize("limits", [CallLimits(total_s=1), CallLimits(idle_s=1)])
+async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, limits: CallLimits) -> None:
+    """A second is a second: an answer that comes a moment later is no answer."""
+    seen: list[bytes] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        seen.append((await read_request(stream))[0])
+        await trio.sleep(1.05)
+        await stream.send_all(OK)
+
+    house = await build(upstream)
+    house.gate.target = msgspec.structs.replace(house.gate.target, limits=limits)
+    client = await house.client()
+    await trio.sleep(0.1)  # behind the poller's last look at what is late before the second is over
+    await client.ask()
+    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    assert len(seen) == 1
+    assert (await house.gate.until("aborted"))[2::3] == (504, "timeout")
