@@ -6,8 +6,8 @@ Rules
    has for BEHIND_S: what a kill of omac can lose is bounded by both.
 2. Behind a record that the journal refused, calls wait until it takes one again.
 3. It counts for the limits of calls until it ends, recorded or not, or until the journal refuses its record.
-4. Its outcome follows its record. A call whose record was refused has none; stderr says how many have none. A call
-   whose route ended while it was recorded has its outcome already.
+4. Its outcome, which is what its caller got, follows its record. A call whose record was refused has none; stderr says
+   how many have none.
 """
 
 import logging
@@ -100,14 +100,13 @@ class BufferedAccessRecorder:
     def _go_ahead(self, route: ResolvedRoute, request: Request) -> int:
         """The number of a call whose record is under way. Raises Refusal."""
         number = self._last - 1
-        counted = self._recorder.admit_then(route, request, partial(self._recorded, number))
+        counted = self._recorder.admit_then(route, request, partial(self._recorded, number), ahead=True)
         self._last = number
         self._began[number] = _Ahead(trio.current_time(), counted)
         return number
 
     def _recorded(self, number: int, access: int | Exception) -> None:
-        """The record of a call is durable, or there is none: then its route ended meanwhile, which is recorded as its
-        outcome, or the journal refused it."""
+        """The record of a call is durable, or the journal refused it."""
         del self._began[number]
         self._positions[number] = access if isinstance(access, int) else NO_RECORD
         if isinstance(access, Refusal) and access.reason.startswith("journal"):

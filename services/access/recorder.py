@@ -88,9 +88,15 @@ class JournalAccessRecorder:
         return self._still_open(route, recorded)
 
     def admit_then(
-        self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]
+        self,
+        route: ResolvedRoute,
+        request: Request,
+        answered: Callable[[int | Exception], None],
+        *,
+        ahead: bool = False,
     ) -> CountedFor:
-        """See AccessRecorder. Returns what `end_ahead` takes."""
+        """See AccessRecorder. `ahead`: it is forwarded before, so that its record decides nothing. Returns what
+        `end_ahead` takes."""
 
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
@@ -99,7 +105,7 @@ class JournalAccessRecorder:
                 return
             self._gauges.begin(counted, answer[0].position)
             try:
-                access: int | Exception = self._still_open(route, answer[0])
+                access: int | Exception = answer[0].position if ahead else self._still_open(route, answer[0])
             except Refusal as refusal:
                 access = refusal
             answered(access)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -92,6 +93,25 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
     eventually(lambda: [row["outcome"] for row in calls_of(omac)] == ["completed"] * 3, 10.0, "the records")
     assert [row["path"] for row in calls_of(omac)] == ["/before", "/ahead", "/waits"]
     assert reaches(f"{base}/after")
+
+
+def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
+    """Also where its route ended between the call and its record."""
+    project = omac.project("shop", "echo")
+    omac.approve(project, "echo")
+    serving = omac.serve("--audit", "buffered")
+    base = str(serving.skill(project, "echo")["base"])
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert curl(f"{base}/status").status == 200
+        deactivate = Thread(target=serving.call, args=("deactivate", {"dir": str(project)}))
+        deactivate.start()
+        eventually(lambda: not reaches(f"{base}/behind"), 10.0, "the end of the route")
+        other.execute("ROLLBACK")
+        deactivate.join()
+    eventually(lambda: "completed" in {row["outcome"] for row in calls_of(omac)}, 10.0, "the record")
+    (row,) = [row for row in calls_of(omac) if row["path"] == "/status"]
+    assert (row["outcome"], row["status"], row["bytes"] > 0) == ("completed", 200, True)
 
 
 def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
