@@ -66,15 +66,20 @@ class FacadeConnection:
         self._unix = surroundings.unix
         self._flat = surroundings.flat
 
-    async def run(self, begun: BegunRequest | None = None, *, until_rest: bool = False) -> bool:
+    async def run(
+        self, begun: BegunRequest | None = None, *, wait_s: float | None = None, until_rest: bool = False
+    ) -> bool:
         """Until the client leaves, a limit is reached, or the connection cannot be read further; closes the wire.
+
+        `wait_s`: see `serve_heads`.
 
         `until_rest`: return True, with the wire open, as soon as one is answered and another may follow.
         """
         finish = partial(self._finish, begun) if begun else None
         return await serve_heads(
-            self._client, self._slot, self._limits, self._serve, self._late, begun=finish, until_rest=until_rest
-        )
+            self._client, self._slot, self._limits, self._serve, self._late,
+            begun=finish, wait_s=wait_s, until_rest=until_rest,
+        )  # fmt: skip
 
     async def _late(self, begun: bytes) -> None:
         """Refuse a head that took too long."""

@@ -75,8 +75,10 @@ class DataPlane:
         slot, kept = connection.slot, False
         try:
             with trio.CancelScope() as scope:
-                slot.evict = scope.cancel
-                kept = await FacadeConnection(client, slot, connection.surroundings).run(begun, until_rest=True)
+                slot.evict_by(scope.cancel)
+                task = FacadeConnection(client, slot, connection.surroundings)
+                wait_s = max(0.0, connection.deadline - self.surroundings.clock())
+                kept = await task.run(begun, wait_s=wait_s, until_rest=True)
         except Exception as error:
             log_failure(_LOG, error)
         finally:

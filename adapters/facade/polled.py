@@ -12,6 +12,7 @@ Rules
    a new one, if the skill cannot have begun with it or repeating it is safe (RFC 9110 section 9.2.2).
 """
 
+import contextlib
 import logging
 import socket
 from enum import Enum, auto
@@ -36,7 +37,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
 READ_BYTES = 132_096  # more than what is ordinary, so that one read shows that nothing is left
-PATIENCE_S = 1.0
+PATIENCE_S = 0.7  # with the time between two looks at what is late, less than the shortest limit, a second
 REPEATED = frozenset(("GET", "HEAD", "OPTIONS"))
 
 _log = logging.getLogger("omac.facade")
@@ -253,7 +254,7 @@ class PolledConnection:
             self._answer += data
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
-            elif not data or (not self._relay_answer() and (events & GONE or len(data) == READ_BYTES)):
+            elif not data or (not self._relay_answer(events) and (events & GONE or len(data) == READ_BYTES)):
                 self._hand_over_forwarded(b"")
         except Exception as error:
             log_failure(_log, error)
@@ -270,8 +271,9 @@ class PolledConnection:
         self._drop_skill()
         self._hand_over(b"", msgspec.structs.replace(self._begun(), repeated=repeated))
 
-    def _relay_answer(self) -> bool:
-        """Send an ordinary answer to the client; False when it is not whole yet."""
+    def _relay_answer(self, events: int) -> bool:
+        """Send an ordinary answer, the end of which came with `events`, to the client; False when it is not whole
+        yet."""
         assert self._addressed is not None
         assert self._skill is not None
         assert self.surroundings.answers is not None
@@ -294,10 +296,11 @@ class PolledConnection:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        self._send(response, fields + answer[end : end + length], length, surplus=len(answer) > end + length)
+        rests = response.keep_alive and len(answer) == end + length and not events & GONE
+        self._send(response, fields + answer[end : end + length], length, rests=rests)
         return True
 
-    def _send(self, response: ResponseHead, data: bytes, length: int, *, surplus: bool) -> None:
+    def _send(self, response: ResponseHead, data: bytes, length: int, *, rests: bool) -> None:
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
@@ -313,13 +316,14 @@ class PolledConnection:
         surroundings, skill, keep = self.surroundings, self._skill, self._addressed.head.keep_alive
         self._end_watch()
         now = surroundings.clock()
-        if response.keep_alive and not surplus and surroundings.connections is not None:
+        if rests and surroundings.connections is not None:
             surroundings.connections.rest(skill, now)
         else:
             self._drop_skill()
         duration_us = round((now - self._started) * 1_000_000)
         surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
         if not keep:
+            self._take_rest()
             self.close()
             return
         more = self._more
@@ -329,6 +333,11 @@ class PolledConnection:
             self._receive()
 
     # its end here
+
+    def _take_rest(self) -> None:
+        """Read what came behind the last request: who closes with bytes unread resets, and the answer may be lost."""
+        with contextlib.suppress(OSError):
+            _read(self.socket)
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""

@@ -14,11 +14,12 @@ import trio
 from omac.adapters.http.accepting import log_failure
 
 READABLE = select.EPOLLIN
-GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR  # the peer has finished sending, or is lost
+# the peer has finished sending, is lost, or sends urgent data, which HTTP knows nothing of: no read gets over its mark
+GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLPRI
 EVENTS_MAX = 512  # of one look
 LOOKS = 4  # before others have their turn, if there is more each time
 
-_WATCHED = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+_WATCHED = select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET
 _log = logging.getLogger("omac.facade")
 
 

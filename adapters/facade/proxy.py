@@ -63,7 +63,7 @@ class Exchange:
         self._forwarded = forwarded
         self._repeated = repeated
         self._upstream_rests = False
-        waited_s = forwarded.waited_s if forwarded else 0.0
+        self._waited_s = waited_s = forwarded.waited_s if forwarded else 0.0
         own, owners_s = addressed.route.limits, addressed.route.bounds.idle_s or math.inf
         idle_s, answer_s, joined_s = (
             min(default_s if own.idle_s is None else own.idle_s, owners_s)
@@ -292,7 +292,7 @@ class Exchange:
 
     async def _next_head(self, upstream: Wire) -> bytes | None:
         """The next head of the skill, as `Wire.receive_head`. While it is late, no other connection to it rests."""
-        with trio.move_on_after(LATE_S):
+        with trio.move_on_after(max(0.0, LATE_S - self._waited_s)):
             return await upstream.receive_head(self._limits.answer_head_bytes_max)
         if self._connections is None:
             return await upstream.receive_head(self._limits.answer_head_bytes_max)

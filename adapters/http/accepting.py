@@ -58,7 +58,7 @@ async def serve_in_tasks(
         wire = Wire(sock, ClientGone)
         try:
             with trio.CancelScope() as scope:
-                slot.evict = scope.cancel
+                slot.evict_by(scope.cancel)
                 await serve(wire, slot)
         except Exception as error:
             log_failure(log, error)
@@ -95,15 +95,18 @@ async def serve_heads(
     late: Callable[[bytes], Awaitable[None]] | None = None,
     *,
     begun: Callable[[], Awaitable[bool]] | None = None,
+    wait_s: float | None = None,
     until_rest: bool = False,
 ) -> bool:
     """Have `serve` answer each head that arrives, in order, as long as it returns that another may follow. Returns when
     the client leaves or a limit is reached, too; closes the wire. `late` answers a head that took too long, of which it
-    gets what came; `begun` finishes a request whose head somebody else took.
+    gets what came; `begun` finishes a request whose head somebody else took; `wait_s` is how long the client may still
+    be silent, where somebody else has waited before.
 
     `until_rest`: return True, with the wire open, as soon as one is answered and another may follow; it may be ahead.
     """
-    wait_s, kept = limits.head_timeout_s, False
+    kept = False
+    wait_s = limits.head_timeout_s if wait_s is None else wait_s
     try:
         while True:
             if begun is None:

@@ -113,6 +113,12 @@ class Slot:
         self.known = known
         (slots._resting if known else slots._strangers)[self] = None
 
+    def evict_by(self, close: Callable[[], object]) -> None:
+        """Have `close` called when the place is needed; at once where it was before anybody could say how."""
+        self.evict = close
+        if self.evicted:
+            close()
+
     def recognize(self) -> None:
         """The caller has shown that it may be here, and is served until it rests."""
         if not self.known:

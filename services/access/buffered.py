@@ -5,8 +5,9 @@ Rules
 1. A call waits for its record, as everywhere, once UNRECORDED_MAX calls have gone without one, or the first of them
    has for BEHIND_S: what a kill of omac can lose is bounded by both.
 2. Behind a record that the journal refused, calls wait until it takes one again.
-3. Its outcome follows its record. A call whose record was refused has none; stderr says how many have none. A call
-   whose route ended while it was recorded has its outcome already.
+3. It counts for the limits of calls until it ends, recorded or not, or until the journal refuses its record.
+4. Its outcome, which is what its caller got, follows its record. A call whose record was refused has none; stderr says
+   how many have none.
 """
 
 import logging
@@ -18,13 +19,22 @@ import trio
 
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.access.routes import ResolvedRoute
-from omac.services.access.port import AccessRecorder, Answer, Request
+from omac.services.access.call_gauges import CountedFor
+from omac.services.access.port import Answer, Request
+from omac.services.access.recorder import JournalAccessRecorder
 
 UNRECORDED_MAX = 1_000
 BEHIND_S = 1.0
 NO_RECORD = 0
 
 _log = logging.getLogger("omac.audit")
+
+
+class _Ahead(NamedTuple):
+    """A call without a record: when it began, and what it counts for."""
+
+    since: float
+    counted: CountedFor
 
 
 class _Outcome(NamedTuple):
@@ -37,7 +47,7 @@ class _Outcome(NamedTuple):
 class BufferedAccessRecorder:
     """Implements AccessRecorder: lets calls go ahead of their records in `recorder`, known by numbers below 0."""
 
-    def __init__(self, recorder: AccessRecorder) -> None:
+    def __init__(self, recorder: JournalAccessRecorder) -> None:
         self._recorder = recorder
         self.knows = recorder.knows
         self.resolve = recorder.resolve
@@ -45,7 +55,7 @@ class BufferedAccessRecorder:
         self.unwatch = recorder.unwatch
         self.refused = recorder.refused
         self._last = 0
-        self._began: dict[int, float] = {}  # calls without a record, the first first
+        self._began: dict[int, _Ahead] = {}  # calls without a record, the first first
         self._positions: dict[int, int] = {}  # of the records of calls without an outcome, NO_RECORD where none is
         self._outcomes: dict[int, _Outcome] = {}  # of calls without a record
         self._unrecorded = 0  # calls that went ahead, and that the journal refused then; above 0, calls wait
@@ -53,8 +63,9 @@ class BufferedAccessRecorder:
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """See AccessRecorder."""
         if self._may_go_ahead():
-            await trio.lowlevel.checkpoint()
-            return self._go_ahead(route, request)
+            number = self._go_ahead(route, request)  # at once: the limits were looked at by the caller
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return number
         access = await self._recorder.admit(route, request)
         self._journal_is_back()
         return access
@@ -84,19 +95,18 @@ class BufferedAccessRecorder:
         if self._unrecorded or len(self._began) >= UNRECORDED_MAX:
             return False
         first = next(iter(self._began.values()), None)
-        return first is None or trio.current_time() - first <= BEHIND_S
+        return first is None or trio.current_time() - first.since <= BEHIND_S
 
     def _go_ahead(self, route: ResolvedRoute, request: Request) -> int:
         """The number of a call whose record is under way. Raises Refusal."""
         number = self._last - 1
-        self._recorder.admit_then(route, request, partial(self._recorded, number))
+        counted = self._recorder.admit_then(route, request, partial(self._recorded, number), ahead=True)
         self._last = number
-        self._began[number] = trio.current_time()
+        self._began[number] = _Ahead(trio.current_time(), counted)
         return number
 
     def _recorded(self, number: int, access: int | Exception) -> None:
-        """The record of a call is durable, or there is none: then its route ended meanwhile, which is recorded as its
-        outcome, or the journal refused it."""
+        """The record of a call is durable, or the journal refused it."""
         del self._began[number]
         self._positions[number] = access if isinstance(access, int) else NO_RECORD
         if isinstance(access, Refusal) and access.reason.startswith("journal"):
@@ -113,7 +123,8 @@ class BufferedAccessRecorder:
             self._unrecorded = 0
 
     def _end(self, access: int, outcome: _Outcome) -> None:
-        if access in self._began:
+        if ahead := self._began.get(access):
+            self._recorder.end_ahead(ahead.counted)
             self._outcomes[access] = outcome
             return
         position = access if access > 0 else self._positions.pop(access, NO_RECORD)

@@ -12,7 +12,7 @@ ROUNDING_S = 1e-6  # of sums of fractions
 IDLE_MAX = 1_000  # skills whose rate is remembered though none is under way
 
 _Key = tuple[str, str]
-CountedFor = tuple[_Key, ...]  # a skill with a limit, and all skills
+CountedFor = list[_Key]  # a skill with a limit, and all skills; empty once it is released
 _ALL: _Key = ("", "")
 
 
@@ -71,23 +71,24 @@ class CallGauges:
             self._calls[access] = keys
 
     def release(self, keys: CountedFor) -> None:
-        """A call that was reserved was not recorded."""
+        """A call that was reserved was not recorded, or has ended before. May be called twice."""
         for key in keys:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
+        keys.clear()
 
     def end(self, access: int) -> None:
         """A call has its outcome."""
         if self._calls:
-            self.release(self._calls.pop(access, ()))
+            self.release(self._calls.pop(access, []))
 
     def _counted(self, route: ResolvedRoute) -> CountedFor:
         """Whose calls under way are counted."""
         if route.limits.concurrent is None and self._owner.concurrent is None:
-            return ()
-        own = () if route.limits.concurrent is None else (_key(route),)
-        return own if self._owner.concurrent is None else (*own, _ALL)
+            return []
+        own = [] if route.limits.concurrent is None else [_key(route)]
+        return own if self._owner.concurrent is None else [*own, _ALL]
 
 
 def _key(route: ResolvedRoute) -> _Key:

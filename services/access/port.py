@@ -41,7 +41,7 @@ class AccessRecorder(Protocol):
         Cancelled, it is aborted should the record become durable after all.
         """
 
-    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
+    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> object:
         """The same without waiting: `answered` is called once, with the position or the Refusal, and must not fail.
         Raises Refusal for what can be said at once. Who does not wait any more has to abort it."""
 

@@ -14,7 +14,7 @@ from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.domain.settings.owner_limits import OwnerLimits
 from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
-from omac.services.access.call_gauges import CallGauges
+from omac.services.access.call_gauges import CallGauges, CountedFor
 from omac.services.access.port import Answer, Request
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
@@ -87,7 +87,17 @@ class JournalAccessRecorder:
         self._gauges.begin(counted, recorded.position)
         return self._still_open(route, recorded)
 
-    def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
+    def admit_then(
+        self,
+        route: ResolvedRoute,
+        request: Request,
+        answered: Callable[[int | Exception], None],
+        *,
+        ahead: bool = False,
+    ) -> CountedFor:
+        """See AccessRecorder. `ahead`: it is forwarded before, so that its record decides nothing. Returns what
+        `end_ahead` takes."""
+
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
                 self._gauges.release(counted)
@@ -95,7 +105,7 @@ class JournalAccessRecorder:
                 return
             self._gauges.begin(counted, answer[0].position)
             try:
-                access: int | Exception = self._still_open(route, answer[0])
+                access: int | Exception = answer[0].position if ahead else self._still_open(route, answer[0])
             except Refusal as refusal:
                 access = refusal
             answered(access)
@@ -103,6 +113,11 @@ class JournalAccessRecorder:
         fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
         self._engine.record_then(fact, _AGENT, recorded)
         counted = self._gauges.reserve(route)
+        return counted
+
+    def end_ahead(self, counted: CountedFor) -> None:
+        """A call has ended while it is being recorded: it is under way no longer."""
+        self._gauges.release(counted)
 
     def _requested(self, route: ResolvedRoute, request: Request) -> AccessRequested:
         path = self._recorded(request.path)

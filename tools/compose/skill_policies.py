@@ -15,6 +15,7 @@ from omac.domain.settings.owner_limits import PREFIX, owner_limits
 from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.access.buffered import BufferedAccessRecorder
 from omac.services.access.port import AccessRecorder
+from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.ports import Policies
 from omac.tools.compose.sandbox_settings import project_warnings
 
@@ -43,7 +44,7 @@ class ServePolicies(Policies):
             **({"audit": "buffered"} if self._is_buffered else {}),
         }
 
-    def recorder(self, strict: AccessRecorder) -> AccessRecorder:
+    def recorder(self, strict: JournalAccessRecorder) -> AccessRecorder:
         """What calls wait for."""
         return BufferedAccessRecorder(strict) if self._is_buffered else strict
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -304,6 +305,43 @@ async def test_a_skill_that_serves_one_connection_at_a_time(
     assert answered == 20
 
 
+async def test_how_late_an_answer_may_be_while_another_client_calls(
+    build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poller's wait counts: a call that waits behind the connection of another one waits no longer than LATE_S."""
+    for module, name in ((polled, "PATIENCE_S"), (proxy, "LATE_S")):
+        monkeypatch.setattr(module, name, 0.5)
+    monkeypatch.setattr(plane, "SWEEP_S", 0.02)
+    turn, has_begun, requests = trio.Lock(), trio.Event(), []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        async with turn:
+            while head := (await read_request(stream))[0]:
+                requests.append(head.partition(b" HTTP")[0])
+                has_begun.set()
+                await trio.sleep(0.02)
+                await stream.send_all(OK)
+
+    house = await build(upstream)
+    busy, waiting = await house.client(), await house.client()
+    await busy.ask("GET", "/busy")
+    await has_begun.wait()
+    await waiting.ask("GET", "/waiting")
+    began = trio.current_time()
+
+    async def call_on() -> None:
+        while True:
+            await busy.until(b"ok")
+            await busy.ask("GET", "/busy")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call_on)
+        await waiting.until(b"ok")
+        nursery.cancel_scope.cancel()
+    assert 0.4 < trio.current_time() - began < 0.9
+    assert requests.count(b"GET /waiting") == 1
+
+
 async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read_request: Any) -> None:
     """One for each request that was under way at once, and none behind them."""
     skill = Skill(read_request)
@@ -388,3 +426,43 @@ async def test_a_body_that_is_not_read_is_no_request(build: Build) -> None:
         server.shutdown()
         await trio.to_thread.run_sync(thread.join)
     assert Unread.came == ["GET / HTTP/1.1", "POST / HTTP/1.1"] * 3
+
+
+def send_with_urgent_data(stream: trio.SocketStream, before: bytes, behind: bytes) -> None:
+    """Send some bytes, an urgent one and more before anybody else has a turn."""
+    with socket.socket(fileno=os.dup(stream.socket.fileno())) as sock:
+        sock.send(before)
+        sock.send(b"!", socket.MSG_OOB)
+        sock.send(behind)
+
+
+async def test_what_follows_urgent_data_of_a_skill_is_no_answer(build: Build, read_request: Any) -> None:
+    """A read stops in front of it, so that nothing seems to follow: the connection serves no other request."""
+    seen: list[list[bytes]] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        seen.append(requests := [])
+        while head := (await read_request(stream))[0]:
+            requests.append(head.split()[1])
+            send_with_urgent_data(stream, OK, OK.replace(b"ok", b"no"))
+
+    house = await build(upstream)
+    client = await house.client()
+    for number in (1, 2):
+        await client.ask("GET", f"/{number}")
+        assert await client.until(b"\r\n\r\n") + await client.exactly(2) == OK
+    await house.gate.until("completed", 2)
+    assert seen == [[b"/1"], [b"/2"]]
+
+
+async def test_a_client_that_sends_urgent_data_does_not_wait(build: Build, read_request: Any, token: str) -> None:
+    """Its next request, behind that, would not be seen: it is closed, with its request on record."""
+    skill = Skill(read_request)
+    house = await build(skill)
+    client = await house.client()
+    request = f"GET /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    send_with_urgent_data(client.stream, request, request)
+    with contextlib.suppress(trio.BrokenResourceError):
+        assert await client.rest() == b""
+    assert (await house.gate.until("aborted"))[1:] == (1, None, 0, 0, "client-gone")
+    assert skill.requests == []

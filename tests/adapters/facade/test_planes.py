@@ -1,0 +1,138 @@
+"""What is the same whether the poller has a connection or a task, and while one leaves it to the other."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from omac.domain.directories.events import CallLimits
+from omac.services.access.recorder import RECORD_S
+
+Build = Callable[..., Awaitable[Any]]
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize("more", [b"\r\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 60_000])
+async def test_what_comes_behind_the_last_request_resets_nothing(build: Build, read_request: Any, more: bytes) -> None:
+    """It is neither answered nor forwarded, and the client gets its answer with an orderly end."""
+    heads: list[bytes] = []
+    may_answer = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        heads.append((await read_request(stream))[0])
+        await may_answer.wait()
+        await stream.send_all(OK)
+        heads.append((await read_request(stream))[0])
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("GET", "/last", "Connection: close")
+    await house.gate.until("admit")
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await client.send(more)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    may_answer.set()
+    assert await client.rest() == OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    await house.gate.until("completed")
+    await house.upstream_ended.wait()
+    assert [head.partition(b" HTTP")[0] for head in heads] == [b"GET /last", b""]
+    assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_an_empty_line_behind_a_body_begins_no_request(
+    build: Build, replies: Any, mock_clock: trio.testing.MockClock, together: bool
+) -> None:
+    """As old clients send one: the connection may rest as long as without it."""
+    mock_clock.rate = 1
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen), head_timeout_s=15, idle_timeout_s=300)
+    client = await house.client()
+    await client.ask("POST", "/1", "Content-Length: 2", body=b"hi\r\n" if together else b"hi")
+    await client.until(b"ok")
+    await house.gate.until("completed")
+    if not together:
+        await client.send(b"\r\n")
+    for _ in range(3):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(90)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    await client.ask("GET", "/2")
+    await client.until(b"ok")
+    await house.gate.until("completed", 2)
+    assert [(head.split()[1], body) for head, body in seen] == [(b"/1", b"hi"), (b"/2", b"")]
+
+
+async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
+    build: Build, replies: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    """The caller is told then, with or without a body, and what is recorded later is not forwarded."""
+    mock_clock.rate = 1
+    seen: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, seen))
+    house.gate.durable = trio.Event()
+    clients = [await house.client() for _ in range(2)]
+    await clients[0].ask()
+    await clients[1].ask("POST", "/", "Content-Length: 2", body=b"hi")
+    await house.gate.until("admit", 2)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(RECORD_S + 0.3)  # the poller looks four times a second
+    for client in clients:
+        with trio.fail_after(1):
+            assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
+    house.gate.durable.set()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert seen == []
+    assert "completed" not in [entry[0] for entry in house.gate.transcript]
+
+
+async def test_a_skill_that_ends_with_its_answer_is_down(
+    build: Build, nursery: trio.Nursery, read_request: Any
+) -> None:
+    """The end of a connection that comes with an answer is one: no other request is sent there, to fail in vain."""
+    seen: list[bytes] = []
+
+    async def answer_once(listener: trio.SocketListener) -> None:
+        stream = await listener.accept()
+        await listener.aclose()
+        seen.append((await read_request(stream))[0])
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # the answer goes with the end
+        await stream.send_all(OK)
+        await stream.aclose()
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    house = await build(None)
+    house.gate.target = msgspec.structs.replace(house.gate.target, port=listener.socket.getsockname()[1])
+    nursery.start_soon(answer_once, listener)
+    client = await house.client()
+    await client.ask("GET", "/1")
+    await client.until(b"ok")
+    await client.ask("GET", "/2")
+    assert b"\r\nX-Omac-Reason: sidecar-down\r\n" in await client.until(b"\r\n\r\n")
+    assert [head.split()[1] for head in seen] == [b"/1"]
+    assert (await house.gate.until("aborted"))[2::3] == (503, "sidecar-down")
+
+
+@pytest.mark.parametrize("limits", [CallLimits(total_s=1), CallLimits(idle_s=1)])
+async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, limits: CallLimits) -> None:
+    """A second is a second: an answer that comes a moment later is no answer."""
+    seen: list[bytes] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        seen.append((await read_request(stream))[0])
+        await trio.sleep(1.05)
+        await stream.send_all(OK)
+
+    house = await build(upstream)
+    house.gate.target = msgspec.structs.replace(house.gate.target, limits=limits)
+    client = await house.client()
+    await trio.sleep(0.1)  # behind the poller's last look at what is late before the second is over
+    await client.ask()
+    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    assert len(seen) == 1
+    assert (await house.gate.until("aborted"))[2::3] == (504, "timeout")
