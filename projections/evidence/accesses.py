@@ -57,7 +57,8 @@ class AuditRow(msgspec.Struct, frozen=True):
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
     refused or ended early, `detail` what changed. A launch has the position and time of its beginning. `client` is the
-    agent that the run launched, None where it launched another command or none.
+    agent that the run launched, None where it launched another command or none. `run` is the run that recorded it, or
+    that it was begun in.
     """
 
     position: int
@@ -77,6 +78,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     actor: str = "agent"
     detail: str = ""
     client: str | None = None
+    run: str = ""
 
 
 class _Clients:
@@ -100,9 +102,9 @@ class _Clients:
                 pass
 
     def named(self, row: AuditRow, recorded: Recorded) -> AuditRow:
-        """Return the row with the agent of the run that recorded it."""
-        agent = self._of_runs.get(recorded.run)
-        return msgspec.structs.replace(row, client=agent) if agent else row
+        """Return the row with the run that recorded it, unless it was begun in another one, and that one's agent."""
+        run = row.run or recorded.run
+        return msgspec.structs.replace(row, run=run, client=self._of_runs.get(run))
 
 
 class PlacedRow(msgspec.Struct, frozen=True):
@@ -257,7 +259,7 @@ def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:
 def _launched(launch: LaunchRow) -> AuditRow:
     return AuditRow(
         launch.position, launch.at, launch.dir, None, None, "", "", launch.status, 0, 0, launch.duration_s,
-        launch.outcome, launch.reason, "sandbox", launch.actor, launch.detail,
+        launch.outcome, launch.reason, "sandbox", launch.actor, launch.detail, run=launch.run,
     )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ import msgspec
 from omac.domain.kernel.paths import below
 from omac.projections.evidence.accesses import AuditRow
 
-COUNTABLE = ("skill", "dir", "session", "actor", "kind", "outcome", "status", "method", "path", "reason", "client")
+COUNTABLE = (
+    "skill", "dir", "session", "actor", "kind", "outcome", "status", "method", "path", "reason", "client", "run",
+)  # fmt: skip
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,12 +18,14 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     `dir` is a canonical path, and means what is below it too. `session` "" means rows without a session. `kind` may be
     the part before the dot. `status`, times (nanoseconds since 1970 UTC) and positions are ranges that include both
-    ends. `path` is a glob: * stands for any characters, ? for one. `text` is part of any field, in any case.
+    ends. `path` is a glob: * stands for any characters, ? for one. `text` is part of a field that holds more than a
+    word of omac's, in any case.
     """
 
     skill: str | None = None
     dir: str | None = None
     session: str | None = None
+    run: str | None = None
     actor: str | None = None
     kind: str | None = None
     outcome: str | None = None
@@ -50,6 +54,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
             and self.outcome in (None, row.outcome)
             and self.actor in (None, row.actor)
             and (self.session is None or self.session == (row.session or ""))
+            and self.run in (None, row.run)
             and (self.method is None or self.method.upper() == row.method.upper())
             and (self.kind is None or row.kind == self.kind or row.kind.startswith(self.kind + "."))
             and self._matches_more(row)

@@ -17,13 +17,15 @@ POLICY_SHOWN = 12  # digits of a policy's digest
 
 
 class LaunchRow(NamedTuple):
-    """A launch: `position` and `at` (nanoseconds since 1970 UTC) of its first record, `duration_s` until its last.
+    """A launch: `position`, `at` (nanoseconds since 1970 UTC) and `run` are those of its first record, `duration_s` is
+    until its last.
 
     `outcome` is completed when its program ended by itself, aborted when nobody saw that, refused when it did not run.
     """
 
     position: int
     at: int
+    run: str
     actor: str
     dir: str
     detail: str
@@ -49,9 +51,7 @@ class Launches:
         match event:
             case LaunchRequested():
                 detail = f"{_command(event.argv)}; {_how(event)}"
-                self._open[stream] = LaunchRow(
-                    recorded.position, recorded.moment, recorded.actor, event.workdir, detail
-                )
+                self._open[stream] = _begun(recorded, event.workdir, detail)
                 return None
             case LaunchExited(status, findings, lost, vanished):
                 begun = self._open.pop(stream, None)
@@ -67,9 +67,7 @@ class Launches:
                     detail=begun.detail + listed,
                 )
             case Denied():
-                begun = self._open.pop(stream, None) or LaunchRow(
-                    recorded.position, recorded.moment, recorded.actor, event.workdir, _command(event.argv)
-                )
+                begun = self._open.pop(stream, None) or _begun(recorded, event.workdir, _command(event.argv))
                 return begun._replace(outcome="refused", reason=event.reason, detail=f"{begun.detail}; {event.message}")
             case _:
                 return None
@@ -77,6 +75,10 @@ class Launches:
     def open(self) -> Iterator[LaunchRow]:
         """Those that have not ended, in the order they were launched."""
         yield from self._open.values()
+
+
+def _begun(recorded: Recorded, workdir: str, detail: str) -> LaunchRow:
+    return LaunchRow(recorded.position, recorded.moment, recorded.run, recorded.actor, workdir, detail)
 
 
 def _shown(vanished: str) -> str:

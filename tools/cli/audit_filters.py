@@ -35,6 +35,7 @@ class Typed(NamedTuple):
     until: str | None = None
     first: str | None = None
     last: str | None = None
+    run: str | None = None
 
 
 def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
@@ -51,6 +52,7 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         skill=typed.skill,
         dir=os.path.realpath(expanded(typed.directory)) if typed.directory else None,
         session=typed.session,
+        run=typed.run,
         actor=typed.actor,
         kind=typed.kind,
         outcome=typed.outcome,

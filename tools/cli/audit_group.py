@@ -29,6 +29,7 @@ def audit(
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only this run; its id is in omac ps and --csv.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
@@ -37,7 +38,7 @@ def audit(
     status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
     method: Annotated[str | None, typer.Option(help="Only this HTTP method.")] = None,
     path: Annotated[str | None, typer.Option(metavar="GLOB", help="Only these paths: '/v1/*'.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only rows with this text in any field.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only rows with this text in their path, detail or names.")] = None,
     first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
@@ -65,12 +66,14 @@ def audit(
             raise Refusal("misuse", f"options of {context.invoked_subcommand} go behind it")
         return 0
     require_host("omac audit", "Show who used which skill.", current().environment)
-    from omac.tools.cli.audit import AuditRequest, run
+    from omac.tools.cli.audit import AuditRequest
+    from omac.tools.cli.audit import run as show
     from omac.tools.cli.audit_filters import Typed, fields_of, form_of, query_of
     from omac.tools.terminal.invocation import parse_count
 
     typed = Typed(
-        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,
+        run,
     )  # fmt: skip
     request = AuditRequest(
         query_of(typed, time.time_ns),
@@ -82,7 +85,7 @@ def audit(
         after,
         parse_count(page, "--page") if page is not None else None,
     )
-    return run(request, current().environment)
+    return show(request, current().environment)
 
 
 @audit_app.command("explain")
