@@ -17,6 +17,8 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable_json
 
+POSITION_DIGITS_MAX = 18
+
 
 class Invocation(NamedTuple):
     """What a call was given. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
@@ -77,6 +79,11 @@ def expanded(path: str) -> str:
     if path == "~" or path.startswith("~/"):
         return home_of(current().environment) + path[1:]
     return os.path.expanduser(path)  # ~somebody, whom the user database knows
+
+
+def is_position(text: str) -> bool:
+    """Return whether a text is a number that a position can be; Python refuses to convert thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= POSITION_DIGITS_MAX
 
 
 def parse_count(text: str, flag: str) -> int:
