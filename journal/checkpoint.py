@@ -21,9 +21,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import without_leaves
-from omac.journal.merkle import HASH_BYTES, MerkleTree
+from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.leaves import stored_tree, without_leaves
+from omac.journal.merkle import HASH_BYTES
 
 ED25519 = b"\x01"  # the type of a signature, in a key's id
 KEY_BYTES = 32
@@ -150,16 +150,10 @@ def standing(path: str, at: int) -> Checkpoint:
         connection.execute("BEGIN")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
             raise without_leaves(path)
-        (journal,) = connection.execute("SELECT id FROM journal").fetchone()
-        row = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
-        if row is None:
-            raise unproven(path, "the tree of its leaves is missing")
-        size, peaks, late = row
-        tree = MerkleTree(size, [peaks[start : start + HASH_BYTES] for start in range(0, len(peaks), HASH_BYTES)])
+        tree, late = stored_tree(connection, path)
+        journal = connection.id()
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
-    except (TypeError, ValueError) as error:
-        raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
     finally:
         connection.close()
     return Checkpoint(journal, tree.size, tree.root(), at, late)

@@ -68,6 +68,28 @@ def test_verify_takes_positions(omac: Omac) -> None:
     assert "--from takes a position" in refused.err
 
 
+def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -> None:
+    """A number in the place of a hash, or of the tree's size: proofs, checkpoints and exports name what was changed."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    old, new = tmp_path / "old", tmp_path / "new"
+    for file in (old, new):
+        file.write_text(omac.ok("checkpoint"))
+    spoil(omac, "UPDATE leaf SET hash = 5 WHERE position > 1")
+    for line in (
+        ("audit", "prove", "1"), ("proof", "consistency", str(old), str(new)),
+        ("export", "--out", str(tmp_path / "export"), "--kind", "access"),
+    ):  # fmt: skip
+        refused = omac.run(*line)
+        assert refused.status == 10, refused
+        assert "omac audit verify --journal" in refused.err
+    for column, value in (("size", "1.5"), ("late", "'x'"), ("peaks", "'x'")):
+        spoil(omac, f"UPDATE tree SET {column} = {value}")
+        for command in ("checkpoint", "audit prove 1", "settings set serve.audit strict"):
+            refused = omac.run(*command.split())
+            assert refused.status == 10, refused
+            assert "the tree of its leaves cannot be used" in refused.err
+
+
 @pytest.mark.parametrize("line", [("audit", "verify"), ("journal", "prune", "--keep", "400d")])
 def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -> None:
     """It is refused whether or not the journal has a checkpoint that a key could verify; a key goes on."""
