@@ -169,6 +169,9 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
             last = _require_ends(connection, path)
             if mark is not None:
                 mark.require(known, names[0][1], last)
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema has its bytes in it
+        connection.close()
+        raise sqlite3.DatabaseError(f"malformed: its schema is no text ({error})") from error
     except BaseException:
         connection.close()
         raise
