@@ -54,10 +54,18 @@ def print_data(text: str) -> None:
 
 
 def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
-    """Print a value as one line of JSON in which no terminal finds anything to obey; a msgspec.Raw is JSON already."""
+    r"""Print a value as one line of JSON in which no terminal finds anything to obey; a msgspec.Raw is JSON already.
+
+    A name of files that is no text is written with escapes such as \udcff, of which Python makes the name again."""
     import msgspec  # takes a quarter of the time of `omac version`, which prints its own
 
-    print_data(printable_json(msgspec.json.encode(value).decode()))
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+    print_data(printable_json(text))
 
 
 def wait_for_more(seconds: float) -> None:
