@@ -75,7 +75,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
         message = f"the disk of the journal {path} is full"
-        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
+        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(os.path.dirname(path) or '.')}"])
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
