@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from real_omac import Omac
@@ -66,6 +67,20 @@ def test_verify_takes_positions(omac: Omac) -> None:
     refused = omac.run("audit", "verify", "--from", "x")
     assert refused.status == 2
     assert "--from takes a position" in refused.err
+
+
+def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) -> None:
+    """It is refused: what is left out of the end are the latest. A line of any length is no checkpoint."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    file = tmp_path / "notes"
+    file.write_text("".join(omac.ok("checkpoint") for _ in range(3)))
+    with mock.patch("omac.tools.cli.checkpoint.NOTES_CHARACTERS_MAX", file.stat().st_size - 20):
+        refused = omac.run("audit", "verify", "--checkpoint", str(file))
+    assert (refused.status, "has more than" in refused.err, "split -C" in refused.err) == (2, True, True)
+    omac.ok("audit", "verify", "--checkpoint", str(file))
+    file.write_text("a" * 300_000)
+    refused = omac.run("audit", "verify", "--checkpoint", str(file))
+    assert (refused.status, "this is no checkpoint of omac" in refused.err) == (2, True)
 
 
 def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -> None:
