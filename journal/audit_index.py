@@ -153,6 +153,9 @@ def _opened(path: str) -> sqlite3.Connection:
         connection.execute("SELECT number, ended, at, skill, session, outcome, body FROM row LIMIT 1").fetchone()
         connection.execute("SELECT name, position, digest, repaired, pruned FROM linked").fetchone()
         connection.execute("SELECT position, cause, correlation FROM link LIMIT 1").fetchone()
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema has its bytes in it
+        connection.close()
+        raise sqlite3.DatabaseError("malformed: its schema is no text") from error
     except BaseException:
         connection.close()
         raise

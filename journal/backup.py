@@ -5,6 +5,8 @@ Rules
 1. A backup is made by SQLite, page by page in one snapshot, so it is a whole journal at one position, whatever is
    appended meanwhile, with a copy of each sealed segment that it lists. It replaces no file, and nobody else can read
    it.
+   It is made under another name and gets its own when it is whole, and all that belongs to it has its place: what a
+   backup leaves that is killed is not taken for one.
 2. Only a whole journal is restored. It is copied beside the journal, gets there what it lacks, and takes its place in
    one step; what was there is kept beside it, under a name that is free. The next restore undoes one that was killed
    before that step.
@@ -67,13 +69,11 @@ def inspect(path: str) -> Copy:
 
 def back_up(path: str, target: str) -> Copy:
     """Copy the journal at `path`, which may be in use, to the new file `target`. Raises Refusal."""
-    if target in [path + suffix for suffix in (*_WITH, "-journal")]:
-        raise Refusal("misuse", f"{target} is one of the journal's own files", fix=["omac journal backup PATH"])
+    require_free(path, target)
     try:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        message = f"{target} exists already; a backup never overwrites a file"
-        raise Refusal("misuse", message, fix=[f"ls -l {shlex.quote(target)}"]) from None
+        raise _taken(target) from None
     except OSError as error:
         raise _unwritable(target, error) from error
     try:
@@ -85,8 +85,7 @@ def back_up(path: str, target: str) -> Copy:
         copy_segments(path, segments, target)
     except FileExistsError:
         _remove(target)
-        message = f"{folder_of(target)} exists already; a backup never overwrites a file"
-        raise Refusal("misuse", message, fix=[f"ls -ld {shlex.quote(folder_of(target))}"]) from None
+        raise _taken(folder_of(target)) from None
     except (OSError, SegmentError) as error:
         _remove(target, with_segments=True)
         if gone := sorted(set(segments) - set(_listed(path))):
@@ -97,6 +96,49 @@ def back_up(path: str, target: str) -> Copy:
     except BaseException:
         _remove(target, with_segments=bool(segments))
         raise
+
+
+def require_free(path: str, target: str, *beside: str) -> None:
+    """Raise Refusal (misuse) where a backup of the journal at `path` cannot have the name `target`, with what lies
+    `beside` it: something is there."""
+    if target in [path + suffix for suffix in (*_WITH, "-journal")]:
+        raise Refusal("misuse", f"{target} is one of the journal's own files", fix=["omac journal backup PATH"])
+    for name in (target, folder_of(target), *beside):
+        if os.path.lexists(name):
+            raise _taken(name)
+
+
+def begin(target: str) -> str:
+    """Return the name under which the backup `target` is made. Raises Refusal (misuse): another one is being made
+    there, or was killed."""
+    draft = f"{target}.unfinished"
+    for name in (draft, folder_of(draft)):
+        if os.path.lexists(name):
+            message = f"{name} is of another backup to {target}, which is being made or was interrupted"
+            fix = [f"rm -rf {shlex.quote(draft)} {shlex.quote(folder_of(draft))}  # unless one is being made"]
+            raise Refusal("misuse", message, fix=fix)
+    return draft
+
+
+def discard(draft: str) -> None:
+    """Remove a backup that was begun."""
+    _remove(draft, with_segments=True)
+
+
+def finish(draft: str, target: str) -> None:
+    """Give a backup its name, with its segments first. Raises Refusal."""
+    try:
+        if os.path.lexists(folder_of(draft)):
+            os.rename(folder_of(draft), folder_of(target))
+        os.rename(draft, target)
+        _sync(os.path.dirname(target))
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _taken(name: str) -> Refusal:
+    message = f"{name} exists already; a backup never overwrites a file"
+    return Refusal("misuse", message, fix=[f"ls -ld {shlex.quote(name)}", "omac journal backup OTHER"])
 
 
 def _listed(path: str) -> list[Segment]:

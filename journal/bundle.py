@@ -21,7 +21,7 @@ import msgspec
 
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import Contents
+from omac.journal.leaves import Contents, stored_leaves
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, gap_ranges, leaf_hash, perfect_root
 from omac.journal.openings import Opening, openings_of
@@ -199,12 +199,9 @@ def _runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _gaps(connection: sqlite3.Connection, tree: MerkleTree, until: int) -> Iterator[GapLine]:
+def _gaps(connection: JournalConnection, tree: MerkleTree, until: int) -> Iterator[GapLine]:
     for start, end in gap_ranges(tree.size, until):
-        leaves = [leaf for (leaf,) in connection.execute(_LEAVES, (start, end))]
-        if len(leaves) != end - start:
-            raise ValueError(f"leaves are missing behind position {start}")
-        root = perfect_root(leaves)
+        root = perfect_root(list(stored_leaves(connection, start, end)))
         tree.append_subtree(root, end - start)
         yield GapLine(start + 1, end - start, root)
 
@@ -216,4 +213,3 @@ def digest_of(manifest: bytes) -> str:
 
 RUN_MAX = 5_000
 _POSITIONED = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ?"
-_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

@@ -10,7 +10,7 @@ Rules
 4. Leaves outlive their events: a tree that is larger than the journal says that events at the end are missing.
 5. A row that is missing may have held the version that a stream lacks: an emptied position takes it over.
 6. A sealed segment that is not what was sealed ends the check: what follows cannot be folded without it. No repair
-   changes a segment.
+   changes a segment, nor what is found at its positions where names of the journal are damaged.
 7. A few rows far behind all others do not lengthen the journal: they stand where no event can be, as those below 1.
 """
 
@@ -105,8 +105,8 @@ def examine(connection: JournalConnection, fold: Fold, codec: Codec | None = Non
             findings.append(_of_all("the last versions of sealed streams are not those of the segments", "reindex"))
         layout = _Layout(connection)
         layout.read()
-        findings += layout.findings
-        findings += _Contents(connection, layout, fold, codec or Codec()).findings()
+        found = [*layout.findings, *_Contents(connection, layout, fold, codec or Codec()).findings()]
+        findings += _none_of_segments(found, connection.sealed_to())
     except sqlite3.DatabaseError as error:
         if not findings:
             raise
@@ -147,6 +147,14 @@ def _segments(connection: JournalConnection) -> list[Damage]:
         Damage(position, "", None, "", f"{error} ({error.kind})", "segment", fix=segment_refusal(error, path).fix[0])
         for position, error in damaged_segments(connection)
     ]
+
+
+def _none_of_segments(findings: list[Damage], sealed_to: int) -> Iterator[Damage]:
+    """The findings; what stands at a sealed position no repair can change, be it for a name that the journal lost."""
+    for finding in findings:
+        if 1 <= finding.position <= sealed_to:
+            finding = finding._replace(problem=f"{finding.problem}, and it lies in a sealed segment", remedy="none")
+        yield finding
 
 
 def _has_other_versions(connection: JournalConnection) -> bool:

@@ -15,15 +15,16 @@ import hashlib
 import io
 import re
 import sqlite3
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import without_leaves
-from omac.journal.merkle import HASH_BYTES, MerkleTree
+from omac.journal.file import connect_for_reading, refusal_of
+from omac.journal.leaves import stored_tree, without_leaves
+from omac.journal.merkle import HASH_BYTES
 
 ED25519 = b"\x01"  # the type of a signature, in a key's id
 KEY_BYTES = 32
@@ -117,23 +118,29 @@ def notes_of(text: str) -> tuple[list[str], int]:
     """Return the signed notes of a text, one after the other, and how many are left out because they break off: a
     machine that lost its power leaves such in a witness's file. A text without a whole note is one for the
     verification, which says what is wrong with it."""
-    notes, lines = [], list[str]()
-    for line in io.StringIO(text):
-        is_signed = bool(lines) and lines[-1].startswith(SIGNS)
-        begins = line.startswith(ORIGIN) and bool(lines) and not lines[-1].strip()
-        if begins or (is_signed and not line.startswith(SIGNS)):
-            notes.append("".join(lines))
-            lines = []
-        if lines or line.strip():
-            lines.append(line)
-    if lines or not notes:
-        notes.append("".join(lines))
-    whole = [note for note in notes if not _breaks_off(note)]
+    notes = list(notes_in(io.StringIO(text)))
+    whole = [note for note in notes if not breaks_off(note)]
     return (whole, len(notes) - len(whole)) if whole else ([text], 0)
 
 
-def _breaks_off(note: str) -> bool:
-    """Whether a note ends before its signature, or within it."""
+def notes_in(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the notes of a text, those too that break off; what is longer than any note comes in parts."""
+    note, size = list[str](), 0
+    for line in lines:
+        is_signed = bool(note) and note[-1].startswith(SIGNS)
+        begins = line.startswith(ORIGIN) and bool(note) and not note[-1].strip()
+        if begins or (is_signed and not line.startswith(SIGNS)) or size > TEXT_MAX:
+            yield "".join(note)
+            note, size = [], 0
+        if note or line.strip():
+            note.append(line)
+            size += len(line)
+    if note:
+        yield "".join(note)
+
+
+def breaks_off(note: str) -> bool:
+    """Return whether a note ends before its signature, or within it."""
     last = note.rstrip("\n").rpartition("\n")[2]
     return not last.startswith(SIGNS) or len(last.rpartition(" ")[2]) < SIGNATURE_CHARACTERS
 
@@ -150,16 +157,10 @@ def standing(path: str, at: int) -> Checkpoint:
         connection.execute("BEGIN")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
             raise without_leaves(path)
-        (journal,) = connection.execute("SELECT id FROM journal").fetchone()
-        row = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
-        if row is None:
-            raise unproven(path, "the tree of its leaves is missing")
-        size, peaks, late = row
-        tree = MerkleTree(size, [peaks[start : start + HASH_BYTES] for start in range(0, len(peaks), HASH_BYTES)])
+        tree, late = stored_tree(connection, path)
+        journal = connection.id()
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
-    except (TypeError, ValueError) as error:
-        raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
     finally:
         connection.close()
     return Checkpoint(journal, tree.size, tree.root(), at, late)

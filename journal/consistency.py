@@ -18,6 +18,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.leaves import stored_leaves
 from omac.journal.merkle import consistency_ranges, continues, root_of
 from omac.journal.proof_text import parsed
 from omac.journal.rotation import trusted_with
@@ -55,9 +56,11 @@ def prove_consistency(
         connection.execute("BEGIN")
         (journal,) = connection.execute("SELECT id FROM journal").fetchone()
         ranges = consistency_ranges(old.size, new.size)
-        hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, range_)) for range_ in ranges)
-    except (sqlite3.Error, TypeError) as error:
-        raise refusal_of(error, path) if isinstance(error, sqlite3.Error) else unproven(path, str(error)) from error
+        hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
+    except sqlite3.Error as error:
+        raise refusal_of(error, path) from error
+    except ValueError as error:
+        raise unproven(path, str(error)) from None
     finally:
         connection.close()
     if journal != new.journal:
@@ -95,6 +98,3 @@ def _ordered(old: Checkpoint, new: Checkpoint) -> Continuation:
 
 def _no_proof(why: str) -> Refusal:
     return Refusal("misuse", f"this proves nothing: {why}", fix=["omac proof consistency OLD NEW > FILE"])
-
-
-_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

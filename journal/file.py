@@ -75,7 +75,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
         message = f"the disk of the journal {path} is full"
-        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(path)}"])
+        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(os.path.dirname(path) or '.')}"])
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
@@ -169,6 +169,9 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
             last = _require_ends(connection, path)
             if mark is not None:
                 mark.require(known, names[0][1], last)
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema has its bytes in it
+        connection.close()
+        raise sqlite3.DatabaseError(f"malformed: its schema is no text ({error})") from error
     except BaseException:
         connection.close()
         raise

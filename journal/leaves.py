@@ -111,8 +111,23 @@ class Contents:
 
     def _learn(self, ids: set[Any]) -> None:
         for id_ in ids:
-            for (text,) in self._connection.execute("SELECT text FROM name WHERE id = ?", (id_,)):
+            for (text,) in self._connection.execute(_NAME, (id_,)):
                 self._names[id_] = text
+
+
+def stored_leaves(connection: JournalConnection, after: int, until: int) -> Iterator[bytes]:
+    """Yield the stored leaf of each position above `after` up to `until`. Raises ValueError where one is missing, or no
+    hash, which the last of them may tell; sqlite3.Error."""
+    expected = after
+    for position, leaf in connection.execute(_LEAVES, (after, until)):
+        expected += 1
+        if position != expected:
+            break
+        if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
+            raise ValueError(f"the leaf of position {position} is no hash")
+        yield leaf
+    if expected != until:
+        raise ValueError(f"leaves are missing behind position {expected}")
 
 
 def without_leaves(path: str) -> Refusal:
@@ -124,17 +139,24 @@ def without_leaves(path: str) -> Refusal:
 
 def standing(connection: JournalConnection, head: int, path: str) -> StoredTree:
     """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
+    stored = stored_tree(connection, path)
+    if stored.tree.size > head:
+        message = f"it has leaves of {counted(stored.tree.size, 'event')}, its last event is at position {head}"
+        raise damaged(path, message)
+    return stored
+
+
+def stored_tree(connection: JournalConnection, path: str) -> StoredTree:
+    """Return the tree as it is stored, whatever events there are. Raises Refusal (journal-damaged), sqlite3.Error."""
     row = connection.execute("SELECT size, peaks, late FROM tree").fetchone()
     if row is None:
         raise unproven(path, "the tree of its leaves is missing")
     size, peaks, late = row
-    if not isinstance(size, int):
-        raise unproven(path, "the tree of its leaves cannot be used: its size is no number")
-    if size > head:
-        raise damaged(path, f"it has leaves of {counted(size, 'event')}, its last event is at position {head}")
+    if [type(value) for value in row] != [int, bytes, int]:
+        raise unproven(path, "the tree of its leaves cannot be used: its size is no number, or its peaks are no bytes")
     try:
         return StoredTree(MerkleTree(size, _cut(peaks)), late)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise unproven(path, f"the tree of its leaves cannot be used: {error}") from None
 
 
@@ -197,6 +219,8 @@ def _cut(peaks: bytes) -> list[bytes]:
     return [peaks[at : at + HASH_BYTES] for at in range(0, len(peaks), HASH_BYTES)]
 
 
+_NAME = "SELECT text FROM name WHERE id = ? AND typeof(text) = 'text'"
+_LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _FIELDS = """
     SELECT stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body FROM event
     WHERE position > ? AND position <= ? ORDER BY position

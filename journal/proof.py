@@ -19,7 +19,7 @@ from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import Contents
+from omac.journal.leaves import Contents, stored_leaves
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
 from omac.journal.proof_text import parsed
@@ -80,9 +80,11 @@ def prove(
         leaf = connection.execute(_LEAVES, (position - 1, position)).fetchone()
         is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
         ranges = inclusion_ranges(position - 1, checkpoint.size)
-        hashes = tuple(root_of(leaf for (leaf,) in connection.execute(_LEAVES, (start, end))) for start, end in ranges)
+        hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
+    except ValueError as error:
+        raise unproven(path, str(error)) from None
     finally:
         connection.close()
     if text is None and pruned is not None and position <= pruned.last:

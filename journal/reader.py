@@ -222,7 +222,8 @@ class Reader:
         for start in range(0, len(wanted), 500):
             part = wanted[start : start + 500]
             marks = ", ".join("?" * len(part))
-            self._texts.update(self._all(f"SELECT id, text FROM name WHERE id IN ({marks})", *part))  # noqa: S608  # marks
+            query = f"SELECT id, text FROM name WHERE id IN ({marks}) AND typeof(text) = 'text'"  # noqa: S608  # marks
+            self._texts.update(self._all(query, *part))
 
     def _one(self, query: str, otherwise: str) -> Any:
         rows = self._all(query)

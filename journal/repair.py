@@ -156,7 +156,8 @@ class Repair:
             case "reindex":
                 pass  # around all others
             case "none" | "segment" | "snapshot":
-                message = f"the journal {self._path} is beyond repair: {finding.problem}; nothing was changed"
+                what = f"at position {finding.position}: {finding.problem}" if finding.position else finding.problem
+                message = f"the journal {self._path} is beyond repair: {what}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 
     def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:

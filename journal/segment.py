@@ -99,7 +99,7 @@ def open_segment(journal: str, journal_id: str, segment: Segment) -> sqlite3.Con
     except SegmentError:
         connection.close()
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # what SQLite says of a damaged schema has its bytes in it
         connection.close()
         if size != segment.bytes:
             raise _another_size(segment, size) from error

@@ -68,7 +68,7 @@ class _HostChain:
         self._state = SignedChain()
         self._signer = _first_signer(links)  # the key that signs, on one line; "" where any known one may
         self._has_gap = False  # a repair has set aside what was last
-        self._broken_at = 0  # the last position that does not continue the chain
+        self._broken_at = 0  # the last position that does not continue the chain, or that a repair set aside
         self._unverified: list[tuple[int, str]] = []  # checkpoints by no known key, and why
         losses = [link.position for link in links if isinstance(link.event, KeyLost) and self._is_known(link.event)]
         self._bridged = max(losses, default=0)  # the last break behind which a known key signs
@@ -81,6 +81,7 @@ class _HostChain:
             return
         if isinstance(event, PositionEmptied):
             self._has_gap, self._signer = True, ""
+            self._broken_at = position  # what was set aside may be a rotation
             return
         try:
             previous, self._state = self._state.digest, evolve(self._state, event)
@@ -100,7 +101,8 @@ class _HostChain:
                 self._take_loss(position, event)
 
     def end(self) -> None:
-        """Judge what no known key signed: where the chain breaks behind it, the rotation from its key may be lost."""
+        """Judge what no known key signed: where the chain breaks behind it, or a repair set aside what continued it,
+        the rotation from its key may be lost."""
         for position, problem in self._unverified:
             if position < self._broken_at:
                 self.unknown += 1

@@ -34,6 +34,7 @@ NEAR = 100  # positions around one, where an event that was moved is looked for
 PART = 1_024  # events that are read and hashed at once: a power of two, so that their subtree is perfect
 PARTS_SHARED_MIN = 100  # below that a process would take longer to begin than to compare
 TOLD_EVERY = 10_000
+LACKING_MAX = 100_000  # leaves that are looked for one by one; a size beyond that was never one of this tree
 FINDINGS_MAX = 100  # those that come later tell nothing new
 
 Kind = Literal[
@@ -140,6 +141,7 @@ class _Verification:
         if len(rows) != 1 or [type(value) for value in rows[0]] != [int, bytes, int]:
             raise _beyond_proof(path, "the tree of its leaves is missing")
         self._size, self._peaks, self._late = rows[0]
+        self._bound_size()
         self._head = int(connection.execute("SELECT coalesce(max(position), 0) FROM event").fetchone()[0])
 
     def run(self, first: int, last: int | None, progress: Callable[[int, int], None], workers: int) -> Verified:
@@ -242,6 +244,14 @@ class _Verification:
             return None
         finally:
             self._connection.text_factory = _text
+
+    def _bound_size(self) -> None:
+        """Take a size that is far beyond all leaves for what it is: each of that many would be looked for."""
+        (count,) = self._connection.execute("SELECT count(*) FROM leaf").fetchone()
+        if self._size - count > LACKING_MAX:
+            problem = f"the stored tree counts {counted(self._size, 'leaf', 'leaves')}, the journal has {count}"
+            self._found(count + 1, self._size, "tree-altered", problem)
+            self._size = count
 
     def _kept_roots(self) -> None:
         for kept in [one for one in self._kept if one.size > self._size or not one.size]:

@@ -25,11 +25,11 @@ from omac.domain.skills import registration
 from omac.projections.access.tokens import TokenIndex
 from omac.projections.aggregates import Aggregates
 from omac.projections.evidence.accesses import Accesses
+from omac.projections.impossible import FIX, IMPOSSIBLE, cannot_follow
 from omac.projections.run_namespaces import RunNamespaces
 
 State = TypeVar("State")
 FIRST_SETTINGS = "settings"  # the first word of that log's stream
-_FIX = ("omac journal check", "omac journal repair")
 
 
 class Controls:
@@ -85,16 +85,12 @@ class System:
         """Fold one record into every read model it concerns. Raises Refusal (journal-damaged)."""
         if recorded.position != self.position + 1:
             gap = f"position {recorded.position} follows position {self.position} of the journal"
-            raise Refusal("journal-damaged", gap, fix=_FIX)
+            raise Refusal("journal-damaged", gap, fix=FIX)
         try:
             for fold in self._folds[type(recorded.event)]:
                 fold(recorded)
-        except (KeyError, ValueError, TypeError, AttributeError) as impossible:  # no stream of omac, say
-            event = type(recorded.event).__name__
-            message = (
-                f"the event at position {recorded.position} ({event} in {recorded.stream}) cannot follow: {impossible}"
-            )
-            raise Refusal("journal-damaged", message, fix=_FIX) from impossible
+        except IMPOSSIBLE as impossible:
+            raise cannot_follow(recorded, impossible) from impossible
         self.position = recorded.position
 
     def of(self, aggregate: Aggregate[State, Any]) -> Aggregates[State]:

@@ -94,7 +94,7 @@ class SigningKeys:
     def _read(self, path: str) -> KeptKey | None:
         with self._usable():
             try:
-                with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                     text = file.read(BYTES_MAX).decode("ascii", "replace").strip()
             except FileNotFoundError:
                 return None

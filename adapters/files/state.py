@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from omac.adapters.files import atomic, lock
+from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files import journal_in_use as in_use
 from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
 from omac.adapters.files.subject_keys import SubjectKeyFiles
@@ -27,6 +27,7 @@ from omac.domain.kernel.run import Run
 SIGNING_KEY = "signing.key"  # of journal.db
 SUBJECT_KEYS = "subjects"  # the folder of the same
 WITNESS_TOKEN = "witness.token"  # noqa: S105  # a file
+MINTED_BYTES_MAX = 4_096  # of a file with an id, a key or a token
 INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
 JOURNAL_ID_SHOWN = 12
 RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
@@ -126,8 +127,7 @@ class StateDir:
             if not os.path.exists(path):  # on the disk before anything is recorded that depends on it
                 with contextlib.suppress(FileExistsError):  # another process was first
                     atomic.publish(path, mint().encode("ascii"), prefix=f"{name}.")
-            with open(path, encoding="ascii", errors="replace") as file:
-                return file.read().strip()
+            return bounded.read(path, MINTED_BYTES_MAX, follow=True).decode("ascii", "replace").strip()
 
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""

@@ -307,6 +307,8 @@ def decide(command: Command, state: Sidecar) -> list[Event]:
                 return []
             return [SpawnRequested(state.spec, state.generation, state.attempt)]
         case RequestStop(why):
+            if state.status == "exited":  # what was decided with its end was set aside by a repair
+                return [GaveUp(why)]
             return [StopRequested(why)] if state.live and state.status != "stopping" else []
         case ReportStopped():
             return [Stopped()] if state.status == "stopping" else []

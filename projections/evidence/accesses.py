@@ -17,6 +17,7 @@ from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.projections.evidence.changes import TrustChange, TrustChanges
 from omac.projections.evidence.launches import Launches, LaunchRow
+from omac.projections.impossible import IMPOSSIBLE, cannot_follow
 
 WAITING_MAX = 4_096  # rows that wait for an access which began before them and is still open
 
@@ -140,7 +141,14 @@ class AuditFold:
         self.accesses: dict[int, AuditRow] = dict(state.accesses)  # those that are open, by their positions
 
     def apply(self, recorded: Recorded) -> AuditRow | None:
-        """Fold one record, and return the row that ended with it. Takes records in their order."""
+        """Fold one record, and return the row that ended with it. Takes records in their order. Raises Refusal
+        (journal-damaged)."""
+        try:
+            return self._row(recorded)
+        except IMPOSSIBLE as impossible:
+            raise cannot_follow(recorded, impossible) from impossible
+
+    def _row(self, recorded: Recorded) -> AuditRow | None:
         event = recorded.event
         self._clients.apply(recorded)
         match event:

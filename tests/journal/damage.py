@@ -128,6 +128,9 @@ BEYOND_REPAIR = {
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], set[int]]] = {
     "undecodable bytes": (lambda path: sql(path, "UPDATE event SET body = x'c1' WHERE position = 3"), {3}),
+    "a kind that is no text": (
+        lambda path: sql(path, "UPDATE name SET text = CAST(text AS BLOB) WHERE text = 'run.recovered'"), {8},
+    ),
     "undecodable bytes of a run": (lambda path: sql(path, "UPDATE event SET body = x'' WHERE position = 6"), {6}),
     "an unknown kind": (lambda path: append(path, StreamId("control/h"), None, "session.paused", b"\x01\x90"), {10}),
     "an event that cannot follow": (lambda path: append(path, stream("a"), 3, *encoded(RunStopped("again"))), {10}),

@@ -83,3 +83,13 @@ def test_pages_that_are_destroyed(path: Path) -> None:
             assert found(path), f"the page at {start}"
         except Refusal as refusal:
             assert refusal.reason == "journal-damaged"  # noqa: PT017
+
+
+def test_a_schema_that_is_no_text(path: Path) -> None:
+    """What SQLite says of it cannot be read as text: the journal is damaged all the same, for all who use it."""
+    journal_of(path)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE event", b"CREATE TABL\xda event"))
+    for use in (found, journal_at, lambda path: ReadJournal(str(path))):
+        with pytest.raises(Refusal) as refused:
+            use(path)
+        assert refused.value.reason == "journal-damaged"

@@ -215,6 +215,12 @@ def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str
     assert signed.findings(verifier_of(NAME, later)) == []
     signed.change(damage.format(position))
     assert signed.findings(verifier_of(NAME, later))[0][0] == position
+    repair = Repair(str(signed.path), HostId("host1"), "r", lambda: 10**6, lambda: System().apply, lambda *_: False)
+    assert [damage.position for damage in repair.perform()] == [position]
+    assert signed.findings(verifier_of(NAME, later)) == []
+    with closing(Reader(str(signed.path))) as reader:
+        chains = [chain_of(reader, [key]) for key in (verifier_of(NAME, later), signed.key)]
+    assert [(len(chain.roots), chain.unknown, len(chain.findings)) for chain in chains] == [(1, 3, 0), (3, 0, 1)]
 
 
 def checkpoints(signed: Signed) -> list[CheckpointSigned]:

@@ -109,6 +109,9 @@ TAMPERED: dict[str, tuple[Callable[[Path], object], int, str]] = {  # the first 
     "a leaf is deleted": (lambda path: sql(path, "DELETE FROM leaf WHERE position = 4"), 4, "leaf-missing"),
     "a leaf is no hash": (lambda path: sql(path, "UPDATE leaf SET hash = x'00' WHERE position = 4"), 4, "leaf-missing"),
     "leaves are added": (lambda path: sql(path, "INSERT INTO leaf VALUES (12, zeroblob(32))"), 12, "tree-altered"),
+    "the tree counts more than can be": (
+        lambda path: sql(path, "UPDATE tree SET size = 9000000000000000000"), 10, "tree-altered",
+    ),
     "the peaks are edited": (lambda path: sql(path, "UPDATE tree SET peaks = zeroblob(64)"), 1, "tree-altered"),
     "the tree forgets the end": (
         lambda path: sql(path, "UPDATE tree SET size = 8, peaks = (SELECT hash FROM leaf WHERE position = 1)"),

@@ -3,10 +3,15 @@
 import json
 import shutil
 from pathlib import Path
+from unittest import mock
 
+import pytest
 from contract.media import needs_bubblewrap, read_only
+from killed_restore import Killed
 from polling import eventually
 from real_omac import Omac
+
+BACKUPS = "omac.tools.compose.backups"
 
 
 def position(omac: Omac) -> int:
@@ -158,3 +163,20 @@ def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
         done = omac.run("journal", "restore", str(source))
         assert done.status == status, done
     assert not (omac.state / "journal.db").exists()
+
+
+def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
+    """Nothing has its name until the keys lie beside it; the next one of that name says what is in its way."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
+    copy = tmp_path / "copy.db"
+    kill, left = mock.patch(f"{BACKUPS}.keep_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
+    with kill, left, pytest.raises(Killed):
+        omac.run("journal", "backup", str(copy))
+    assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db.unfinished"]
+    again = omac.run("journal", "backup", str(copy))
+    assert again.status == 2
+    assert f"rm -rf {copy}.unfinished {copy}.unfinished.segments" in again.err
+    (tmp_path / "copy.db.unfinished").unlink()
+    omac.ok("journal", "backup", str(copy))
+    assert sorted(file.name for file in tmp_path.glob("copy*")) == ["copy.db", "copy.db.keys"]

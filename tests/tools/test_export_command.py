@@ -208,6 +208,16 @@ def test_a_folder_that_is_no_export(used: Omac, key: str, tmp_path: Path) -> Non
     assert (done.status, done.out) == (10, "manifest.json: it cannot be read: No such file or directory\n")
 
 
+def test_a_file_whose_name_is_no_text(used: Omac, key: str, tmp_path: Path) -> None:
+    """It is named, for people and for programs, as what does not belong there."""
+    bundle = exported(used, tmp_path / "bundle", "--kind", "access")
+    Path(os.fsdecode(os.fsencode(bundle) + b"/\xff")).write_text("")
+    assert used.run("export", "verify", str(bundle), "--key", key).out.startswith("\\udcff: it does not belong")
+    done = used.run("export", "verify", str(bundle), "--key", key, "--json")
+    (finding,) = json.loads(done.out)["findings"]
+    assert (done.status, os.fsencode(finding["file"])) == (10, b"\xff")
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "checkpoint.txt", "gaps.jsonl"])
 def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
     """With one of them changed in a file that is small, the bundle does not verify."""
@@ -323,6 +333,7 @@ def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
         foreign = other.ok("key", "show").strip()
     done = verified(folder, foreign)
     assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
+    assert "  try: --key of the key that signed then" in done.stderr
     assert verified(folder, "x+y+z").returncode == 2
     assert verified(tmp_path / "nothing", foreign).returncode == 2
 

@@ -213,6 +213,36 @@ def test_what_was_changed_is_not_sealed(host: Omac) -> None:
     assert ("journal repair" in done.err, "journal restore" in done.err) == (False, True), done
 
 
+def test_no_repair_reaches_into_a_segment(host: Omac) -> None:
+    """Where the journal lost a name that sealed events have, the check says so and the repair changes nothing."""
+    host.ok("checkpoint")
+    host.ok("journal", "seal")
+    sql(host, "UPDATE name SET text = 'x' WHERE text LIKE 'registration/%'")
+    found = [one for one in json.loads(host.run("journal", "check", "--json").out)["findings"] if one["position"]]
+    assert found
+    for one in found:
+        assert "in a sealed segment" in one["problem"] or one["position"] > sealed_to(host)
+        assert one["remedy"] == "none" or one["position"] > sealed_to(host)
+    refused = host.run("journal", "repair", "--yes")
+    assert refused.status == 10
+    assert f"beyond repair: at position {found[0]['position']}" in refused.err
+    assert "omac journal restore BACKUP" in refused.err
+    assert host.run("audit").status == 10
+
+
+def test_a_segment_whose_schema_is_no_text(host: Omac) -> None:
+    """What SQLite says of it cannot be read as text: it is altered all the same."""
+    host.ok("checkpoint")
+    host.ok("journal", "seal")
+    (path,) = files(host)
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE segment", b"CREATE TABL\xda segment"))
+    for line in (("journal", "check"), ("audit", "verify"), ("audit",)):
+        done = host.run(*line)
+        assert done.status == 10, done
+        assert "segment-altered" in done.out or "cannot be read" in done.err
+
+
 def test_a_checkpoint_of_another_key_seals_nothing(host: Omac) -> None:
     """Only what this host has signed."""
     (host.state / "signing.key").unlink()

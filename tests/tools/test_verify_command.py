@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from real_omac import Omac
@@ -67,6 +68,42 @@ def test_verify_takes_positions(omac: Omac) -> None:
     refused = omac.run("audit", "verify", "--from", "x")
     assert refused.status == 2
     assert "--from takes a position" in refused.err
+
+
+def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) -> None:
+    """It is refused: what is left out of the end are the latest. A line of any length is no checkpoint."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    file = tmp_path / "notes"
+    file.write_text("".join(omac.ok("checkpoint") for _ in range(3)))
+    with mock.patch("omac.tools.cli.checkpoint.NOTES_CHARACTERS_MAX", file.stat().st_size - 20):
+        refused = omac.run("audit", "verify", "--checkpoint", str(file))
+    assert (refused.status, "has more than" in refused.err, "split -C" in refused.err) == (2, True, True)
+    omac.ok("audit", "verify", "--checkpoint", str(file))
+    file.write_text("a" * 300_000)
+    refused = omac.run("audit", "verify", "--checkpoint", str(file))
+    assert (refused.status, "this is no checkpoint of omac" in refused.err) == (2, True)
+
+
+def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -> None:
+    """A number in the place of a hash, or of the tree's size: proofs, checkpoints and exports name what was changed."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    old, new = tmp_path / "old", tmp_path / "new"
+    for file in (old, new):
+        file.write_text(omac.ok("checkpoint"))
+    spoil(omac, "UPDATE leaf SET hash = 5 WHERE position > 1")
+    for line in (
+        ("audit", "prove", "1"), ("proof", "consistency", str(old), str(new)),
+        ("export", "--out", str(tmp_path / "export"), "--kind", "access"),
+    ):  # fmt: skip
+        refused = omac.run(*line)
+        assert refused.status == 10, refused
+        assert "omac audit verify --journal" in refused.err
+    for column, value in (("size", "1.5"), ("late", "'x'"), ("peaks", "'x'")):
+        spoil(omac, f"UPDATE tree SET {column} = {value}")
+        for command in ("checkpoint", "audit prove 1", "settings set serve.audit strict"):
+            refused = omac.run(*command.split())
+            assert refused.status == 10, refused
+            assert "the tree of its leaves cannot be used" in refused.err
 
 
 @pytest.mark.parametrize("line", [("audit", "verify"), ("journal", "prune", "--keep", "400d")])

@@ -114,6 +114,16 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     assert "delivered" not in used.ok("status")
 
 
+def test_a_witness_that_was_named_later(used: Omac, notes: Path) -> None:
+    """The doctor says that it has nothing yet, and who has the last one."""
+    elsewhere = notes.with_name("elsewhere")
+    ran(used)
+    kept_by(used, str(elsewhere))
+    told = used.process("doctor").out
+    assert f"{elsewhere} is to keep checkpoints and got none yet; the last one, which counts" in told
+    assert f"went to {notes}\n" in told
+
+
 def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Path) -> None:
     """A run that died in between leaves the note; the next finds it there."""
     ran(used)

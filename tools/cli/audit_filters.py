@@ -10,7 +10,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.journal.event_kinds import KINDS
 from omac.projections.evidence.accesses import Outcome
 from omac.projections.evidence.audit_query import COUNTABLE, AuditQuery
-from omac.tools.terminal.invocation import expanded
+from omac.tools.terminal.invocation import expanded, is_position
 from omac.tools.terminal.timestamps import parse_end, parse_moment
 
 Form = Literal["text", "csv", "json"]
@@ -93,7 +93,7 @@ def form_of(*, csv: bool, json: bool) -> Form:
 
 def position_of(text: str, name: str) -> int:
     """Return a position. Raises Refusal (misuse)."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+    if not is_position(text):
         raise Refusal("misuse", f"{name} takes a position, not {text!r}")
     return int(text)
 

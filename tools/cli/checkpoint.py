@@ -1,12 +1,12 @@
 """omac checkpoint and omac key: what an outsider holds the journal to."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, notes_of, sign, standing, verified
+from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, breaks_off, notes_in, sign, standing, verified
 from omac.journal.reader import Reader, ReadJournal
 from omac.journal.verification import KeptRoot
 from omac.tools.compose.command_context import SecretStores, secret_stores
@@ -136,27 +136,55 @@ def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, 
     Refusal."""
     roots = []
     for file in files:
-        notes, cut = notes_of(read_note(file, NOTES_CHARACTERS_MAX))
-        if cut:
-            report(f"{file}: {cut} of its checkpoints break off, and count for nothing")
-        for note in notes:
-            checkpoint = signed_by(file, note, *keys)
-            if checkpoint.journal != journal_id:
-                message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
-                raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
-            roots.append(KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late))
+        broken, has_whole = list[str](), False
+        for note in notes_in(_lines(file)):
+            if breaks_off(note):
+                broken.append("" if broken else note)  # the first is shown where no other is whole
+                continue
+            roots.append(_root(file, note, keys, journal, journal_id))
+            has_whole = True
+        if not has_whole:
+            roots.append(_root(file, broken[0] if broken else "", keys, journal, journal_id))
+        elif broken:
+            report(f"{file}: {len(broken)} of its checkpoints break off, and count for nothing")
     return roots
 
 
-def read_note(file: str, characters_max: int = TEXT_MAX) -> str:
+def _root(file: str, note: str, keys: Sequence[VerifierKey], journal: str, journal_id: str) -> KeptRoot:
+    checkpoint = signed_by(file, note, *keys)
+    if checkpoint.journal != journal_id:
+        message = f"{file} is a checkpoint of journal {checkpoint.journal}; {journal} is journal {journal_id}"
+        raise Refusal("misuse", message, fix=[f"head -1 {quoted(file)}"])
+    return KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)
+
+
+def _lines(file: str) -> Iterator[str]:
+    """Yield the lines of a file, a long one in parts. Raises Refusal."""
+    path, size = os.path.abspath(expanded(file)), 0
+    try:
+        with open(path, encoding="utf-8", errors="replace") as content:
+            while line := content.readline(TEXT_MAX):
+                size += len(line)
+                if size > NOTES_CHARACTERS_MAX:
+                    message = f"{file} has more than {NOTES_CHARACTERS_MAX} characters"
+                    raise Refusal("misuse", message, fix=[f"split -C 200M {quoted(path)}  # and name each part"])
+                yield line
+    except OSError as error:
+        raise _unreadable(file, path, error.strerror) from None
+
+
+def read_note(file: str) -> str:
     """Return the text of a checkpoint in a file, not verified yet. Raises Refusal."""
     path = os.path.abspath(expanded(file))
     try:
-        with open(path, encoding="utf-8", errors="replace" if characters_max > TEXT_MAX else "strict") as content:
-            return content.read(characters_max + 1)
+        with open(path, encoding="utf-8") as content:
+            return content.read(TEXT_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"]) from None
+        raise _unreadable(file, path, error.strerror if isinstance(error, OSError) else "it is no text") from None
+
+
+def _unreadable(file: str, path: str, why: str | None) -> Refusal:
+    return Refusal("misuse", f"the checkpoint {file} cannot be read: {why}", fix=[f"ls -l {quoted(path)}"])
 
 
 def signed_by(file: str, text: str, *keys: VerifierKey) -> Checkpoint:

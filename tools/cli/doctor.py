@@ -51,8 +51,10 @@ def _witness(found: FoundWitness) -> Diagnosis:
         says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
         fix = () if not found.name.startswith("/") else (f"ls -ld {quoted(found.name)}",)
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
-    last = f"the last one counts {size}" if state.size else "none was signed yet"
-    return Diagnosis(name, OK, f"{found.name} keeps checkpoints; {last}")
+    if state.size and state.witness == found.name:
+        return Diagnosis(name, OK, f"{found.name} keeps checkpoints; the last one counts {size}")
+    last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
+    return Diagnosis(name, OK, f"{found.name} is to keep checkpoints and got none yet{last}")
 
 
 def _mend(own: OwnFiles) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
-from omac.journal.bundle import BundleManifest
+from omac.journal.bundle import SIGNATURE, BundleManifest
 from omac.journal.bundle_verification import VerifiedBundle, verify_bundle
 from omac.journal.redaction import Redaction
 from omac.projections.evidence.audit_query import AuditQuery
@@ -107,6 +107,8 @@ def _show(folder: str, found: VerifiedBundle) -> None:
         say_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
     if found.flaws:
         report(f"{folder} is not what was exported")
+        if found.flaws[0].file == SIGNATURE:
+            report("  try: --key of the key that signed then  # from one that replaced it nothing leads back")
         return
     manifest = found.manifest
     assert manifest is not None, "without flaws there is one"

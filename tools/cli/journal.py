@@ -41,5 +41,5 @@ def stats(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 def _size(path: str) -> int:
     try:
         return os.path.getsize(path)
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -21,14 +21,14 @@ from omac.journal.reader import Reader
 from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for, typed_keys
 from omac.tools.compose.journals import codec_of, path_in_use
 from omac.tools.compose.state import StateDir
-from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
 from omac.tools.terminal.render import say, say_folded
 from omac.tools.terminal.timestamps import rfc3339
 
 
 def prove(position: str, journal_path: str | None, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Print the proof of an event. Raises Refusal."""
-    if not position.isascii() or not position.isdigit():
+    if not is_position(position):
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
     signer = signer_for(journal_path, environment)
     checkpoint = standing(signer.path, clock())

@@ -9,11 +9,10 @@ from omac.projections.status import status_of
 from omac.services.kernel.restoring import restored
 from omac.tools.compose.journals import require_left, snapshots_of, to_read
 from omac.tools.compose.state import StateDir
-from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.render import show_registry, show_status, show_timeline
 from omac.tools.terminal.timestamps import parse_end
 
-POSITION_DIGITS_MAX = 18
 LED_THERE = 20  # events shown to people
 
 
@@ -40,7 +39,7 @@ def _position(journal: ReadJournal, at: str, clock: Callable[[], int]) -> int:
     """The position that is meant. Raises Refusal."""
     if at.isascii() and at.isdigit():
         head = journal.store.head()
-        if len(at) > POSITION_DIGITS_MAX or int(at) > head:
+        if not is_position(at) or int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
         return int(at)
     return journal.store.position_at(parse_end(at, clock))

@@ -122,6 +122,6 @@ def _launch(
 
 def _address(text: str, flag: str) -> Address:
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+    if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65_535:
         raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"omac serve {flag} 127.0.0.1:0"])
     return Address(str(loopback_address(host.strip("[]"), int(port), flag)), int(port))

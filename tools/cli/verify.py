@@ -13,7 +13,7 @@ from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
-from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, report_fix, say, say_folded
 
@@ -80,7 +80,7 @@ def _processors() -> int:
 def _position(word: str | None, option: str) -> int | None:
     if word is None:
         return None
-    if not word.isascii() or not word.isdigit() or not int(word):
+    if not is_position(word) or not int(word):
         raise Refusal("misuse", f"{option} takes a position, which is a number from 1, not {word!r}")
     return int(word)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.backup import Copy, back_up, kept_journals, restore
+from omac.journal.backup import Copy, back_up, begin, discard, finish, kept_journals, require_free, restore
 from omac.journal.reader import ReadJournal
 from omac.journal.subject_ciphers import ids_of
 from omac.tools.compose.journals import mark_of
@@ -42,19 +42,27 @@ class Restored(NamedTuple):
 def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
     """Copy the journal at `path` and its keys to new files. Raises Refusal."""
     beside = target + SUFFIX
-    if os.path.lexists(beside):
-        message = f"{beside} exists already; a backup never overwrites a file"
-        raise Refusal("misuse", message, fix=[f"ls -l {quoted(beside)}"])
-    copy = back_up(path, target)  # first: the keys that its events use are there by then
-    keys = state.subject_keys(path, copy.id).all()
-    if not keys:
-        return KeptCopy(copy, "", 0)
+    require_free(path, target, beside)
+    draft = begin(target)
+    copy = back_up(path, draft)  # first: the keys that its events use are there by then
     try:
-        keep_all(beside, keys)
+        keys = state.subject_keys(path, copy.id).all()
+        _keep(beside, keys)
+        finish(draft, target)
+    except BaseException:
+        discard(draft)
+        raise
+    return KeptCopy(copy._replace(path=target), beside if keys else "", sum(map(len, keys.values())))
+
+
+def _keep(beside: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
+    """Write the keys to a new file, where there are any. Raises Refusal."""
+    try:
+        if keys:
+            keep_all(beside, keys)
     except OSError as error:
-        message = f"the journal is copied to {target}, but not its keys: {beside} cannot be written: {error.strerror}"
+        message = f"{beside} cannot be written: {error.strerror}; no backup was made"
         raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(os.path.dirname(beside))}"]) from error
-    return KeptCopy(copy, beside, sum(map(len, keys.values())))
 
 
 def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[[], int]) -> Restored:

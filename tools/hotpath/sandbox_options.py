@@ -191,7 +191,7 @@ def _take(request: SandboxRequest, option: Option, value: str) -> None:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65_535):
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
         raise _misuse(f"--open-port takes a port from 1 to 65535, not {text!r}")
     return int(text)
 

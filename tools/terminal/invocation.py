@@ -17,6 +17,8 @@ from omac.adapters.linux.home import home_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable_json
 
+POSITION_DIGITS_MAX = 18
+
 
 class Invocation(NamedTuple):
     """What a call was given. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
@@ -52,10 +54,18 @@ def print_data(text: str) -> None:
 
 
 def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
-    """Print a value as one line of JSON in which no terminal finds anything to obey; a msgspec.Raw is JSON already."""
+    r"""Print a value as one line of JSON in which no terminal finds anything to obey; a msgspec.Raw is JSON already.
+
+    A name of files that is no text is written with escapes such as \udcff, of which Python makes the name again."""
     import msgspec  # takes a quarter of the time of `omac version`, which prints its own
 
-    print_data(printable_json(msgspec.json.encode(value).decode()))
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+    print_data(printable_json(text))
 
 
 def wait_for_more(seconds: float) -> None:
@@ -77,6 +87,11 @@ def expanded(path: str) -> str:
     if path == "~" or path.startswith("~/"):
         return home_of(current().environment) + path[1:]
     return os.path.expanduser(path)  # ~somebody, whom the user database knows
+
+
+def is_position(text: str) -> bool:
+    """Return whether a text is a number that a position can be; Python refuses to convert thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= POSITION_DIGITS_MAX
 
 
 def parse_count(text: str, flag: str) -> int:

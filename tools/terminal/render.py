@@ -223,7 +223,7 @@ def terminal_width(stream: TextIO | None = None) -> int | None:
     if not stream.isatty():
         return None
     columns = current().environment.get("COLUMNS", "")
-    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+    if columns.isascii() and columns.isdigit() and len(columns) <= 9 and int(columns) > 0:
         return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or None

@@ -55,6 +55,13 @@ def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path) -> None:
         keys.current()
 
 
+def test_a_pipe_is_not_waited_for(keys: SigningKeys) -> None:
+    """Nobody may ever write to it."""
+    os.mkfifo(keys.path)
+    with pytest.raises(Refusal, match="does not hold a key"):
+        keys.current()
+
+
 def test_one_at_a_time(keys: SigningKeys) -> None:
     """Another waits for its turn, and not for ever."""
     with keys.turn(), pytest.raises(Refusal, match=r"has been changing") as refused, keys.turn(0.05):

@@ -126,6 +126,15 @@ def test_a_host_id_that_is_not_text(state: StateDir) -> None:
     assert refused(lambda: state.host_id(lambda: HOST)).reason == "state-unusable"
 
 
+def test_a_host_id_that_nobody_writes(state: StateDir) -> None:
+    """Neither a pipe is waited for, nor a file without an end read."""
+    os.makedirs(state.path, mode=0o700)
+    os.mkfifo(f"{state.path}/host-id")
+    assert refused(lambda: state.host_id(lambda: HOST)).reason == "state-unusable"
+    os.symlink("/dev/zero", f"{state.path}/fingerprint.key")
+    assert refused(lambda: state.fingerprint_key(lambda: "0" * 64)).reason == "state-unusable"
+
+
 def test_a_place_that_cannot_be_used(tmp_path: Path) -> None:
     """A file in the way is a refusal that names it and the variable to set."""
     (tmp_path / "state").write_text("")

@@ -115,7 +115,15 @@ def test_every_decision_can_be_recorded() -> None:
     def check(status: Status, command: Command) -> None:
         fold(state_of(status), sidecar.decide(command, state_of(status)))
 
-    assert failing(check, itertools.product(RESTING, COMMANDS)) == []
+    assert failing(check, itertools.product(get_args(Status), COMMANDS)) == []
+
+
+def test_an_end_without_what_followed_it() -> None:
+    """A repair may set that aside; whoever settles what a dead run left open brings it to rest all the same."""
+    state = state_of("exited")
+    for command in (RequestStop("omac was killed"), ReportStopped()):
+        state = fold(state, sidecar.decide(command, state))
+    assert (state.status, state.live, state.detail) == ("gave_up", False, "omac was killed")
 
 
 @pytest.mark.parametrize(
