@@ -186,6 +186,19 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     assert (done.status, sorted(slips)) == (0, told), done
 
 
+def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
+    """What was launched in one directory by two runs without sessions, by the ids of the runs."""
+    for word in ("one", "two"):
+        omac.ok("start", "--", "echo", word)
+    rows = [json.loads(line) for line in omac.ok("audit", "--kind", "sandbox", "--json").splitlines()]
+    assert len({row["run"] for row in rows}) == 2
+    for row, word in zip(rows, ("one", "two"), strict=True):
+        (only,) = omac.ok("audit", "--kind", "sandbox", "--run", row["run"], "--json").splitlines()
+        assert (json.loads(only), f"echo {word};" in only) == (row, True)
+    counts = omac.ok("audit", "--count-by", "run", "--kind", "sandbox", "--csv")
+    assert sorted(counts.splitlines()[1:]) == sorted(f"{row['run']},1" for row in rows)
+
+
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     """Loudly, on stderr, what that means."""
     done = house.run(*BARE, "--", "true")

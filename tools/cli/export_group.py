@@ -34,6 +34,7 @@ def export(
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
     directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before; as omac audit --since.")] = None,
     until: Annotated[str | None, typer.Option(help="Not after.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
@@ -42,7 +43,7 @@ def export(
     status: Annotated[str | None, typer.Option(help="A status, as 404; a class, 5xx; or a range, 400-499.")] = None,
     method: Annotated[str | None, typer.Option(help="Only this HTTP method.")] = None,
     path: Annotated[str | None, typer.Option(metavar="GLOB", help="Only these paths: '/v1/*'.")] = None,
-    text: Annotated[str | None, typer.Option(help="Only rows with this text in any field.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only rows with this text in their path, detail or names.")] = None,
     first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     journal: JournalPath = None,
@@ -63,14 +64,16 @@ def export(
         return 0
     require_host("omac export", "Export evidence.", current().environment)
     from omac.tools.cli.audit_filters import Typed
-    from omac.tools.cli.export import ExportOptions, run
+    from omac.tools.cli.export import ExportOptions
+    from omac.tools.cli.export import run as make
 
     if out is None:
         raise Refusal("misuse", "--out is missing: the folder to make", fix=["omac export --out ~/evidence"])
     typed = Typed(
-        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last
+        skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,
+        run,
     )  # fmt: skip
-    return run(ExportOptions(form, out, typed, redact, journal, json), current().environment, time.time_ns)
+    return make(ExportOptions(form, out, typed, redact, journal, json), current().environment, time.time_ns)
 
 
 @export_app.command("verify")

@@ -32,7 +32,7 @@ def records(*events: Event) -> list[Recorded]:
 def test_a_completed_access() -> None:
     """One row with what was asked, what came back, and how long it took."""
     (row,) = audit_rows(records(REQUESTED, AccessCompleted(1, 200, 10, 20, 1_500_000)))
-    assert row == AuditRow(1, 1_000, "/w", "echo", "s1", "GET", "/x", 200, 20, 10, 1.5, "completed", None)
+    assert row == AuditRow(1, 1_000, "/w", "echo", "s1", "GET", "/x", 200, 20, 10, 1.5, "completed", None, run="run1")
 
 
 def test_an_aborted_access() -> None:
@@ -49,7 +49,9 @@ def test_an_aborted_access() -> None:
 def test_a_refused_access() -> None:
     """One row at once, with the reason its caller got."""
     (row,) = audit_rows(records(REFUSED))
-    assert row == AuditRow(1, 1_000, "/w", None, None, "PUT", "/y", 404, 0, 0, None, "refused", "unknown-mount")
+    assert row == AuditRow(
+        1, 1_000, "/w", None, None, "PUT", "/y", 404, 0, 0, None, "refused", "unknown-mount", run="run1"
+    )
 
 
 def test_rows_come_in_the_order_of_requests() -> None:

@@ -56,6 +56,14 @@ def test_nothing_waits_for_a_launch_to_end(history: Any) -> None:
     assert [(row.position, row.outcome) for row in rows] == [(4, "completed"), (1, "open")]
 
 
+def test_the_run_of_a_launch_is_the_one_it_was_begun_in(history: Any) -> None:
+    """Not the next one, which records the end of what was killed."""
+    history.append(STREAM, REQUESTED, Launched(7), LaunchExited(None))
+    records = [msgspec.structs.replace(one, run=run) for one, run in zip(history.records, "aab", strict=True)]
+    assert [(row.run, row.outcome) for row in audit_rows(records)] == [("a", "aborted")]
+    assert [row.run for row in audit_rows(records[:2])] == ["a"]
+
+
 def test_an_end_without_a_beginning_is_no_launch(history: Any) -> None:
     """Part of a journal may be all there is to look at."""
     history.append(STREAM, REQUESTED, Launched(7), LaunchExited(0))
@@ -101,6 +109,6 @@ def test_a_denial_of_the_guard(history: Any, event: GuardDenied, detail: str) ->
     assert list(audit_rows(history.records)) == [
         AuditRow(
             1, 10**9, "/repo/tree", None, "s1", "", "", None, 0, 0, None, "refused", "outside-worktree",
-            "guard.denied", "omac", detail,
+            "guard.denied", "omac", detail, run="run1",
         )
     ]  # fmt: skip
