@@ -137,8 +137,9 @@ def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
 def answered(sock: socket.socket) -> bytes:
     """A whole answer of the skill, or a refusal, on a connection."""
     data = b""
-    while not data.endswith((b"got", b"}")):
-        data += sock.recv(65536)
+    while not data.endswith((b"got", b"}\n")):
+        assert (more := sock.recv(65536)), data
+        data += more
     return data
 
 
