@@ -103,7 +103,8 @@ MASKS = [
         (r"\bpid \d+", "pid <pid>"),
         (r"127\.0\.0\.1:\d+/[0-9a-f]{32}", "127.0.0.1:<port>/<token>"),
         (r"(?<=port[ =])\d+", "<port>"),
-        (r"[^\s\"\[]+/bin/python3[^\s\",]*", "<python3>"),
+        # with the programs that run it, where it is a script
+        (r"[^\s\"\[]+/(?:bin|shims)/python3[^\s\",]*(?:, /usr/bin/\w+)*", "<python3>"),
         (r"\[\d\d/\w{3}/\d{4} \d\d:\d\d:\d\d\]", "[<time>]"),
         (r"^ +\d+(?=  <time>)", "<position>"),
     )

@@ -138,7 +138,8 @@ def answered(sock: socket.socket) -> bytes:
     """A whole answer of the skill, or a refusal, on a connection."""
     data = b""
     while not data.endswith((b"got", b"}\n")):
-        assert (more := sock.recv(65536)), data
+        more = sock.recv(65536)
+        assert more, data
         data += more
     return data
 

@@ -449,7 +449,7 @@ def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
     settings = json.loads(omac.ok("config", "show", "slack", "--json", *agents))["config"]
     assert [row["source"] for row in settings if row["name"] == "NOTE"] == ["missing-optional"]
     status = {row["harness"]: row["secrets"] for row in json.loads(omac.ok("status", "--json"))["registry"]}
-    assert status == {"agents": []}
+    assert status == {"agents": [], "claude": ["TOKEN"]}
     omac.ok("secrets", "unset", "slack", "TOKEN", *agents)
     assert omac.events(SecretRemoved) == []
     done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", *agents)

@@ -46,7 +46,7 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         raise Refusal("misuse", f"--actor takes {', '.join(get_args(Actor))}, not {typed.actor!r}")
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
-        message = f"--kind takes access, sandbox, guard, skill, secret, config and more, not {typed.kind!r}"
+        message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"
         raise Refusal("misuse", message, fix=["omac audit --count-by kind  # which there are"])
     query = AuditQuery(
         skill=typed.skill,
