@@ -222,8 +222,9 @@ class StateDir:
                 return lock.hold(path)
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
-                fix = ["omac status", f"kill {locked.pid}" if locked.pid else f"fuser {shlex.quote(path)}"]
-                message = f"another omac serve{who} uses the journal {journal}"
+                find = [f"ps -fp {locked.pid}  # which it is", f"kill {locked.pid}"]
+                fix = ["omac status", *(find if locked.pid else [f"fuser {shlex.quote(path)}"])]
+                message = f"another omac serve, restore or repair{who} uses the journal {journal}"
                 raise Refusal("journal-in-use", message, fix=fix) from None
 
     def write_token(self, path: str, token: str) -> None:
