@@ -92,8 +92,8 @@ class Registering:
         )
 
     async def _introduce(self, candidate: Candidate, code: Code) -> None:
-        """Register a skill that is not, before it gets values: it names the directory or the repository, for whoever
-        reads the record of these."""
+        """Register a skill that is not registered yet, before it gets values: so their record has the directory, or the
+        repository."""
         if candidate.place.dir and self.known(candidate).found is None:
             await self._decide(candidate, registration.Register(code, candidate.place.dir))
 
