@@ -12,7 +12,6 @@ Rules
 import base64
 import binascii
 import hashlib
-import io
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -114,17 +113,9 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     raise Refusal("misuse", message, fix=["omac key show"])
 
 
-def notes_of(text: str) -> tuple[list[str], int]:
-    """Return the signed notes of a text, one after the other, and how many are left out because they break off: a
-    machine that lost its power leaves such in a witness's file. A text without a whole note is one for the
-    verification, which says what is wrong with it."""
-    notes = list(notes_in(io.StringIO(text)))
-    whole = [note for note in notes if not breaks_off(note)]
-    return (whole, len(notes) - len(whole)) if whole else ([text], 0)
-
-
 def notes_in(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the notes of a text, those too that break off; what is longer than any note comes in parts."""
+    """Yield the signed notes of a text, one after the other, those too that break off: a machine that lost its power
+    leaves such in a witness's file. What is longer than any note comes in parts."""
     note, size = list[str](), 0
     for line in lines:
         is_signed = bool(note) and note[-1].startswith(SIGNS)

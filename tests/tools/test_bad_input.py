@@ -473,6 +473,15 @@ def agent(tmp_path: Path) -> Iterator[tuple[Omac, Path]]:
         yield omac, program
 
 
+def test_a_port_of_thousands_of_digits(agent: tuple[Omac, Path]) -> None:
+    """It is the agent's to refuse: omac opens none for it."""
+    omac, program = agent
+    program.write_text("#!/bin/sh\n")
+    project = omac.project("p")
+    line = ("start", "opencode", "--workdir", str(project), "--", "serve", "--port", "9" * 5_000)
+    assert omac.run(*line).status == 0
+
+
 def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
     """Its environment says where omac is; no variable holds a routing token; arguments after -- are its own."""
     omac, program = agent

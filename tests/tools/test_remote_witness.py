@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from notes import notes_of
 from polling import eventually
 from real_omac import Answer, Omac, Serving, curl, omac_in
 from tools.test_snapshots import called_often
@@ -21,7 +22,6 @@ from tools.test_witness import kept_by, ran, witnessed
 
 from omac.domain.access.receipt import CheckpointContested, CheckpointReceived
 from omac.domain.access.witness import CheckpointWitnessed, WitnessFailed
-from omac.journal.checkpoint import notes_of
 from omac.services.kernel.checkpointing import WORTH
 
 

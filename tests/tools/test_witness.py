@@ -12,13 +12,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from notes import notes_of
 from polling import eventually
 from real_omac import Done, Omac
 from tools.test_snapshots import called_often
 
 from omac.adapters.files.note_file import NoteFile
 from omac.adapters.linux.system_log import JournaldWitness, SyslogWitness
-from omac.journal.checkpoint import notes_of
 from omac.services.kernel.checkpointing import WORTH
 
 NOTE = "omac/checkpoint\nabc\n7\n\n\u2014 omac/host AAAA\n"

@@ -316,4 +316,4 @@ def _served_ports(argv: Sequence[str], agent: Harness | None) -> list[int]:
         name, equals, value = word.partition("=")
         if name == agent.server_port.flag:
             port = value if equals else following
-    return [int(port)] if port.isascii() and port.isdigit() and port.strip("0") else []
+    return [int(port)] if port.isascii() and port.isdigit() and len(port) <= 5 and port.strip("0") else []
