@@ -30,13 +30,13 @@ class SidecarProcess(Protocol):
 
     @property
     def birth(self) -> Birth:
-        """What identifies it on this host."""
+        """The process's identity on this host."""
 
     async def probe(self, health: Health) -> None:
         """Return once it answers 2xx on its own port and owns that port. Raises ProbeFailed."""
 
     def listens(self) -> bool:
-        """Whether it, and nobody else, still listens on its port."""
+        """Return whether the sidecar, and no other process, still listens on its port."""
 
     async def wait(self) -> Exit:
         """Return when it has ended; any number of tasks may wait, and cancelling a wait leaves it running."""
@@ -91,7 +91,7 @@ class Repositories(Protocol):
 
 
 class Policies(Protocol):
-    """How skills are treated."""
+    """The policies by which skills are treated."""
 
     async def policy(self, workdir: str) -> SkillPolicy:
         """In this directory: what was asked of this run, and what the project narrows it to.
@@ -146,7 +146,7 @@ class VaultKeys(Protocol):
         """Forget the one that was given; whether there was one."""
 
     def opened_by(self) -> str:
-        """What opens the vault at any time, a key file say; empty where nothing does."""
+        """Return the means that opens the vault at any time, such as a key file; empty where none does."""
 
 
 class Secrets(Protocol):

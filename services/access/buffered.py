@@ -38,7 +38,7 @@ class _Ahead(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What became of a call, until its record is there; `reason` None: it was completed."""
+    """The outcome of a call, kept until the record of the call exists. `reason` None: the call was completed."""
 
     answer: Answer
     reason: str | None
@@ -61,7 +61,8 @@ class BufferedAccessRecorder:
         self._unrecorded = 0  # calls that went ahead, and that the journal refused then; above 0, calls wait
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: admit a request ahead of its record, and return its number, below 0. While too many
+        records are missing or late, record first, and return the position."""
         if self._may_go_ahead():
             number = self._go_ahead(route, request)  # at once: the limits were looked at by the caller
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -71,7 +72,8 @@ class BufferedAccessRecorder:
         return access
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: call `answered` at once with a number where the request may go ahead of its
+        record."""
         if self._may_go_ahead():
             answered(self._go_ahead(route, request))
         else:
@@ -84,11 +86,11 @@ class BufferedAccessRecorder:
             self._recorder.admit_then(route, request, recorded)
 
     def completed(self, access: int, answer: Answer) -> None:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: record that the answer was relayed to its end."""
         self._end(access, _Outcome(answer, None))
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: record that the access ended early."""
         self._end(access, _Outcome(answer, reason))
 
     def _may_go_ahead(self) -> bool:

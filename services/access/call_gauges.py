@@ -1,4 +1,4 @@
-"""How many calls of a skill are under way, and how many may begin: gauges of one process, which no record keeps."""
+"""Gauges of one process, which no record keeps: the number of a skill's calls under way, and how many may begin."""
 
 import math
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class CallGauges:
         self._next |= {_ALL: all_full_at} if self._owner.per_second is not None else {}
 
     def _full_at(self, key: _Key, per_second: int | None, now: float) -> float:
-        """When a bucket would be full again with one more call."""
+        """Return when a bucket would be full again with one more call."""
         return -math.inf if per_second is None else max(self._next.get(key, -math.inf), now) + 1 / per_second
 
     def reserve(self, route: ResolvedRoute) -> CountedFor:

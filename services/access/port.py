@@ -10,14 +10,15 @@ from omac.projections.access.routes import ResolvedRoute
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is recorded of a request: `path` is below the mount, without query and without token."""
+    """The recorded part of a request: `path` is below the mount, without query and without token."""
 
     method: str
     path: str
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of a forwarded request: bodies in bytes, duration in microseconds; `status` None: none was sent."""
+    """The outcome of a forwarded request: bodies in bytes, duration in microseconds; `status` None: no answer was
+    sent."""
 
     status: int | None
     bytes_in: int
@@ -26,14 +27,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class AccessRecorder(Protocol):
-    """What the facade asks before it forwards a byte, and what it must say afterwards."""
+    """The questions of the facade before it forwards a byte, and its reports afterwards."""
 
     def knows(self, token: str) -> bool:
-        """Whether this is a living token."""
+        """Return whether this token is valid now."""
 
     def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
-        """Where `/<token>/<mount>/` leads right now. None: `/<mount>/` on the socket of a run with one directory.
-        Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, stopping."""
+        """Return the route of `/<token>/<mount>/` as it is now. `token` None: `/<mount>/` on the socket of a run with
+        one directory. Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down, too-many-calls,
+        stopping."""
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
         """Record that it is about to be forwarded; return its position once that is durable. Raises Refusal.
@@ -42,8 +44,9 @@ class AccessRecorder(Protocol):
         """
 
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> object:
-        """The same without waiting: `answered` is called once, with the position or the Refusal, and must not fail.
-        Raises Refusal for what can be said at once. Who does not wait any more has to abort it."""
+        """Record a request as `admit` does, without waiting. `answered` is called once, with the position or the
+        Refusal, and must not fail. Raises Refusal for a problem that is known at once. A caller that no longer waits
+        must abort the access."""
 
     def watch(self, route: ResolvedRoute, cut: Callable[[Refusal], None]) -> None:
         """Have `cut` called as soon as the route ends, because its token dies or it is not mounted any more, until
@@ -59,8 +62,8 @@ class AccessRecorder(Protocol):
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
 
     def aborted(self, access: int, answer: Answer, reason: str) -> None:
-        """It ended early: client-gone, client-timeout, bad-request, body-too-large, sidecar-down, timeout,
-        upstream-error, revoked, stopping."""
+        """Record that the access ended early: client-gone, client-timeout, bad-request, body-too-large, sidecar-down,
+        timeout, upstream-error, revoked, stopping."""
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         """Record a request that was not forwarded; `token` as in `resolve`, "" where there was none. Raises Refusal

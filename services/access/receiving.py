@@ -15,7 +15,7 @@ ATTEMPTS = 3  # where several first checkpoints of one journal come at once
 
 
 class Delivery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What another omac sends: the signed note of a checkpoint, its verifier key, and the notes of rotations that lead
+    """A checkpoint that another omac sends: its signed note, its verifier key, and the notes of rotations that lead
     from that journal's first key to this one."""
 
     note: str
@@ -24,7 +24,7 @@ class Delivery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SignedCheckpoint(msgspec.Struct, frozen=True):
-    """What a note says that a trusted key has signed; `root` in hex digits."""
+    """A checkpoint that a trusted key has signed, as its note states it; `root` in hex digits."""
 
     journal: str
     size: int

@@ -77,7 +77,7 @@ class JournalAccessRecorder:
         return route
 
     async def admit(self, route: ResolvedRoute, request: Request) -> int:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: record the request, then check that its route is still open."""
         counted = self._gauges.reserve(route)
         try:
             recorded = await self._admitted(self._requested(route, request))
@@ -95,8 +95,8 @@ class JournalAccessRecorder:
         *,
         ahead: bool = False,
     ) -> CountedFor:
-        """See AccessRecorder. `ahead`: it is forwarded before, so that its record decides nothing. Returns what
-        `end_ahead` takes."""
+        """Implement AccessRecorder, and return the value that `end_ahead` takes. `ahead`: the request is forwarded
+        before its record, so that the record decides nothing."""
 
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
@@ -147,7 +147,7 @@ class JournalAccessRecorder:
         self._in_use.pop(cut, None)
 
     def _is_current(self, route: ResolvedRoute) -> bool:
-        """Whether nothing has changed since the route was resolved that could have ended it."""
+        """Return whether no change since the route was resolved could have ended it."""
         return self._open.get((route.digest, route.mount)) is route and not self._engine.revoked
 
     def _resolve(self, digest: TokenDigest, mount: str) -> ResolvedRoute:
@@ -234,7 +234,8 @@ class JournalAccessRecorder:
         await self._refusals.note(fact, _AGENT, kind, stranger=not directory.path)
 
     def _recorded(self, path: str) -> str:
-        """As much of a path as is recorded: tokens are replaced before it is cut, or half of one could stay."""
+        """Return the part of a path that is recorded. Tokens are replaced before a long path is cut, or half of a token
+        could stay."""
         return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
 
     def _soon(self, request: int, event: Event) -> None:

@@ -49,7 +49,8 @@ class SecretsMissing(Exception):
 
 
 class Given(NamedTuple):
-    """What came of giving values: the store that has the secrets ("" for none), and what failed once all counted."""
+    """The result of giving values: the store that has the secrets ("" for none), and the problems after all of them
+    counted."""
 
     store: str
     problems: tuple[Refusal, ...]
@@ -71,7 +72,7 @@ class Credentials:
     _changing: Changing = nullcontext
 
     def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
-        """What was given to the skill in the base folder `base`; None: to any skill of that name."""
+        """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
         return self._state(self._stream(scope, skill)).of(base)
 
     def defaults(self, skill: str) -> dict[str, Default]:

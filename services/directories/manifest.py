@@ -14,10 +14,10 @@ from omac.services.directories.context import skills_context
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Where the facade listens: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
+    """The addresses of the facade: `base` is "http://127.0.0.1:PORT", `socket` the path of its Unix socket.
 
-    `inside` is the path of that socket as the inner command sees it; empty where that cannot. `offline`: the inner
-    command has no network, so that socket is its only way.
+    `inside` is the path of that socket as the inner command sees it; empty where the command cannot see it. `offline`:
+    the inner command has no network, so that socket is its only way.
     """
 
     base: str
@@ -26,7 +26,7 @@ class Reach(msgspec.Struct, frozen=True):
     offline: bool = False
 
     def seen_by(self, listener: Listener) -> "Reach":
-        """As a caller sees it: an agent's bridge may be in a sandbox, everybody else stands outside."""
+        """Return the addresses for a caller: an agent's bridge may be in a sandbox, every other caller is outside."""
         if listener == "bridge":
             return Reach(self.base, self.inside, offline=self.offline)
         return msgspec.structs.replace(self, offline=False)

@@ -56,7 +56,7 @@ class Deactivation(NamedTuple):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: by which listener, and the id that ties together what follows from it."""
+    """A caller: the listener that it uses, and the id that links all records that follow from its request."""
 
     listener: Listener
     correlation: str

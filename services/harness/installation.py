@@ -19,7 +19,7 @@ class PlannedChange(Protocol):
 
     @property
     def request(self) -> BridgeChangeRequested:
-        """What is asked for."""
+        """The event that requests this change."""
 
     @property
     def present(self) -> str:

@@ -101,7 +101,8 @@ class Checkpointing:
                 self._receipts.popleft()
 
     def _uncounted(self) -> int:
-        """How many events were recorded since the last checkpoint, which is one itself, but for what became of it."""
+        """Return how many events were recorded since the last checkpoint, except its own record and those of its
+        delivery."""
         last = self._engine.system.of(signing.AGGREGATE)[ids.checkpoint_stream(self._engine.host)].state
         witnessed = self._engine.system.of(witness.AGGREGATE)[ids.witness_stream(self._engine.host)].state
         own = 1 + witnessed.records_behind(last.size) if last.size else 0

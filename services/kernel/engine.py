@@ -85,7 +85,8 @@ class Engine(Execution):
         self._observers += observers
 
     def observe_accesses(self, *observers: Observer) -> None:
-        """The same for the records of accesses, of which there are by far the most."""
+        """Have `observers` called with every record of an access, by far the most frequent ones, right after it is
+        folded. They must not fail."""
         self._access_observers += observers
 
     async def watch(self, changed: Callable[[], Awaitable[None]]) -> None:

@@ -39,7 +39,7 @@ class AlreadyRecorded(Exception):
 
 
 class Execution(ABC):
-    """What use cases change state through. `clock` gives nanoseconds since 1970 UTC."""
+    """A journal with the means to change its state, for use cases. `clock` gives nanoseconds since 1970 UTC."""
 
     def __init__(self, journal: Journal, host: HostId) -> None:
         self.host = host
@@ -80,7 +80,8 @@ class Execution(ABC):
         spooled: Spooled | None = None,
         late: Late | None = None,
     ) -> Sequence[Recorded]:
-        """As `execute`, with a command that is made when it is its turn to be decided."""
+        """Execute a command as `execute` does, but make the command with `command_now` when its turn to be decided
+        comes."""
         async with self._turn(aggregate, stream):
             for _ in range(DECISIONS_MAX):
                 entry = self.entry(aggregate, stream)

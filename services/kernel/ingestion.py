@@ -43,7 +43,8 @@ async def ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0) -> int
 
 
 async def try_to_ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0) -> None:
-    """As `ingest`, where something else matters more: what goes wrong is logged, and left for the next time."""
+    """Ingest as `ingest` does, but log a Refusal and leave the records for the next time: the caller has more important
+    work."""
     try:
         await ingest(inbox, execution, wait_s)
     except Refusal as refusal:
@@ -129,7 +130,7 @@ class _Ingestion:
                 raise AssertionError(f"the inbox gives out no {type(other).__name__}")
 
     def _is_hopeless(self, record: SpooledRecord) -> bool:
-        """Whether what it follows will not come any more."""
+        """Return whether the record that this one follows will not come any more."""
         if record.version in (None, 1):
             return True
         begun = self._execution.entry(launch.AGGREGATE, record.stream).version > 0

@@ -24,7 +24,7 @@ class Witness(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in the records."""
+        """The witness's name in the records."""
 
     def deliver(self, size: int, note: str) -> None:
         """Have it keep the signed note of the first `size` events. Blocks; raises OSError, which says why it cannot."""

@@ -43,7 +43,7 @@ class Job(msgspec.Struct, frozen=True):
     values: Values = Values()
 
     def takes(self, what: go_import.What | None = None) -> bool:
-        """Whether something, or something of this kind, is to be taken over."""
+        """Return whether the job imports anything; with `what`, anything of this kind."""
         return any(step.verdict == "take" and what in (None, step.what) for step in self.group.steps)
 
 
@@ -56,13 +56,13 @@ class ImportPlan(msgspec.Struct, frozen=True):
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to take over."""
+        """Return whether the plan imports anything."""
         return any(job.takes() for job in self.jobs)
 
 
 @dataclass(eq=False, repr=False)
 class RecordedState:
-    """What is recorded of skills, read only. `journal` or `host` None: nothing is yet."""
+    """The recorded state of skills, read only. `journal` or `host` None: no record exists yet."""
 
     _journal: Records | None
     _host: HostId | None
@@ -100,7 +100,7 @@ class GoImport:
     _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
     async def look(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
-        """What is to be taken over, where only skills of `search` count. Raises OSError."""
+        """Plan the import, for the skills that `search` finds only, and return the plan. Raises OSError."""
         candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
         self._local = {one.skill.name for one in candidates if one.place.workdir}
         jobs = [await self._job(candidate) for candidate in candidates]
@@ -156,7 +156,8 @@ class GoImport:
         return seen, go_import.judge_approval(present, self._old, seen, kept)
 
     async def _defaults(self, jobs: Sequence[Job]) -> Job:
-        """What is to be remembered for the name that these jobs share, as the first that is approved declares it."""
+        """Plan the defaults to save for the name that these jobs share, as the first job with approved code declares
+        them."""
         usable = [(job.code, job.candidate) for job in jobs if job.candidate]
         if not usable:
             return Job(ImportGroup(jobs[0].group.skill, "defaults", "", ()))
@@ -185,7 +186,7 @@ class GoImport:
 
 
 def _values(steps: Sequence[Step], held: Mapping[str, KeychainSecret], present: FoundHere) -> Values:
-    """What the steps take over."""
+    """Return the values that the steps import."""
     taken = [step for step in steps if step.verdict == "take" and step.name]
     secrets = {step.name: held[step.name].value for step in taken if step.value is None and step.name in held}
     config = {step.name: step.value for step in taken if step.value is not None}

@@ -1,4 +1,4 @@
-"""What a sandbox would be given, for people and for programs, and the digest by which the journal knows it."""
+"""The explanation of a sandbox, for people and for programs, and the digest by which the journal knows it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What is hidden by its name in everything that was granted: files of environment variables, and a person's patterns.
+"""Files hidden by their names in every granted folder: files of environment variables, and a person's patterns.
 
 Rules
 
-1. What an entry names is shown: a name that a person wrote out counts more than one that was found.
+1. A file that an entry names is shown: a name that a person wrote out counts more than one that was found.
 2. A file of environment variables that its repository keeps as it is could be read there anyway, and git works on it:
-   it is shown. What the repository says of it does not count, only whether it has the content.
+   it is shown. The repository must have exactly this content; its statements about the file do not count.
 3. A mount on a file goes with it wherever a folder above is moved, so no folder is held in place for it.
 """
 
@@ -47,7 +47,8 @@ class HiddenSearch:
         self.found: dict[str, FoundFiles] = {}
 
     def search(self, folder: str, left_out: Iterable[str] = ()) -> FoundFiles:
-        """What is in a canonical folder. Raises Refusal (policy-too-large) where a pattern could not be looked for."""
+        """Search a canonical folder, and return the files in it that matter. Raises Refusal (policy-too-large) where
+        the folder is too large to find a pattern in."""
         files = self.found[folder] = self._ports.git.walk(folder, self._entries_max, self._names, left_out)
         if self._names.patterns and not files.complete:
             message = f"{folder} has more than {self._entries_max} files: too many for --deny-name to search"
@@ -85,7 +86,8 @@ class HiddenSearch:
         return list(hidden.values())
 
     def _hide_unread(self, files: FoundFiles, entries: Sequence[Entry], hidden: dict[str, Entry]) -> None:
-        """What its owner cannot list now, a program that runs as the owner can list as soon as it likes."""
+        """Hide the user's folders that cannot be listed now: a program that runs as their owner can open them at any
+        time. Raises Refusal (path-changed) where a searched folder itself cannot be listed."""
         for path in files.unread:
             around = governing(entries, path)
             if path in self.found:
@@ -95,7 +97,7 @@ class HiddenSearch:
                 hidden[path] = Entry(path, DENY, f"cannot be listed: chmod u+rx {quoted(path)} shows it")
 
     def warnings(self) -> list[str]:
-        """What was not looked through to its end."""
+        """Return a warning for each folder that was not searched completely."""
         return [
             f"{folder} has more than {self._entries_max} files: .env files among the rest can be read"
             for folder, files in self.found.items()

@@ -231,7 +231,7 @@ class SandboxLaunch:
         }
 
     def _fields(self) -> dict[str, object]:
-        """What every record of a launch's begin has."""
+        """Return the fields that every record of a launch's begin has."""
         from omac.domain.kernel.redaction import redacted
 
         argv = list(redacted(self._plan.argv))

@@ -41,8 +41,8 @@ PATH_FOLDERS_MAX = 3  # that a warning names
 
 
 class SandboxPlan:
-    """Everything that is needed to launch, or to explain. `request` is settled; `layouts` are by the folder they were
-    found in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
+    """A plan to launch a sandbox, or to explain it. `request` is settled; `layouts` are by the folder they were found
+    in; `exposed`: the program can write omac's own files; `enforcement` None: nothing is limited."""
 
     def __init__(self, request: SandboxRequest, ports: SandboxPorts) -> None:
         self.request = request
@@ -223,7 +223,7 @@ class _Composition:
         return list(held.values())
 
     def _toolchains(self, writable: list[str], entries: list[Entry]) -> list[Entry]:
-        """What PATH names in the home."""
+        """Return entries for the toolchains in the folders of PATH outside the system."""
         folders = self._ports.programs.path_outside_system(self._host.get("PATH", ""))
         return self._ports.toolchains(folders, writable, entries) if folders else []
 
@@ -251,7 +251,8 @@ class _Composition:
         return entries
 
     def _caches(self) -> list[Entry]:
-        """This project's tool cache, and no other's, whatever was granted around them."""
+        """Return entries that grant this project's tool cache, and deny all others, whatever was granted around
+        them."""
         if self._plan.cache:
             return [*self._ports.caches.entries(self._plan.cache)]
         return [
@@ -260,7 +261,8 @@ class _Composition:
         ]
 
     def _grants(self) -> list[Entry]:
-        """What was granted by name. A path that a person typed must be there."""
+        """Return entries for the paths granted by name. Raises Refusal: directory-missing (a typed path does not
+        exist), misuse."""
         entries = []
         for access, paths in ((READ, self._request.read), (WRITE, self._request.allow)):
             flag = "--allow" if access == WRITE else "--read"
@@ -332,7 +334,8 @@ class _Composition:
         return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)
 
     def _hidden(self) -> tuple[str, ...]:
-        """What is omac's own, wherever it was put."""
+        """Return omac's own paths, even those that a variable puts elsewhere: state directory, journal, vault key
+        file."""
         paths = [self._ports.state]
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
@@ -341,7 +344,7 @@ class _Composition:
 
 
 def _within(one: str, trees: list[str]) -> bool:
-    """Whether a folder lies in another of them, and is looked at from there."""
+    """Return whether a folder lies in another of `trees`, and so is inspected with that one."""
     return any(one != other and below(one, other) for other in trees)
 
 
@@ -361,7 +364,8 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
 
 
 def _refuse_home(path: str, flag: str, home: str) -> None:
-    """Whoever can write to a home folder writes what its owner's shell runs next."""
+    """Raise Refusal (misuse) for a home folder or a folder above: an agent could change the commands that the owner's
+    shell runs next."""
     if below(home, path):
         what = "your home folder" if path == home else "above your home folder"
         raise Refusal(

@@ -262,7 +262,7 @@ class VanishingPort(Protocol):
 
 
 class SettlingPorts(Protocol):
-    """All that settling a request needs. `home` is canonical."""
+    """The ports that settling a request needs. `home` is canonical."""
 
     home: str
     files: FilesPort
@@ -272,7 +272,7 @@ class SettlingPorts(Protocol):
 
 
 class SandboxPorts(SettlingPorts, Protocol):
-    """All that a sandbox's policy and launch need. `environment` is the caller's; `state` is canonical."""
+    """The ports that a sandbox's policy and launch need. `environment` is the caller's; `state` is canonical."""
 
     environment: Mapping[str, str]
     state: str

@@ -80,7 +80,7 @@ class Supervision:
         await self._owners.run(task_status)
 
     def hurry(self) -> None:
-        """Whatever is being stopped is killed now; what is stopped from now on has no grace."""
+        """Kill the processes that are being stopped; stop processes without grace from now on."""
         self._grace_ms = 0
         for process in self._ending:
             self._owners.also(process.stop, 0)
@@ -91,7 +91,7 @@ class Supervision:
             self._owners.need(recorded.stream)
 
     async def _end(self, stream: StreamId) -> None:
-        """Nothing that was started outlives its owner."""
+        """Stop the process of a sidecar, so that none outlives its owner."""
         with trio.move_on_after(STOP_GRACE_MS / 1000 + KILLED_S, shield=True):
             await self._end_process(stream)
 
@@ -187,8 +187,9 @@ class Supervision:
         return None
 
     async def _folder(self, spec: SidecarSpec) -> str:
-        """Where it runs: the approved copy, else the skill's own folder. Raises _Changed when the files there are not
-        those that were judged, OSError when they cannot be read."""
+        """Return the folder that the sidecar runs in: the approved copy, else the skill's own folder. Raises _Changed
+        when the code is no longer approved or the files there are not those that were judged, OSError when they cannot
+        be read."""
         if not self._is_approved(spec):
             raise _Changed("its code is no longer approved")
         if spec.digest:

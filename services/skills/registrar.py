@@ -66,7 +66,8 @@ class Registrar:
         return not spec.digest
 
     def loss(self, spec: SidecarSpec) -> str:
-        """What `spec` has lost, its approval or a secret that it was made with, in a few words; "" for nothing."""
+        """Return in a few words what `spec` has lost, its approval or a secret that it was made with; "" for no
+        loss."""
         if not self.is_approved(spec):
             return "its code is no longer approved"
         given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill)
@@ -89,7 +90,7 @@ class Registrar:
             self._repository_of.pop(workdir, None)
 
     async def shared_differ(self, shared: Directory) -> bool:
-        """Whether the skills that all directories share are not those that `shared` has."""
+        """Return whether the skills that all directories share differ from those of `shared`."""
         present = {skill.name: (skill.source, skill.bundle_hash) for skill in await self._discover("")}
         return present != {name: (skill.source, skill.bundle_hash) for name, skill in shared.skills.items()}
 
@@ -110,7 +111,7 @@ class Registrar:
             await self._accept(stream, before.approved, code)
 
     async def _accept(self, stream: StreamId, approved: Code, present: Code) -> None:
-        """This run was told to run changed code: freeze it, so that it is at least one code."""
+        """Freeze and accept changed code, as this run's policy demands, so that the run executes one version of it."""
         if approved.source != present.source or approved.bundle_hash == present.bundle_hash:
             return  # a copy planted elsewhere inherits nothing
         try:
@@ -155,7 +156,7 @@ class Registrar:
         return KnownSkill(own, given, scope, self._shared(place, skill), shared_given)
 
     def _shared(self, place: SkillScope, skill: FoundSkill) -> Registration:
-        """What is recorded of a skill for each worktree of the repository of a place."""
+        """Return the registration of a skill for each worktree of the repository of a place."""
         scope = self._repository_of.get(place.workdir)
         if scope is None:
             return Registration()

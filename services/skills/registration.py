@@ -32,7 +32,7 @@ class Registering:
     _credentials: Credentials
 
     def known(self, candidate: Candidate) -> Registration:
-        """What is recorded of a skill."""
+        """Return the recorded registration of a skill."""
         return self._execution.entry(registration.AGGREGATE, self._stream(candidate)).state
 
     async def approve(self, candidate: Candidate, digest: str | None = None) -> bool:
@@ -98,7 +98,8 @@ class Registering:
             await self._decide(candidate, registration.Register(code, candidate.place.dir))
 
     def code(self, candidate: Candidate) -> str:
-        """What stands for a skill's code where values are remembered: the approved copy's digest, else the hash."""
+        """Return the id of a skill's code under which values are saved as defaults: the approved copy's digest, else
+        the hash."""
         skill, approved = candidate.skill, self.known(candidate).approved
         if approved is None or approved.bundle_hash != skill.bundle_hash:
             return skill.bundle_hash

@@ -24,7 +24,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class SkillSearch(msgspec.Struct, frozen=True):
-    """Where to look. `harness` None: wherever any looks; `scope` None: in the project and in what all share."""
+    """The folders to search. `harness` None: those of every harness; `scope` None: the project's and those that all
+    share."""
 
     workdir: str
     harness: Harness | None = None
