@@ -1,9 +1,11 @@
-"""Where the `omac` program begins: what must start within milliseconds goes its own way, all else to `omac.tools.main`.
+"""The entry of the `omac` program: commands that must start within milliseconds are dispatched here, all others to
+`omac.tools.main`.
 
-`omac sandbox run` and `omac hook pre-tool-use` stand in the way of every command that an agent runs; loading what the
-other commands need would take twenty times as long as their own work. They live too short to leave garbage behind.
+`omac sandbox run` and `omac hook pre-tool-use` delay every command that an agent runs; loading the modules of the other
+commands would take twenty times as long as their own work. They are too short-lived to need garbage collection.
 
-All end at once when all is said: taking the interpreter apart would take 3 ms, and 50 with what the others load.
+All but `omac version` end without finalizing the interpreter: that would take 3 ms, and 50 with the modules of the
+others.
 """
 
 from __future__ import annotations

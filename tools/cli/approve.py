@@ -104,8 +104,8 @@ def granted(sidecar: SidecarMeta) -> list[str]:
 
 
 class ApprovalResult(NamedTuple):
-    """What came of an approval: `before` is what was approved until now, if that was other code; `gets` are the names
-    of values that were given to the skill before, `missing` those that it needs and lacks."""
+    """The result of an approval: `before` is the code approved until now, if that was other code; `gets` are the names
+    of values given to the skill before, `missing` those that it needs and lacks."""
 
     candidate: Candidate
     approved: Code
@@ -163,7 +163,7 @@ def show_interpreters(approved: Code) -> None:
 
 
 def show_code(approved: Code, sidecar: SidecarMeta) -> None:
-    """Which code was approved, and what it may do."""
+    """Print the hash of the approved code, its command, and the variables that it may read."""
     say(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
     say(f"  it runs as you: {shlex.join(sidecar.command)}")
     if variables := granted(sidecar):

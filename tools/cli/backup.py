@@ -70,7 +70,8 @@ def _show(done: Restored) -> None:
 
 
 def _loss(path: str, copy: Copy) -> str:
-    """What the present journal holds that the backup lacks; "" for nothing."""
+    """Return in a few words what a restore would lose: positions of the present journal that the backup lacks, another
+    journal, or a damaged one. "" for no loss."""
     try:
         present = inspect(path)
     except Refusal as refusal:

@@ -27,7 +27,7 @@ STATES = {
 
 
 class Row(NamedTuple):
-    """How one agent calls omac: a state of STATES, and one for each of its hooks."""
+    """An agent and how it calls omac: a state of STATES, and one for each of its hooks."""
 
     harness: str
     state: str

@@ -23,7 +23,7 @@ Action = Literal["removed", "would be removed", "in use"]
 
 
 class CacheRow(msgspec.Struct, frozen=True):
-    """What became of one cache, and why it was to go. `workdir` is empty where none is named."""
+    """A cache that was chosen for removal: its outcome, and the reason. `workdir` is empty where none is named."""
 
     id: str
     workdir: str
@@ -107,7 +107,8 @@ def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
 def _removed(
     caches: Caches, going: Iterable[tuple[Cache, str, int | None]], dry_run: bool
 ) -> tuple[list[CacheRow], list[str]]:
-    """What became of each, with why and, if that counts, the last use that was seen; and what would not go."""
+    """Remove caches; return a row for each, and the problems of removing files. `going` has each cache with the reason
+    and the last use that was seen (None where the last use does not count)."""
     rows = []
     for cache, why, last_used in going:
         action: Action = "removed"

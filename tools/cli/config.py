@@ -105,7 +105,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
 
 
 def _row(one: OpenedSkill, field: Config, given: Credential) -> ConfigRow:
-    """Where the value comes from is decided as in rule 6 of skill_plan.py."""
+    """Return the row of a setting; the source of its value follows rule 6 of skill_plan.py."""
     stored = given.config.get(field.name)
     value = field.default if stored is None else stored
     source = "default" if stored is None and value is not None else source_of(one, field, is_stored=value is not None)

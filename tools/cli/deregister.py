@@ -69,8 +69,8 @@ class Target(NamedTuple):
 
 
 class DefaultsToPurge(NamedTuple):
-    """What is taken back from one skill. `left`: secrets of which stores may still hold earlier values; `defaults`:
-    what is remembered for its name, too."""
+    """The values to delete of one skill. `left`: secrets whose earlier values stores may still hold; `defaults`: the
+    names of its saved defaults."""
 
     scope: str
     skill: str
@@ -147,7 +147,7 @@ def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[
 
 
 def _of_repository(request: DeregisterRequest, registry: Registry) -> list[Target]:
-    """What is known for each worktree of the repository, also of one that is gone. Raises Refusal."""
+    """Return the skills registered for each worktree of the repository, even one that is gone. Raises Refusal."""
     targets = []
     for name in request.skills:
         matches = by_repository(name, request.where, registry)
@@ -186,7 +186,7 @@ def _only_values(request: DeregisterRequest, registry: Registry, name: str) -> T
 
 
 def _has(request: DeregisterRequest, given: Credential) -> bool:
-    """Whether there is something that is to be taken back."""
+    """Return whether the skill has values that the request deletes."""
     return bool((request.purge_secrets and (given.secrets or given.writing)) or (request.purge_fields and given.config))
 
 
@@ -196,7 +196,8 @@ def _remembered(defaults: Credential) -> list[str]:
 
 
 def _unregistered(request: DeregisterRequest, registry: Registry, name: str, environment: Mapping[str, str]) -> Refusal:
-    """Who is not registered may lie there all the same; a person's folder is left alone."""
+    """Return the refusal for a skill that is not registered. Where its folder exists, the refusal says that omac leaves
+    folders alone."""
     folders = DiskSkillFolders(environment)
     there: list[str] = []
     with contextlib.suppress(Refusal):  # the directory itself may be gone
@@ -247,7 +248,7 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
 
 
 def _again(request: DeregisterRequest, targets: list[Target]) -> str:
-    """The same command, for the same place."""
+    """Return the command that repeats the request for the same place."""
     places = {one.place.flags for one in targets}
     is_one = len(places) == 1 and not request.where.repository
     flags = places.pop() if is_one else request.where.flags
@@ -256,7 +257,7 @@ def _again(request: DeregisterRequest, targets: list[Target]) -> str:
 
 
 def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
-    """Whatever holds values that are to be removed can be used. Raises Refusal."""
+    """Raise Refusal unless every store that holds values to delete can be used."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
         given = everything.credentials.given(purge.scope, purge.skill, purge.base)

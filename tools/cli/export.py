@@ -96,7 +96,7 @@ def _filters(query: AuditQuery) -> dict[str, str]:
 
 
 def _policy(typed: str | None) -> tuple[str, ...]:
-    """What is left out, as it is kept."""
+    """Return the words of --redact, as the export records them. Raises Refusal for words that cannot be redacted."""
     words = tuple(word.strip() for word in typed.split(",")) if typed is not None else ()
     Redaction.of(words)
     return words
@@ -127,7 +127,7 @@ def _show(folder: str, found: VerifiedBundle) -> None:
 
 
 def _number(exported: BundleManifest) -> str:
-    """How many events it has, of how many; the one that it may lack without a filter is the record of itself."""
+    """Return how many events the export has, of how many. Without a filter, it lacks at most the record of itself."""
     if not exported.filters and exported.events == exported.size - 1:
         return f"{counted(exported.events, 'event')}, all before this export,"
     return f"{exported.events} of {counted(exported.size, 'event')}"

@@ -89,7 +89,8 @@ def _plan(
 
 
 def _with_project(request: ImportRequest, old: Old) -> Old:
-    """The same, and whether the settings of the project will have been seen by a person when they are taken over."""
+    """Return `old`, marked with whether a person will have seen the settings of the project before they are
+    imported."""
     seen: Project = "seen" if request.dry_run or current().stdout.isatty() else "unseen"
     project: Project = "vouched" if request.project_settings else "unseen" if request.yes else seen
     return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
@@ -186,7 +187,7 @@ def _json(
 
 
 def _exit_code(moved: ImportPlan, refused: Sequence[Refusal]) -> int:
-    """What was refused counts first, a keychain that could not be read among it: what is in there was not taken."""
+    """Return the exit code. Refusals count first, also those of the keychain, since no secret in it was imported."""
     if refusals := (*refused, *moved.refusals):
         return refusals[0].exit_code
     useless = not any(step.verdict != "skip" for job in moved.jobs for step in job.group.steps)

@@ -1,4 +1,4 @@
-"""How `omac import` shows the sandbox profiles of the omac that was written in Go."""
+"""The output of `omac import` for the sandbox profiles of the omac that was written in Go."""
 
 from collections.abc import Sequence
 

@@ -60,7 +60,7 @@ def show_install_script(script: InstallScript) -> None:
 
 
 def _platforms(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What this machine is called in omac.yaml, the closest name first."""
+    """Return the names of this machine in omac.yaml, the closest name first."""
     if sys.platform == "darwin":
         return ("macos",)
     if environment.get("WSL_DISTRO_NAME") or "microsoft" in platform.release().lower():

@@ -180,7 +180,7 @@ def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[
 
 
 def _lost(known: RegisteredSkill) -> SkillRow:
-    """What is registered, has its folder, and is no longer found as a skill."""
+    """Return the row of a registered skill whose folder exists, but no longer holds such a skill."""
     status = known.status
     scope = "global" if status.scope == GLOBAL else "workdir"
     at = rfc3339(known.at) if known.at else None

@@ -70,7 +70,7 @@ def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> N
 
 
 def _urgency(reviewed: Review, environment: Mapping[str, str]) -> int:
-    """What wants attention comes first."""
+    """Return the rank of a skill in the overview: skills that want attention come first."""
     order = ["broken", "changed", "not approved", "approved", "guidance"]
     return 3 * order.index(reviewed.state) - (1 if reviewed.missing(environment) else 0)
 
@@ -106,7 +106,7 @@ def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _status(environment: Mapping[str, str]) -> Status | None:
-    """What lives; None where nothing was ever recorded."""
+    """Return the status of what lives; None where no journal exists, or where it cannot be read."""
     if not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
         return None
     with suppress(Refusal):  # where the journal cannot be read, omac status says why

@@ -82,7 +82,7 @@ def _form(text: bytes) -> str:
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """What all proofs have in common."""
+    """The field that all proofs have in common."""
 
     format: str
 

@@ -67,7 +67,8 @@ def _await_end(one: RunStatus) -> int:
 
 
 def _status(journal: str | None, environment: Mapping[str, str]) -> Status | None:
-    """What lives; None where nothing was ever recorded."""
+    """Return the status of what lives, by the journal named or in use; None where none is named and none exists yet.
+    Raises Refusal."""
     if journal is None and not os.path.lexists(StateDir.of(environment).journal_in_use(environment)):
         return None
     return lives_now(environment) if journal is None else status_now(journal, environment)[0]

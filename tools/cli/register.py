@@ -66,7 +66,7 @@ class RegisterRequest(NamedTuple):
 
 
 class RegistrationResult(NamedTuple):
-    """What was done, as far as people and programs hear of it."""
+    """The result of a registration, for the output to people and programs."""
 
     candidate: Candidate
     approved: Code
@@ -79,7 +79,7 @@ class RegistrationResult(NamedTuple):
 
     @property
     def next(self) -> list[str]:
-        """What brings it online, where no server is there to notice."""
+        """The commands that bring the skill online, where no server runs that would notice it."""
         directory = shlex.quote(self.candidate.place.workdir or ".")
         return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
 
@@ -196,7 +196,7 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
 
 
 def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
-    """Everything that is missing at once, and the ways to give it."""
+    """Return a refusal that names all missing values at once, and the ways to give them; report each of them."""
     skill, sidecar, words = candidate.skill, sidecar_of(candidate), request.words()
     fields = {field.name: field for field in sidecar.fields}
     for name in names:

@@ -52,7 +52,7 @@ class Review(NamedTuple):
 
     @property
     def approved_at(self) -> int:
-        """When it was approved last, in ns, UTC; 0 for never."""
+        """The time of its last approval, in ns, UTC; 0 for never."""
         known = (self.standing.known, self.standing.shared)
         return next((one.approved_at for one in known if one and one.state.approved == self.approved), 0)
 

@@ -1,4 +1,4 @@
-"""Which directory, scopes and harness the flags of a command mean, also where nothing is on disk any more."""
+"""The directory, scopes and harness that the flags of a command mean, even where nothing is on disk any more."""
 
 import os
 import shlex
@@ -23,8 +23,8 @@ Answer = TypeVar("Answer")
 
 
 class Where(NamedTuple):
-    """Which skills a command line means. `workdir` None: the current directory, and what all projects share.
-    `repository`: in each worktree of the repository that the directory is a part of."""
+    """The flags by which a command line names skills. `workdir` None: the current directory, and the skills that all
+    projects share. `repository`: skills in each worktree of the repository that the directory is a part of."""
 
     workdir: str | None = None
     shared: bool = False
@@ -33,7 +33,7 @@ class Where(NamedTuple):
 
     @property
     def flags(self) -> str:
-        """What the command line said of it, ready to be pasted."""
+        """The flags as typed, ready to be pasted."""
         words = ["--global"] if self.shared else []
         words += ["--workdir", self.workdir] if self.workdir is not None else []
         words += ["--harness", self.harness] if self.harness is not None else []
@@ -67,7 +67,7 @@ def harness_of(base: str, others: Sequence[str] = ()) -> str:
 
 
 def search_of(where: Where, folders: "SkillFolders") -> SkillSearch:
-    """Where to look. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
+    """Return the search for these flags. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
     path = os.path.abspath(expanded(where.workdir or "."))
     canonical = at_once(folders.canonical(path, ("/",)))
     harness = harness_named(where.harness) if where.harness else None

@@ -25,7 +25,7 @@ HEADS = ("name", "required", "given", "store", "fingerprint", "description")
 
 
 class SecretRow(msgspec.Struct):
-    """What is known of one secret. `given` is yes, no, or remembered: it could be had from the defaults.
+    """A secret that a skill declares. `given` is yes, no, or remembered: the saved defaults have a value for it.
 
     `source` is stored, env_passthrough:X, default_from_env:X, missing-required or missing-optional.
     """
@@ -145,7 +145,7 @@ def rows_of(one: OpenedSkill) -> list[SecretRow]:
 
 
 def source_of(one: OpenedSkill, field: Secret | Config, *, is_stored: bool) -> str:
-    """Where the value of a field without a `default` comes from, as rule 6 of skill_plan.py decides it."""
+    """Return the source of the value of a field without a `default`, as rule 6 of skill_plan.py decides it."""
     if is_stored:
         return "stored"
     if variable := one.sidecar.host_variable(field, current().environment):
@@ -210,14 +210,14 @@ def _give(one: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
 
 
 def report_unapproved(one: OpenedSkill) -> None:
-    """That what was given waits for an approval, if it does."""
+    """Report that the values wait for an approval, if the skill is not approved."""
     if command := one.approve_command():
         report(f"{one.name} is not approved: it receives its values after approval")
         report_fix([command])
 
 
 def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
-    """What was taken back, and what the skill will miss."""
+    """Print which values were revoked, and report which required ones the skill now lacks."""
     if as_json:
         print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
     else:

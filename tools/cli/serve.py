@@ -75,7 +75,8 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
 
 
 def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptions:
-    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
+    """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
+    not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
     workdirs = [directory(one, "--workdir") for one in request.workdirs]
     roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])

@@ -16,11 +16,11 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """What a person asked of `omac serve`, or of `omac start`: then `beside` holds, and there is one of `workdirs`.
+    """The options of `omac serve`, or of `omac start`: then `beside` holds, and `workdirs` has one directory.
 
-    Roots and workdirs, which are activated at once, are canonical; `launch` None: nothing is launched.
-    Other omacs deliver checkpoints to `witness`, if there is one. `bridge_compat`: bridges that were written for the Go
-    omac are served, without a token.
+    Roots and workdirs, which are activated at once, are canonical; `launch` None: nothing is launched. Other omacs
+    deliver checkpoints to `witness`, if it is set. `bridge_compat`: bridges that were written for the Go omac are
+    served, without a token.
     """
 
     harness: Harness

@@ -1,4 +1,4 @@
-"""What `omac start` reports when its command has ended: a few lines, or none where there is nothing to tell."""
+"""The report of `omac start` when its command has ended: a few lines, or none where the run left nothing to report."""
 
 import os
 import shlex

@@ -173,7 +173,8 @@ def _limits(reviewed: Review, environment: Mapping[str, str]) -> dict[str, HeldL
 
 
 def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str) -> list[str]:
-    """What a person does next about it, who was shown the files of this digest; "": nothing that can be approved."""
+    """Return the commands that a person needs next, after seeing the files of this digest; "": files that cannot be
+    approved."""
     match reviewed.state:
         case "not approved":
             return [f"{command('register', reviewed)} --hash {digest}"] if digest else []

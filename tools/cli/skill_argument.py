@@ -28,7 +28,7 @@ BY_RECORD = ("skill-not-found", "skill-invalid", "skill-without-sidecar")  # wha
 
 
 class SkillArgument(NamedTuple):
-    """What the command line says of it, as typed."""
+    """The arguments of the command line that name a skill, as typed."""
 
     skill: str
     where: Where
@@ -57,11 +57,12 @@ class OpenedSkill(NamedTuple):
         return self.candidate.place
 
     def given(self) -> Credential:
-        """What was given to it here."""
+        """Return the values given to the skill here."""
         return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
 
     def effective(self) -> Credential:
-        """What counts as given to it: of the repository too, where its approval holds for these files."""
+        """Return the values that count as given to the skill: those of the repository too, where its approval holds for
+        these files."""
         registry = Registry.read(current().environment, self.journal)
         return registry.standing(self.candidate, self.opened.folders).given
 
@@ -138,7 +139,8 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
 
 
 def report_besides(candidate: Candidate, values: Values, before: Credential, problems: Sequence[Refusal]) -> None:
-    """What failed once these values were given, and from which other skill of that name they were taken by that."""
+    """Report the skills of the same name that lost a value to this one, and what failed after these values were
+    given."""
     names, base = (*values.secrets, *values.config), candidate.skill.base
     for name in names:
         owner = before.bases.get(name, base)
@@ -151,7 +153,7 @@ def report_besides(candidate: Candidate, values: Values, before: Credential, pro
 
 
 def at_terminal() -> bool:
-    """Whether a person types the standard input. Raises Refusal (misuse) where it is closed."""
+    """Return whether the standard input is a terminal. Raises Refusal (misuse) where it is closed."""
     stdin = current().stdin
     if stdin is None:
         raise Refusal("misuse", "the standard input is closed, so no value can be read from it")
@@ -159,6 +161,6 @@ def at_terminal() -> bool:
 
 
 def text_of(content: bytes) -> str | None:
-    """What was read as a value: UTF-8, without the newline that ends it. None for other bytes."""
+    """Return the text of a value that was read: UTF-8, without the newline that ends it. None for other bytes."""
     text = decoded(content)
     return text.removesuffix("\n").removesuffix("\r") if text and text.endswith("\n") else text

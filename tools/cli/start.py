@@ -61,7 +61,8 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
 
 
 def options(request: StartRequest, environment: Mapping[str, str]) -> ServeOptions:
-    """What was asked, checked. Raises Refusal: misuse, prerequisite-missing, directory-missing, not-a-directory."""
+    """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
+    not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
     agent = harness if request.harness or request.words is None else None
     workdir = directory(request.workdir, "--workdir") if request.workdir else project_around(environment)

@@ -40,7 +40,7 @@ class TrustRequest(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many skills were approved, were approved before, and are not."""
+    """The numbers of skills that were approved, were approved before, and are not."""
 
     approved: int = 0
     before: int = 0

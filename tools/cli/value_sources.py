@@ -24,7 +24,7 @@ Value = TypeVar("Value", Hidden, str)
 
 
 class Ways(NamedTuple):
-    """How a person wants values to be had; `fields` are settings."""
+    """The flags by which a person says where values come from; `fields` are settings."""
 
     defaults: bool = False
     no_secrets: bool = False
@@ -48,7 +48,7 @@ class Ways(NamedTuple):
 
 
 class CollectedValues(NamedTuple):
-    """What the skill shall be given, and by name where each value comes from."""
+    """The values that the skill gets, and by name where each value comes from."""
 
     values: Values
     sources: dict[str, Source]
@@ -59,7 +59,7 @@ class CollectedValues(NamedTuple):
 
 
 class ValueCollection(NamedTuple):
-    """What is known before anybody is asked. `explicit` are the person's values, `stored` those given here before."""
+    """The values known before omac asks. `explicit` are the person's values, `stored` those given here before."""
 
     sidecar: SidecarMeta
     ways: Ways
@@ -119,13 +119,13 @@ class ValueCollection(NamedTuple):
         return source_of(known, Wishes(ways.defaults, again, exclude, self.can_ask))
 
     def _is_stored(self, field: Secret | Config) -> bool:
-        """Whether it has a value here that the skill, as it is now, would take."""
+        """Return whether the field has a value here that the skill, as it is now, would accept."""
         if isinstance(field, Secret):
             return field.name in self.stored.secrets
         return field.name in self.stored.config and _is_good(field, self.stored.config[field.name])
 
     def _instead(self, field: Secret | Config) -> str | None:
-        """What an empty answer means; None: there must be one."""
+        """Return what an empty answer means; None: an answer is required."""
         if self._is_stored(field):
             return "keeps " + ("the value it has" if isinstance(field, Secret) else self.stored.config[field.name])
         if isinstance(field, Config) and field.default is not None:
@@ -136,7 +136,8 @@ class ValueCollection(NamedTuple):
 
 
 def explicit_values(sidecar: SidecarMeta, ways: Ways, environment: Mapping[str, str]) -> Values:
-    """What the person gives with the command, checked; files come before the environment. Raises Refusal."""
+    """Return the values that the person gives with the command, checked; files come before the environment. Raises
+    Refusal."""
     secrets = _named(sidecar.secrets, SECRET_VARIABLE, ways.secrets_from, "secret", environment)
     config = _named(sidecar.config, CONFIG_VARIABLE, ways.fields_from, "setting", environment)
     problems: list[ValueRefused] = []

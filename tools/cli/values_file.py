@@ -26,7 +26,7 @@ def read_values(source: str, *, secret: bool) -> dict[str, str]:
 
 
 def shown_source(source: str) -> str:
-    """What messages call it."""
+    """Return the name of the source in messages."""
     return "the standard input" if source == "-" else _path(source)
 
 

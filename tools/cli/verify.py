@@ -73,7 +73,7 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
 
 
 def _processors() -> int:
-    """How many this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,11 +1,12 @@
-"""What omac launches: the inner command, in the sandbox or, where a person says so, outside it.
+"""The launch of an inner command, in the sandbox or, where a person says so, outside it.
 
 Rules
 
-1. Without the name of an agent, what stands after `--` is the command itself; with one, it is arguments for that agent.
-2. What holds a token reaches the command through its environment, and what a file of settings holds through a file:
-   arguments can be read by every user of the machine.
-3. Whether its program is there is known before anything is started.
+1. Without the name of an agent, the words after `--` are the command itself; with one, they are arguments for that
+   agent.
+2. A token reaches the command through its environment, and a settings file's content through a file: arguments can be
+   read by every user of the machine.
+3. The command's program is looked up before anything is started.
 4. An agent is given omac's hooks by its command line or a variable; nothing is written into the project.
 """
 
@@ -80,7 +81,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
     offline: bool = False
 
     def sees(self, ready: Ready) -> Ready:
-        """Where the command finds what omac offers; `ready` is for a bridge."""
+        """Return the addresses at which the command reaches omac; `ready` is for a bridge."""
         return ready.inside(shown=self.shown) if self.request is not None else ready
 
     def prepare(self, environment: Mapping[str, str]) -> WaitingSandbox | None:
@@ -139,8 +140,8 @@ def launch_of(
     sandbox: SandboxRequest,
     sandboxed: bool = True,
 ) -> AgentLaunch:
-    """What to launch: `command` is that of the agent, `words` what stands after `--` (None: nothing does), `sandbox`
-    what the options of the sandbox ask. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
+    """Return the launch. `command` is that of the agent, `words` the words after `--` (None: no `--`), `sandbox` the
+    request of the sandbox options. Raises Refusal: misuse, prerequisite-missing, settings-invalid, unsafe-link."""
     shown, settings, is_file = not sandboxed or sandbox.backend != "landlock", "", False
     if agent is not None:
         bridged_words, settings, is_file = _bridged(agent, words or (), workdir, environment)
@@ -206,7 +207,7 @@ def _with_settings(argv: Sequence[str], file: str) -> list[str]:
 
 
 def _are_hooks_off(agent: Harness, environment: Mapping[str, str]) -> bool:
-    """Whether the person's own settings of an agent turn its hooks off."""
+    """Return whether the person's own settings of an agent turn its hooks off."""
     if agent.hook is None or agent.bridge is None:
         return False
     return are_hooks_off(agent.hook, _of_person(agent, agent.bridge.folders_file or agent.hook.file, environment))

@@ -28,7 +28,8 @@ class Inner:
         self._asked_to_end = False
 
     async def ended(self) -> int:
-        """Its exit status once it has ended, 128+n for a signal; cancelled, it is killed."""
+        """Wait until the command has ended, and return its exit status, 128+n for a signal. Cancelled, it kills the
+        command."""
         watch = os.pidfd_open(self._child.pid)
         try:
             async with trio.open_nursery() as nursery:

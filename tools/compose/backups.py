@@ -29,9 +29,9 @@ class KeptCopy(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What was restored: where the journal before is kept ("" for none), how many directories have keys of the backup,
-    how many keys are not restored, for what they encrypted was erased since, and how often the key that signs was
-    replaced since, which the restored journal records again."""
+    """The result of a restore. `kept` is the path of the journal before ("" for none), `subjects` how many directories
+    have keys of the backup. `erased` counts keys that are not restored, because their data was erased since.
+    `rotations` counts replacements of the signing key since the backup, which the restored journal records again."""
 
     kept: str
     subjects: int

@@ -1,4 +1,4 @@
-"""What a command about skills works with: the state directory, the journal, the skill folders and the stores."""
+"""The context of a command about skills: the state directory, the journal, the skill folders and the stores."""
 
 import os
 import secrets
@@ -27,7 +27,7 @@ from omac.tools.compose.state import host_id
 
 
 class Opened(NamedTuple):
-    """Everything open, for the length of one command."""
+    """The opened parts of the context, for the length of one command."""
 
     state: StateDir
     host: HostId
@@ -60,7 +60,7 @@ def _here(environment: Mapping[str, str]) -> list[str]:
 
 
 def changing_of(state: StateDir) -> OneAtATime:
-    """What whoever changes credentials is in: one at a time on this host."""
+    """Return the lock for changes of credentials: one process at a time on this host."""
     return OneAtATime(os.path.join(state.path, "credentials.lock"))
 
 

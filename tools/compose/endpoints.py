@@ -1,10 +1,10 @@
-"""Where a run that is ready can be reached, and what its inner command learns of that through its environment.
+"""The addresses of a run that is ready, and the variables that state them for its inner command.
 
 Rules
 
-1. An agent that serves many directories gets places, never a routing token: its bridge asks for those, per session.
+1. An agent that serves many directories gets addresses, never a routing token: its bridge asks for those, per session.
 2. A command that has one directory gets the flat names of that directory's skills, which hold its token.
-3. What an omac further out told this one is not handed on: its names would lead to directories of another run.
+3. Variables that an outer omac gave this one are not handed on: they would lead to directories of another run.
 """
 
 import re
@@ -22,7 +22,7 @@ FOREIGN = re.compile(r"OMAC_(.+_BASE|SKILLS|WORKDIR|RUN|CONTROL_SOCKET|BRIDGE)")
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Where a run that is ready can be reached."""
+    """The addresses of a run that is ready."""
 
     control_base: str
     control_socket: str
@@ -33,12 +33,12 @@ class Ready(msgspec.Struct, frozen=True):
     run: str
 
     def for_bridge(self, base: str, socket: str, token_file: str) -> "Ready":
-        """The same for an agent: the listener of its bridge in the place of the control plane's."""
+        """Return the addresses for an agent: the listener of its bridge replaces the control plane's."""
         return msgspec.structs.replace(self, control_base=base, control_socket=socket, control_token_file=token_file)
 
     def inside(self, *, shown: bool = True) -> "Ready":
-        """The same as seen from a sandbox. `shown`: whether the sandbox can show files at other places; where not,
-        there are only ports."""
+        """Return the addresses as seen from a sandbox. `shown`: whether the sandbox can show files at other places;
+        where it cannot, only ports are left."""
         names = ("bridge.sock", "bridge.token", "facade.sock")
         control_socket, token_file, facade_socket = (f"{INSIDE}/{name}" if shown else "" for name in names)
         return msgspec.structs.replace(
@@ -52,7 +52,8 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variables(harness: Harness, ready: Ready) -> dict[str, str]:
-    """What every inner command learns: places, never a token (rule 1). The skills folder is relative to a project."""
+    """Return the variables that every inner command gets: addresses, never a token (rule 1). The skills folder is
+    relative to a project."""
     host, _, port = ready.facade_base.rpartition(":")
     variables_set = {
         "OMAC_VERSION": VERSION,
@@ -71,9 +72,9 @@ def variables(harness: Harness, ready: Ready) -> dict[str, str]:
 
 
 def flat_variables(manifest: Manifest, ready: Ready) -> dict[str, str]:
-    """What a command learns of the skills of its one directory, by their mounts (rule 2).
+    """Return the variables for the skills of a command's one directory, by their mounts (rule 2).
 
-    A skill that is not ready has its names too: they are right from the moment it is.
+    A skill that is not ready has its variables too: they hold from the moment it is ready.
     """
     reach = Reach(ready.facade_base, ready.facade_socket)
     paths = {}

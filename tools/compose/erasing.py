@@ -33,8 +33,8 @@ RECORD_BYTES_MAX = 1 << 20  # of a file that the spool rejected
 
 
 class PlannedErasure(NamedTuple):
-    """What an erasure would do: to which events, with how many keys. `is_begun`: an earlier one was killed; `erased` is
-    how often one was done."""
+    """The effect of an erasure: the events and the keys that it concerns. `is_begun`: an earlier one was killed;
+    `erased` is how often one was done."""
 
     subject: WorkdirId
     rows: SubjectRows
@@ -44,7 +44,7 @@ class PlannedErasure(NamedTuple):
 
     @property
     def has_work(self) -> bool:
-        """Whether anything is left to be erased."""
+        """Return whether anything is left to erase."""
         return bool(self.keys or self.is_begun)
 
 
@@ -61,7 +61,7 @@ class Erasing:
 
     @property
     def keys(self) -> SubjectKeyFiles:
-        """Where the keys are."""
+        """The files of the keys."""
         return self._keys
 
     def plan(self, subject: WorkdirId, tell: Callable[[int, int], None]) -> PlannedErasure:
@@ -156,6 +156,6 @@ def _listed(folder: str) -> list[str]:
 
 
 def _names(path: str, directory: str) -> bool:
-    """Whether a file has a directory's path in it."""
+    """Return whether a file has a directory's path in it."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return os.fsencode(directory) in file.read(RECORD_BYTES_MAX)

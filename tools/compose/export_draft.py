@@ -35,8 +35,8 @@ SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the first start of an export takes: the events up to position `head` of a journal, of which it recorded
-    `events`. Its tree had `size` leaves with this `root`; `at` is when it began."""
+    """The scope of an export, as its first start fixed it: the events up to position `head` of a journal, of which it
+    recorded `events`. Its tree had `size` leaves with this `root`; `at` is when it began."""
 
     at: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
     journal: str
@@ -244,7 +244,7 @@ def _taken(path: str) -> int:
 
 
 def _begun(path: str) -> Begun | None:
-    """What a draft says of itself; None where nothing that can be read."""
+    """Return the scope that a draft states; None where it states none that can be read."""
     try:
         descriptor = os.open(os.path.join(path, PROGRESS), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:

@@ -53,8 +53,8 @@ Tell = Callable[[int, int], None]
 
 
 class ExportRequest(NamedTuple):
-    """What is exported. `folder` is absolute; `filters` are the options as typed; `redacted` the kinds and fields that
-    are left out; times that were typed are relative to `at`."""
+    """The request of an export. `folder` is absolute; `filters` are the options as typed; `redacted` the kinds and
+    fields that are left out; times that were typed are relative to `at`."""
 
     format: Format
     folder: str
@@ -66,7 +66,7 @@ class ExportRequest(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """The bundle that was written: its folder and its manifest."""
 
     folder: str
     manifest: BundleManifest
@@ -122,7 +122,7 @@ def export_evidence(
 
 
 class Begin(NamedTuple):
-    """What the record of an export is made with."""
+    """The inputs for the record of an export."""
 
     state: StateDir
     environment: Mapping[str, str]

@@ -79,7 +79,7 @@ def _seen(source: str) -> Seen:
 
 @contextmanager
 def _recorded(journal_path: str | None, environment: Mapping[str, str]) -> Iterator[RecordedState]:
-    """What is recorded so far. Makes nothing: where there is no state directory, nothing is recorded."""
+    """Yield the state recorded so far. Creates nothing: without a state directory, nothing is recorded."""
     state = StateDir.of(environment)
     has_host = os.path.exists(os.path.join(state.path, "host-id"))
     journal = read_if_any(state, state.journal_in_use(environment, journal_path)) if has_host else None

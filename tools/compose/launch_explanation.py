@@ -1,4 +1,4 @@
-"""What a launch would be given, composed as the launch composes it; nothing is started, made or recorded."""
+"""The explanation of a launch, composed as the launch composes it; nothing is started, made or recorded."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

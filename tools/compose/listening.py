@@ -52,7 +52,7 @@ class Listening:
 
     @property
     def witness_base(self) -> str:
-        """Where other omacs deliver checkpoints; "" for nowhere."""
+        """The URL to which other omacs deliver checkpoints; "" for none."""
         return listen.http_base(self._witness_tcp) if self._witness_tcp else ""
 
     def data_plane(self) -> list[FacadeListener]:

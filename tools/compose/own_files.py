@@ -33,7 +33,7 @@ class OwnFiles:
         self.erasures = tuple(erasures_of(system)) if system else ()
 
     def _system(self, environment: Mapping[str, str]) -> System | None:
-        """What is recorded; None where the journal cannot be read."""
+        """Return the recorded state, and set `lost`; None where no journal exists, or where it cannot be read."""
         try:
             journal = read_if_any(self.state, self.state.journal_in_use(environment))
             if journal is None:

@@ -1,10 +1,10 @@
-"""When a server loads the modules that it needs at some time only.
+"""The loading of modules that a server needs only later.
 
 Rules
 
-1. Those of the control plane are loaded once it is ready: beside the first moments of what it launches. Where that is
-   an agent, whose first hook calls the control plane, as soon as its sandbox has let it go, and no sooner: whatever
-   loads is in the way of all that a start waits for.
+1. The modules of the control plane are loaded once it is ready, while the launched command starts. Where that command
+   is an agent, whose first hook calls the control plane, they are loaded as soon as its sandbox runs it, and no sooner:
+   loading slows everything that a start waits for.
 2. Where omac is installed in the very folder that a program may change (a checkout of omac itself, a virtual
    environment in the project), a module loaded later could be the program's: all are loaded before it is launched.
 """
@@ -54,7 +54,7 @@ def load() -> None:
 
 
 class LaterLoading:
-    """What one server loads later; `writable` are the canonical folders that what it launches may change."""
+    """The later loading of one server; `writable` are the canonical folders that the launched command may change."""
 
     def __init__(self, engine: Engine, launch: AgentLaunch | None, writable: Iterable[str]) -> None:
         self._engine = engine

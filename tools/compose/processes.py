@@ -21,7 +21,8 @@ def launcher_at(terminal: int) -> int | None:
 
 @contextlib.contextmanager
 def turn_to_end(folder: str) -> Iterator[bool]:
-    """Whether nobody else is ending the run with this folder; then others are told so until the end of the block."""
+    """Yield whether no other process is ending the run with this folder. Until the end of the block, others that ask
+    get False."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # its folder was removed: nobody can be told

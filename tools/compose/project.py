@@ -24,7 +24,7 @@ def project_of(directory: str, home: str) -> str:
 
 
 def _is_own(path: str) -> bool:
-    """Whether there is anything at a path, and it belongs to this user."""
+    """Return whether a path exists, and belongs to this user."""
     try:
         return os.lstat(path).st_uid == os.geteuid()
     except OSError:

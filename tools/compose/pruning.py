@@ -41,8 +41,8 @@ PERSON = Cause("person")
 
 
 class PlannedPrune(NamedTuple):
-    """What is dropped of a segment: how many events of which kinds, from when to when (nanoseconds since 1970 UTC).
-    `kept` are the positions that stay, `state` is the SHA-256 of the state at its end."""
+    """The events that a prune drops of a segment: how many of which kinds, from when to when (nanoseconds since 1970
+    UTC). `kept` are the positions that stay, `state` is the SHA-256 of the state at its end."""
 
     segment: Segment
     dropped: Counter[str]
@@ -148,7 +148,8 @@ class Pruning:
         return PlannedPrune(segment, dropped, frozenset(kept), counted_at, counts, begun, ended, digest)
 
     def _counted(self, segment: Segment, system: System, kept: set[int]) -> PositionPruned:
-        """What the dropped events add to counts, the state without them being the same otherwise. Raises Refusal."""
+        """Return what the dropped events add to counts. Raises Refusal where the state without them would differ
+        otherwise."""
         left = System()
         for recorded in self._journal.folded(0, segment.last):
             is_left = recorded.position < segment.first or recorded.position in kept
@@ -194,7 +195,8 @@ def _living(system: System) -> set[StreamId]:
 
 
 def _is_kept(recorded: Recorded, first: int, system: System, streams: set[StreamId]) -> bool:
-    """Whether an event of the segment that begins at position `first` stays; `system` is the state at its end."""
+    """Return whether an event of the segment that begins at position `first` stays; `system` is the state at its
+    end."""
     if isinstance(recorded.event, PositionSetAside):
         return True  # it excuses a position from its proof
     if isinstance(recorded.event, AccessCompleted | AccessAborted):

@@ -1,4 +1,4 @@
-"""What a delivered checkpoint proves. cryptography is loaded where it is needed."""
+"""The verification of delivered checkpoints. cryptography is loaded where it is needed."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a command records of the journal's proofs: checkpoints, and what becomes of the key, that a person asks for."""
+"""Records of the journal's proofs that a person asks for: checkpoints, and changes of the signing key."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the journal says of the skills that this host knows, for commands that list them and forget them."""
+"""The skills that this host knows by the journal, for commands that list them and forget them."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -41,15 +41,16 @@ class RegisteredSkill(msgspec.Struct, frozen=True):
 
     @property
     def gone(self) -> bool:
-        """Whether its source folder is no longer there."""
+        """Return whether its source folder is no longer there."""
         return not os.path.isdir(self.status.source)
 
 
 class Standing(NamedTuple):
-    """What lets a skill run: its own registration, that of its repository, and what counts as given.
+    """The reasons why a skill may run: its own registration, that of its repository, and the values that count as
+    given.
 
-    `approved` is the code that stands for its files now, else what was approved last; `is_current`: it does.
-    `repository` is that by which it does, if it is by one.
+    `approved` is the code approved for its files as they are now, else the code approved last; `is_current`: the
+    former. `repository` is that of the approval for its files, if that is one by repository.
     """
 
     known: RegisteredSkill | None
@@ -91,7 +92,7 @@ class Registry:
             return cls(host_id(state), system_of(journal, state), partial(_history, journal))
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
-        """What was given to the skill in the base folder `base`; None: to any skill of that name."""
+        """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
         return self.system.credentials[ids.credential_stream(self._host, scope, skill)].state.of(base)
 
     def find(self, scope: str, base: str, skill: str) -> RegisteredSkill | None:
@@ -131,7 +132,7 @@ class Registry:
         return [one for one in self.known if one.status.scope in scopes and (not bases or one.status.harness in bases)]
 
     def place(self, known: RegisteredSkill) -> SkillScope:
-        """Where it belongs, with a harness that sees it."""
+        """Return the scope of a registered skill, with a harness that sees it."""
         status = known.status
         others = [
             one.status.harness
@@ -171,7 +172,7 @@ def _history(journal: ReadJournal, stream: StreamId) -> Iterable[Recorded]:
 
 
 def _times(history: Iterable[Recorded]) -> tuple[int, int]:
-    """When a registration was made last, and when it was approved last; 0 for never."""
+    """Return when the last registration was made, and when the last approval; 0 for never."""
     at = approved_at = 0
     for recorded in history:
         match recorded.event:

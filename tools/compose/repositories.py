@@ -1,4 +1,4 @@
-"""Which repository a project directory belongs to, for servers and for commands."""
+"""The repositories that project directories belong to, for servers and for commands."""
 
 import logging
 import shlex

@@ -97,7 +97,7 @@ class _Sandboxing:
 
 
 class SandboxAdapters(SettlingAdapters):
-    """All that a sandbox's policy and launch need, for an environment; `say` prints a line for a person."""
+    """The adapters that a sandbox's policy and launch need, for an environment; `say` prints a line for a person."""
 
     base: ports.BasePort = baseline
     protected: ports.ProtectedPort = protected
@@ -148,7 +148,7 @@ class SandboxAdapters(SettlingAdapters):
         return os.urandom(8).hex()
 
     def process(self) -> dict[str, object]:
-        """What identifies this process."""
+        """Return the identity of this process, as records of launches have it."""
         from omac.adapters.linux import process_identity
 
         pid = os.getpid()

@@ -1,4 +1,4 @@
-"""What the settings say about sandboxes; loaded where there are any."""
+"""The settings about sandboxes; loaded where any exist."""
 
 from collections.abc import Mapping
 

@@ -32,7 +32,7 @@ KeysOf = Callable[[str], Sequence[VerifierKey]]  # the public keys that can have
 
 
 class SealRequest(NamedTuple):
-    """What is sealed: events up to the moment `before` (nanoseconds since 1970 UTC; None: all that a checkpoint
+    """The request of a seal: events up to the moment `before` (nanoseconds since 1970 UTC; None: all that a checkpoint
     counts)."""
 
     before: int | None
@@ -47,7 +47,8 @@ class SignedSize(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """What was sealed; `segment` None: nothing, and why. `finished` is a segment that an earlier seal left behind."""
+    """The result of a seal; `segment` None: nothing was sealed, for the reason `why`. `finished` is a segment that an
+    earlier seal left behind."""
 
     segment: Segment | None
     finished: Segment | None

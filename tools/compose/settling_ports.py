@@ -42,7 +42,7 @@ class _Files:
 
 
 class SettlingAdapters:
-    """All that settling a request needs, for an environment."""
+    """The adapters that settling a request needs, for an environment."""
 
     files: ports.FilesPort = _Files()
 
@@ -51,7 +51,8 @@ class SettlingAdapters:
         self.home = os.path.realpath(home_of(environment))
 
     def settings(self, workdir: str) -> SandboxRequest:
-        """What the settings ask for, where there are any: reading them takes longer than all the rest."""
+        """Return the request that the settings make. Without settings, nothing is loaded: reading them takes longer
+        than all the rest."""
         own = state_paths.configuration(self.environment, self.home) + "/settings.toml"
         there = os.path.lexists(own) or os.path.lexists(workdir + "/.omac/settings.toml")
         if not there and not any(self.environment.get(name) for name in SETTING_VARIABLES):
@@ -61,7 +62,7 @@ class SettlingAdapters:
         return request_of_settings(self.environment, workdir)
 
     def profile(self, name: str, workdir: str) -> SandboxRequest:
-        """What a profile asks for. Raises Refusal (settings-invalid)."""
+        """Return the request that a profile makes. Raises Refusal (settings-invalid)."""
         from omac.adapters.sandbox.profile import read
 
         return read(name, self.environment, self.home, workdir)

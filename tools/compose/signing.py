@@ -70,7 +70,7 @@ class Signer:
 
     @cached_property
     def keys(self) -> SigningKeys:
-        """Where the key is kept."""
+        """The files of the signing keys."""
         return self._state.signing_keys(self.path, self._journal_id())
 
     def kept(self) -> KeptKey:

@@ -1,5 +1,5 @@
-"""How a server treats skills and calls of them: what was asked of it, and, for skills, narrowed by what each project's
-own settings say."""
+"""The policies by which a server treats skills and calls of them: its flags and the user's settings, and, for skills,
+narrowed by each project's own settings."""
 
 import logging
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class ServePolicies(Policies):
         }
 
     def recorder(self, strict: JournalAccessRecorder) -> AccessRecorder:
-        """What calls wait for."""
+        """Return the recorder that calls wait for: buffered where the settings say so, else `strict`."""
         return BufferedAccessRecorder(strict) if self._is_buffered else strict
 
     async def policy(self, workdir: str) -> SkillPolicy:

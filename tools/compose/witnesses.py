@@ -23,7 +23,8 @@ from omac.tools.compose.state import StateDir, host_id
 
 
 class FoundWitness(NamedTuple):
-    """Who keeps checkpoints ("" for nobody), whether a person wants nobody to, and what became of the last ones."""
+    """The witness that keeps checkpoints ("" for none), whether the settings refuse any, and the outcome of the last
+    deliveries."""
 
     name: str
     is_refused: bool

@@ -1,1 +1,1 @@
-"""What must start within milliseconds; it imports nothing that takes one."""
+"""The commands that must start within milliseconds; they import no module that takes a millisecond to load."""

@@ -59,7 +59,7 @@ def keep() -> None:
 
 
 class _Stage:
-    """What was loaded in a stage, each module after those it imports; `path` is empty for one that is not noted."""
+    """The modules loaded in a stage, each after those it imports; `path` is empty for a stage that is not noted."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class _Noting:
     """A finder that finds what Python's own finds, and notes when that has been loaded (importlib.abc)."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
-        """As importlib.abc.MetaPathFinder."""
+        """Implement importlib.abc.MetaPathFinder: find a module as Python does, and note it once it is loaded."""
         spec = PathFinder.find_spec(name, path) if name.startswith(PACKAGE) else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
@@ -179,7 +179,7 @@ def _execute(entry: Entry, code: CodeType) -> None:
 
 
 def _kept(module: ModuleType) -> tuple[Entry, CodeType] | None:
-    """What is to be written of a module that Python has loaded from its source; None of another one."""
+    """Return the entry and the code of a module that Python has loaded from its source; None for any other module."""
     spec = getattr(module, "__spec__", None)
     if spec is None or type(spec.loader) is not SourceFileLoader or spec.origin is None:
         return None

@@ -66,8 +66,8 @@ def main(argv: list[str]) -> int:
 
 
 def decide(document: bytes, environment: Environment) -> Denial | None:
-    """Whether the call that a PreToolUse payload announces is denied, and why; None lets it pass. Raises Unclear, and
-    whatever else can go wrong with a payload: all of that denies."""
+    """Return the denial of the call that a PreToolUse payload announces; None allows it. Raises Unclear, and any other
+    error of a malformed payload: every one of them denies."""
     call = call_of(_decoded(document))
     if call is None:
         return None
@@ -104,7 +104,7 @@ class _Guarded:
         return tuple(os.path.join(start, base) for start in starts for base in self._call.bases)
 
     def judge(self, named: str, path: bytes) -> Denial | None:
-        """Whether a write to this absolute path is denied."""
+        """Return the denial of a write to this absolute path; None allows it."""
         place = landing(path)
         if below(place, landing(_state(self._environment))):
             return self._denial("omac's own files must not be written", named, place)
@@ -177,7 +177,7 @@ def _state(environment: Environment) -> bytes:
 
 
 def _said(environment: Environment) -> dict[str, str]:
-    """What the environment says of omac's own places."""
+    """Return the variables of the environment that locate omac's own files."""
     return {os.fsdecode(name): os.fsdecode(environment[name]) for name in PLACES if name in environment}
 
 
@@ -243,7 +243,7 @@ def _decoded(document: bytes) -> object:
 
 
 def _scanner() -> Callable[[str, int], tuple[object, int]]:
-    """What json.JSONDecoder does its work with: json itself takes longer to load than all the rest."""
+    """Return the scanner that json.JSONDecoder uses: json itself takes longer to load than all the rest."""
     try:
         from _json import make_scanner
     except ImportError:
@@ -261,7 +261,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 class _ScannerContext:
-    """How the scanner reads, as json.JSONDecoder would tell it."""
+    """The options of the scanner, with the attributes that json.JSONDecoder would give it."""
 
     strict = True
     object_hook = None
@@ -310,7 +310,7 @@ def _deny(denial: Denial) -> int:
 
 
 def _recorded(denial: Denial) -> str:
-    """What is to be said about the record: nothing where there is one, or none can be expected."""
+    """Record a denial, and return a line for the agent if that failed; "" where it was recorded, or cannot be."""
     try:
         _arm(RECORD_S)
         if os.environb.get(b"OMAC_SANDBOX") == b"1":  # the state directory is out of reach in there

@@ -50,7 +50,7 @@ class ImportCache:
 
 
 class _Finder:
-    """As importlib.abc.MetaPathFinder."""
+    """A finder of the modules that the cache holds (importlib.abc.MetaPathFinder)."""
 
     def __init__(self, held: list[tuple[Entry, CodeType]]) -> None:
         self.held = {entry[0]: (entry, code) for entry, code in held}

@@ -114,7 +114,7 @@ def help_text() -> str:
 
 
 def parse(words: Sequence[str]) -> SandboxRequest:
-    """What the words of a whole command line ask. Raises Refusal (misuse)."""
+    """Return the request of a whole command line. Raises Refusal (misuse)."""
     at = words.index("--") if "--" in words else len(words)
     request = parse_options(words[:at])
     request.command = list(words[at + 1 :])
@@ -128,8 +128,8 @@ def parse(words: Sequence[str]) -> SandboxRequest:
 
 
 def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxRequest:
-    """What the words before the command ask, which were typed after `command`. Raises Refusal (misuse), whose fix is a
-    line of that."""
+    """Return the request of the options before the command. Raises Refusal (misuse), whose fix is a line of `command`,
+    after which they were typed."""
     try:
         return _parsed(words)
     except Refusal as refusal:

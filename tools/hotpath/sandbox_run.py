@@ -62,8 +62,8 @@ def _unbuilt(problem: OSError) -> Refusal:
 
 
 def _handed_in(descriptor: str) -> SandboxRequest:
-    """What the omac above asks, as JSON: the environment, which takes the place of this process's own, and the request.
-    What a launch takes is loaded before it is awaited. Raises Refusal (misuse), Unasked."""
+    """Read the request of the parent omac, as JSON, and return it. Its environment replaces that of this process.
+    Modules of a launch are loaded before the request is awaited. Raises Refusal (misuse), Unasked."""
     from json import loads
 
     from omac.adapters.sandbox.orphans import die_with_parent

@@ -1,1 +1,1 @@
-"""What people see and type: the call's streams, plain text, prompts and moments."""
+"""The terminal of a person: the call's streams, plain text, prompts and times."""

@@ -91,7 +91,7 @@ def _report(error: Exception) -> int:
 
 
 def _show_example(error: Exception) -> None:
-    """Where an argument or a required option is missing, print the first example of the command's help."""
+    """Print the first example of the command's help, where an argument or a required option is missing."""
     command = getattr(getattr(error, "ctx", None), "command", None)
     if type(error).__name__ != "MissingParameter" or command is None:
         return

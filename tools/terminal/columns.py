@@ -67,7 +67,7 @@ def _words(text: str) -> list[tuple[str, int]]:
 
 
 def _beginning(text: str, width: int) -> str:
-    """As much of the beginning of a text as takes `width` columns at most."""
+    """Return the longest beginning of a text that takes at most `width` columns."""
     taken = 0
     for at, letter in enumerate(text):
         taken += columns(letter)

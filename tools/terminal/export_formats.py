@@ -98,7 +98,7 @@ def _csv(record: dict[str, Any]) -> bytes:
 
 
 def _cloud_event(record: dict[str, Any], journal: str) -> dict[str, Any]:
-    """As of the JSON format of CloudEvents 1.0."""
+    """Return a record as an event in the JSON format of CloudEvents 1.0."""
     head = {"specversion": "1.0", "id": str(record["position"]), "source": f"urn:omac:journal:{journal}"}
     if "redacted" in record:
         return {**head, "type": "omac.redacted"}

@@ -21,7 +21,7 @@ POSITION_DIGITS_MAX = 18
 
 
 class Invocation(NamedTuple):
-    """What a call was given. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
+    """The inputs of a call. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
 
     environment: Mapping[str, str]
     stdin: TextIO | None

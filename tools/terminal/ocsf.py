@@ -144,7 +144,7 @@ def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | N
 
 
 def _resources(content: LeafContent, event: Event) -> list[dict[str, Any]]:
-    """What an event is about: its stream, and what it names."""
+    """Return the resources of an event: its stream, and the things that it names."""
     named = (("skill", "skill"), ("dir", "directory"), ("workdir", "directory"), ("name", "name"))
     texts = [(kind, getattr(event, field, None)) for field, kind in named]
     stream = {"uid": content.stream, "type": content.stream.partition("/")[0]}

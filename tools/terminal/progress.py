@@ -1,4 +1,5 @@
-"""How far long work is: on a terminal, in one line of stderr that goes away at its end; elsewhere nothing is shown."""
+"""The progress of long work: on a terminal, in one line of stderr that goes away at its end; elsewhere nothing is
+shown."""
 
 import time
 from collections.abc import Iterable, Iterator

@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 def can_ask() -> bool:
-    """Whether somebody is at a terminal."""
+    """Return whether a terminal is there to prompt on."""
     try:
         with _terminal():
             return True
@@ -75,8 +75,8 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
 
 
 def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ()) -> bool:
-    """Whether a person says yes; an empty or an unclear answer is a no. Raises Refusal (misuse), with `message` and
-    `fix`, without a terminal."""
+    """Ask a person, and return whether the answer is yes; an empty or an unclear answer is a no. Raises Refusal
+    (misuse), with `message` and `fix`, without a terminal."""
     if not can_ask():
         raise Refusal("misuse", message, fix=fix)
     with _terminal() as terminal:
@@ -125,7 +125,8 @@ def _asked(
 
 
 def _question(field: Secret | Config, kind: str, instead: str | None) -> str:
-    """Everything one has to know to answer; what the skill says of it is shown and not obeyed."""
+    """Return all that a person needs to know to answer. Text from the skill is printed, but its control characters are
+    not obeyed."""
     need = "required" if field.required else "optional"
     lines = [f"{field.name} ({kind}, {need}){': ' if field.description else ''}{printable(field.description)}"]
     if isinstance(field, Config) and field.choices:
@@ -145,7 +146,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _text(name: str, lines: list[bytes]) -> str:
-    """What was typed, as text. Raises ValueRefused, whose context has nothing of it."""
+    """Return the typed lines as text. Raises ValueRefused, whose context has nothing of the value."""
     if sum(map(len, lines)) > VALUE_BYTES_MAX:
         raise ValueRefused(name, f"is too long: at most {VALUE_BYTES_MAX // 1024} KiB fit into a variable")
     text = decoded(b"\n".join(lines))
@@ -210,8 +211,8 @@ class PromptTerminal:
         return typed.rstrip(b"\r\n")
 
     def hidden(self, question: str, multiline: bool) -> list[bytes]:
-        """What is typed unseen: one line, or lines up to an empty one. Raises Refusal (misuse) where a sandbox has the
-        terminal, too."""
+        """Read what a person types, without echo: one line, or lines up to an empty one. Raises Refusal (misuse) where
+        a sandbox has the terminal, too."""
         self._require_alone()
         lines: list[bytes] = []
         with self._mode(seen=False):

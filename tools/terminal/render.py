@@ -1,4 +1,4 @@
-"""What people see: plain text in columns, the same on a terminal and in a file."""
+"""The output for people: plain text in columns, the same on a terminal and in a file."""
 
 import os
 import shlex
@@ -91,7 +91,7 @@ def _show_gone(gone: Gone) -> None:
 
 
 def show_registry(status: Status) -> None:
-    """What this journal knows of each skill: whether its code may run, and what was given to it."""
+    """Print the registered skills of this journal: whether the code of each may run, and the values given to it."""
     say("registry:")
     for one in status.registry:
         place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
