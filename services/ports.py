@@ -94,7 +94,7 @@ class Policies(Protocol):
     """The policies by which skills are treated."""
 
     async def policy(self, workdir: str) -> SkillPolicy:
-        """In this directory: what was asked of this run, and what the project narrows it to.
+        """Return the policy in this directory: that of this run, narrowed by the project.
 
         The empty path means the skills that all directories share.
         """

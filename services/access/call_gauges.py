@@ -84,7 +84,8 @@ class CallGauges:
             self.release(self._calls.pop(access, []))
 
     def _counted(self, route: ResolvedRoute) -> CountedFor:
-        """Whose calls under way are counted."""
+        """Return the gauges that count this call while it is under way: its skill's, and that of all skills, if
+        limited."""
         if route.limits.concurrent is None and self._owner.concurrent is None:
             return []
         own = [] if route.limits.concurrent is None else [_key(route)]

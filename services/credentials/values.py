@@ -142,8 +142,8 @@ class Credentials:
     async def adopt(
         self, scope: str, skill: str, code: str, names: Collection[str], cause: Cause, base: str = ""
     ) -> None:
-        """Without a person: take over what was given, under this name, to this very code elsewhere; not in the place of
-        what another base was given, nor of what a person gave or took back meanwhile. Raises Refusal."""
+        """Adopt, without a person, the defaults of this name that were given to this very code elsewhere. Values that
+        another base was given stay, and those that a person gave or revoked meanwhile. Raises Refusal."""
         defaults = await self.remembered(skill, names, code)
         if not defaults:
             return
@@ -184,7 +184,7 @@ class Credentials:
         return values
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
-        """Of the wanted secrets those whose value is the recorded one; and whether another value was found."""
+        """Return those of the wanted secrets whose value is the recorded one, and whether another value was found."""
         values: dict[str, Hidden] = {}
         changed = False
         for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
@@ -200,7 +200,8 @@ class Credentials:
     async def _give(
         self, scope: str, skill: str, values: Values, cause: Cause, base: str, adopted: Mapping[str, str]
     ) -> str:
-        """Put them into the store that takes new values, which is returned, and have them count. Raises Refusal."""
+        """Write the secrets to the store that takes new values, have all values count, and return that store. Raises
+        Refusal."""
         stream, service = self._stream(scope, skill), credential.service(scope, skill)
         store = await self._secrets.chosen() if values.secrets else ""
         stored = self._sealed(store, service, values.secrets)

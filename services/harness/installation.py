@@ -26,7 +26,7 @@ class PlannedChange(Protocol):
         """The digest that the file has now."""
 
     def write(self) -> None:
-        """Put the changed text in the place of the file, whole or not at all. Raises OSError, Refusal."""
+        """Replace the file by the changed text, whole or not at all. Raises OSError, Refusal."""
 
 
 Planning = Callable[[InstallationState], AbstractContextManager[PlannedChange | None]]

@@ -42,11 +42,12 @@ _log = logging.getLogger("omac.engine")
 
 
 class Engine(Execution):
-    """One per process that serves. Run `run` in a nursery before anything is executed.
+    """The engine of a process that serves; a process has only one. Run `keep_writing` in a nursery before anything is
+    executed.
 
     `namespace` is that of its directories and sidecars: of the host's server, or, with `beside`, of a run beside that.
-    `snapshots` are those of the journal, to begin with and to add to. `revoked` holds the streams and the tokens that
-    something was taken away from which is not recorded yet, and how many commands took it.
+    `snapshots` are those of the journal, to begin with and to add to. `revoked` holds the streams and the tokens of
+    revocations that are not recorded yet, and how many commands revoked each.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class Engine(Execution):
                         self._moved.pop(stream, None)
 
     def _position(self, stream: StreamId) -> int:
-        """Of the last event of an aggregate; 0 when it has none."""
+        """Return the position of the last event of an aggregate; 0 when it has none."""
         return self.system.aggregates[key_of(stream).aggregate][stream].position
 
     def _fold(self, records: Sequence[Recorded]) -> None:

@@ -146,7 +146,8 @@ class Execution(ABC):
 
     @abstractmethod
     def _turn(self, aggregate: Aggregate[Any, Any], stream: StreamId) -> AbstractAsyncContextManager[object]:
-        """One decision at a time for one aggregate in this process; logs have nothing to decide on."""
+        """Return a context that admits one decision at a time for an aggregate in this process; logs have nothing to
+        decide on."""
 
     @abstractmethod
     def _living(self) -> Container[TokenDigest]:

@@ -52,7 +52,7 @@ async def try_to_ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0)
 
 
 class _Ingestion:
-    """One pass; the files of what is recorded are removed in the end, whatever ends it."""
+    """A pass of ingestion; the files of recorded events are removed at its end, even when it fails."""
 
     def __init__(self, begun: Pass, inbox: Inbox, execution: Execution) -> None:
         self._pass = begun

@@ -33,7 +33,8 @@ State = TypeVar("State")
 
 
 class OpenedJournal(Execution):
-    """For a process that appends to the journal itself; its methods block. `snapshots` are of the whole system."""
+    """The execution of a process that appends to the journal itself; its methods block. `snapshots` are of the whole
+    system."""
 
     def __init__(self, journal: Journal, host: HostId, snapshots: SnapshotStore | None = None) -> None:
         super().__init__(journal, host)
@@ -107,7 +108,7 @@ class OpenedJournal(Execution):
 
 
 class _Slot:
-    """One caller's events on their way, and what became of them."""
+    """The events of one caller while they are appended, and their outcome."""
 
     def __init__(self, group: CommitGroup) -> None:
         self.group = group

@@ -32,8 +32,8 @@ _BEYOND = object()  # the kind of all that a log has no room for
 
 
 class _Window(msgspec.Struct):
-    """One kind within an interval: the first fact of it, and how many of them are not recorded yet. `singles` were
-    recorded one by one."""
+    """A kind of refusals within an interval: the first fact of it, and how many of them are not recorded yet. `singles`
+    were recorded one by one."""
 
     fact: Addressed[Any, Any]
     cause: Cause

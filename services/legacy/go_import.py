@@ -173,7 +173,7 @@ class GoImport:
         return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held, present))
 
     async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, KeychainSecret]:
-        """By name what the keychain holds, from the first service that has it."""
+        """Return by name the secrets that the keychain holds, each from the first service that has it."""
         held: dict[str, KeychainSecret] = {}
         for service in services:
             try:

@@ -77,7 +77,7 @@ def _exactly(amount: float) -> str:
 
 
 def _limits(plan: SandboxPlan) -> dict[str, str]:
-    """By what each limit is enforced."""
+    """Return the means by which each limit is enforced."""
     return dict(plan.enforcement.by) if plan.enforcement else {}
 
 

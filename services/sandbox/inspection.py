@@ -36,8 +36,8 @@ class LaunchInspection:
         self._found_before: list[Opaque] = []
 
     def begin(self) -> bool:
-        """Put the launch on record. False where something was inspected first: there may be something else now than
-        was planned with, so it is not on record. Raises Refusal."""
+        """Record the launch; return False where something was inspected first. The plan may then be out of date, so the
+        launch is not recorded. Raises Refusal."""
         for number, record in enumerate(self._records):
             if due := self._pending.begin(record):
                 if due.busy_place:

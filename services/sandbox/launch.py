@@ -54,7 +54,7 @@ def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | 
 
 
 def _launch_without_namespaces(planned: SandboxPlan, refusal: Refusal) -> int:
-    """With Landlock alone, where bubblewrap was refused."""
+    """Launch with Landlock alone, where bubblewrap was refused."""
     try:
         planned.placeholders.hold()
         planned.use("landlock")
@@ -67,7 +67,7 @@ def _launch_without_namespaces(planned: SandboxPlan, refusal: Refusal) -> int:
 
 
 class SandboxLaunch:
-    """One launch, recorded."""
+    """A recorded launch."""
 
     def __init__(self, planned: SandboxPlan) -> None:
         self._plan = planned
@@ -199,8 +199,8 @@ class SandboxLaunch:
         ]
 
     def _note(self) -> None:
-        """While the sandbox is built, and held back: record the request, and note what is there. Raises Refusal,
-        OSError."""
+        """Record the request, and note the files that exist, while the sandbox is built and the program held back.
+        Raises Refusal, OSError."""
         ports = self._ports
         ports.load("record")
         self._requested = requested = self._records.append("sandbox.launch-requested", self._request(), durable=False)
@@ -266,7 +266,8 @@ class LaunchRecords:
 
     @property
     def spool(self) -> Spool:
-        """One for the whole launch, whichever server comes and goes meanwhile. Raises Refusal (state-unusable)."""
+        """Return the spool, the same for the whole launch, even if servers start or end meanwhile. Raises Refusal
+        (state-unusable)."""
         if self._spool is None:
             self._spool = self._ports.spool(self.part_of)
         return self._spool

@@ -58,7 +58,7 @@ class SandboxPlan:
         self.enforcement: EnforcedLimits | None = None
 
     def use(self, backend: str) -> None:
-        """Be for this backend: what enforces the limits depends on it. Raises Refusal (limit-unenforceable)."""
+        """Set the backend: the enforcement of limits depends on it. Raises Refusal (limit-unenforceable)."""
         self.request.backend = backend
         if self.request.limits:
             sandboxing = self.ports.sandboxing
@@ -85,7 +85,7 @@ def plan(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | No
 
 
 class _Composition:
-    """One policy while it is composed; `listings` are of git's settings, by folder."""
+    """A policy while it is composed; `listings` are of git's settings, by folder."""
 
     def __init__(
         self, request: SandboxRequest, ports: SandboxPorts, trees: list[str], listings: dict[str, ConfigListing]

@@ -231,7 +231,7 @@ class SandboxingPort(Protocol):
 
 
 class EnforcedLimits(Protocol):
-    """By what limits are enforced."""
+    """The means by which limits are enforced."""
 
     by: Mapping[str, str]
 

@@ -21,7 +21,7 @@ class Change(Protocol):
     present: str | None  # the word that it says now
 
     def write(self) -> None:
-        """Put the changed text in the place of the file, whole or not at all. Raises OSError."""
+        """Replace the file by the changed text, whole or not at all. Raises OSError."""
 
 
 Changing = Callable[[Setting, str | None], AbstractContextManager[Change | None]]

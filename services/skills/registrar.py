@@ -31,7 +31,7 @@ _log = logging.getLogger("omac.registrar")
 
 @dataclass(eq=False, repr=False)
 class Registrar:
-    """For one server: `harness` is that of its run, `environment` omac's own."""
+    """The registrar of one server: `harness` is that of its run, `environment` omac's own."""
 
     _engine: Engine
     _folders: SkillFolders
@@ -124,7 +124,7 @@ class Registrar:
             await self._decide(stream, registration.Accept(code, self._engine.run))
 
     async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
-        """Rule 4 of credentials: remembered values, where the very code they were given to is approved here."""
+        """Adopt saved defaults where the very code that they were given to is approved here (rule 4 of credentials)."""
         known, sidecar = self._known(place, skill), skill.sidecar
         code = known.may_run(skill.code, "")
         if not place.workdir or sidecar is None or code is None:

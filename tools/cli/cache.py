@@ -145,7 +145,7 @@ def _show_table(shown: list[Cache]) -> None:
 
 
 def _print(row: Mapping[str, object]) -> None:
-    """One object in a line. Bytes of a path that are no text are written as escapes."""
+    """Print one object in a line. Bytes of a path that are no text are written as escapes."""
     shown = {
         name: value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         if isinstance(value, str)

@@ -20,7 +20,7 @@ HEADS = ("name", "type", "value", "source", "description")
 
 
 class ConfigRow(msgspec.Struct):
-    """One setting. `source`: stored, default, default_from_env:X, missing-required or missing-optional."""
+    """A setting and its value. `source`: stored, default, default_from_env:X, missing-required or missing-optional."""
 
     name: str
     type: str

@@ -44,7 +44,7 @@ def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> Install
 
 
 def show_install_script(script: InstallScript) -> None:
-    """In a box, with the words that omac does not run it."""
+    """Print the script in a box, with a note that omac does not run it."""
     if script.problem is not None:
         say(f"its install script for {script.platform}, {script.path}, cannot be shown: {script.problem}")
         return

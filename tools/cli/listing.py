@@ -143,7 +143,7 @@ def _row(one: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
 
 
 def _state(one: Candidate, standing: Standing) -> tuple[str, str]:
-    """In one word, and why."""
+    """Return the state of a skill in a word or two, and why."""
     skill, approved = one.skill, standing.approved
     if skill.problem is not None:
         return "broken", skill.problem
@@ -206,7 +206,8 @@ def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) 
 
 
 async def _codes(registrations: Iterable[Registration], folders: SkillFolders) -> dict[str, str]:
-    """By source folder the hash of what it holds now; "gone", or "" for what cannot be read."""
+    """Return by source folder the hash of its present files; "gone" for a missing folder, "" for one that cannot be
+    read."""
     digests: dict[str, str] = {}
     for registration in registrations:
         if registration.approved is not None:

@@ -58,7 +58,8 @@ class Review(NamedTuple):
 
     @property
     def state(self) -> str:
-        """One word or two: approved, changed, not approved, broken, or guidance for a skill without a sidecar."""
+        """The state in a word or two: approved, changed, not approved, broken, or guidance for a skill without a
+        sidecar."""
         if self.skill.problem is not None:
             return "broken"
         if self.skill.sidecar is None:

@@ -36,7 +36,7 @@ class Ways(NamedTuple):
     no_input: bool = False
 
     def require_sense(self) -> None:
-        """Raises Refusal (misuse) for flags that contradict each other."""
+        """Raise Refusal (misuse) for flags that contradict each other."""
         for no, source, name in (
             (self.no_secrets, self.secrets_from, "secrets"),
             (self.no_fields, self.fields_from, "fields"),
@@ -148,7 +148,7 @@ def explicit_values(sidecar: SidecarMeta, ways: Ways, environment: Mapping[str, 
 
 
 def usable(sidecar: SidecarMeta, remembered: Values) -> Values:
-    """Of what is remembered, what the skill as it is now takes; the rest is told of."""
+    """Return those of the saved defaults that the skill as it is now accepts; report the others."""
     problems: list[ValueRefused] = []
     hidden = [(field, remembered.secrets[field.name]) for field in sidecar.secrets if field.name in remembered.secrets]
     secrets = _checked([(field, value.reveal()) for field, value in hidden], check_secret, problems)

@@ -66,9 +66,9 @@ def _keep(beside: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
 
 
 def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[[], int]) -> Restored:
-    """Put a backup in the place of the journal at `path`, and keep its keys with those that are there; a key that was
-    erased since stays away. What became since of the key that signs is recorded in the copy before it has its place,
-    so that no interruption leaves it out. Raises Refusal."""
+    """Replace the journal at `path` by a backup, and keep the backup's keys with those that are there, except those
+    erased since. Changes of the signing key since the backup are recorded in the copy before it replaces the journal,
+    so that no interruption leaves them out. Raises Refusal."""
     gone, keys = _erased(path), dict[WorkdirId, list[bytes]]()
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):

@@ -75,14 +75,14 @@ class Registry:
     """Every registration of this host in one journal."""
 
     def __init__(self, host: HostId, system: System, history: Callable[[StreamId], Iterable[Recorded]]) -> None:
-        """From the system that a journal gives; `history` returns the records of one of its streams."""
+        """Read the registrations from the system of a journal; `history` returns the records of one of its streams."""
         self._host = host
         self.system = system
         self.known = tuple(self._of_host(history))
 
     @classmethod
     def read(cls, environment: Mapping[str, str], journal_path: str | None) -> "Registry":
-        """From the journal that is meant; empty where there is none yet. Raises Refusal."""
+        """Read the registrations from the journal named or in use; empty where there is none yet. Raises Refusal."""
         state = StateDir.of(environment)
         path = state.journal_in_use(environment, journal_path)
         journal = read_if_any(state, path)

@@ -86,7 +86,7 @@ DESCRIPTORS_MAX = 1 << 20  # where the system sets no limit
 
 
 class Server:
-    """One `omac serve` or `omac start`, from its start to its end; `waiting` will build its sandbox, if it is there."""
+    """An `omac serve` or `omac start`, from its start to its end; `waiting`, if given, will build its sandbox."""
 
     def __init__(self, options: ServeOptions, environment: Mapping[str, str], waiting: WaitingSandbox | None) -> None:
         self._options = options
@@ -365,7 +365,7 @@ class Server:
             launch.remove_settings(ready)
 
     def _status(self, listener: Listener) -> Status:
-        """To whoever may be in a sandbox, no more than what is below the roots."""
+        """Return the status; callers that may be in a sandbox get only the part below the roots."""
         status = status_of(self.engine.system)
         return status if listener == "socket" else narrowed(status, self._options.roots)
 

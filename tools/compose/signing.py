@@ -214,7 +214,7 @@ class Signer:
             raise Refusal("misuse", f"the key {last} is not lost: it is in the {kept.store}", fix=["omac key rotate"])
 
     def _stored(self, store: str, seed: bytes) -> KeptKey:
-        """Put a seed into a store; the file takes it when it is kept."""
+        """Write a seed to a store, and return its key; a seed for the file is written when the key is kept."""
         from omac.journal.checkpoint import verifier_of
 
         if store == FILE:

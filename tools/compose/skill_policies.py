@@ -27,7 +27,7 @@ class ServePolicies(Policies):
     that is launched in the directory `launched` reports what is wrong with that project's file."""
 
     def __init__(self, flags: Mapping[str, str | None], environment: Mapping[str, str], launched: str = "") -> None:
-        """Raises Refusal: misuse, settings-invalid, sandbox-unavailable."""
+        """Read the settings. Raises Refusal: misuse, settings-invalid, sandbox-unavailable."""
         self._flags = dict(flags)
         self._environment = dict(environment)
         self._user = read_user(environment)

@@ -18,7 +18,8 @@ from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
 
 
 class WaitingSandbox:
-    """One that was begun in `environment`. Make it in Trio's own thread. Raises Refusal (prerequisite-missing)."""
+    """A process, begun in `environment`, that waits to build a sandbox. Make it in Trio's own thread. Raises Refusal
+    (prerequisite-missing)."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         reader, self._writer = os.pipe2(os.O_CLOEXEC)

@@ -171,7 +171,7 @@ def _columns() -> int:
 
 
 def _say_plainly(text: str) -> None:
-    """To stderr, without what a terminal would obey."""
+    """Write a text to stderr, without characters that a terminal would obey."""
     _write(printable(text))
 
 

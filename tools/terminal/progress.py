@@ -41,12 +41,12 @@ class Progress:
         self.clear()
 
     def step(self, count: int) -> None:
-        """So many more are done."""
+        """Count `count` more as done."""
         self._done += count
         self._tell(f"{self._done:,} {self._what}")
 
     def show(self, done: int, whole: int) -> None:
-        """So many of all are done."""
+        """Show that `done` of `whole` are done."""
         self._tell(f"{done:,} of {whole:,} {self._what}")
 
     def _tell(self, line: str) -> None:

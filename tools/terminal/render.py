@@ -109,7 +109,7 @@ def show_registry(status: Status) -> None:
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
-    """One line a skill of a directory, and below it what is missing and what mends it."""
+    """Print a line for each skill of a directory, and below it the problem and the commands that mend it."""
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
         state, detail, fix = problem_of(skill, workdir, current().stdout)
@@ -125,7 +125,7 @@ def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> None:
-    """One line an access, a launch, or a change of trust; on a narrow terminal without bytes and seconds."""
+    """Print a line for each access, launch, or change of trust; on a narrow terminal without bytes and seconds."""
     width = terminal_width()
     is_narrow = width is not None and width < AUDIT_WIDE
     form, hang = (NARROW_AUDIT_FORM, NARROW_AUDIT_HANG) if is_narrow else (AUDIT_FORM, 0)

@@ -17,7 +17,8 @@ FORM = "%Y-%m-%dT%H:%M:%S"
 
 
 def parse_moment(text: str, clock: Callable[[], int]) -> int:
-    """From RFC 3339 (local time where no zone is given), or an age like 90s, 15m, 2h, 7d. Raises Refusal (misuse)."""
+    """Read RFC 3339 (local time where no zone is given), or an age like 90s, 15m, 2h, 7d, and return the time in ns.
+    Raises Refusal (misuse)."""
     if ago := AGO.fullmatch(text):
         return _within(clock() - int(ago[1]) * SECONDS[ago[2]] * 10**9)
     try:
@@ -43,21 +44,21 @@ def parse_end(text: str, clock: Callable[[], int]) -> int:
 
 
 def rfc3339(at: int) -> str:
-    """In UTC, to the microsecond (RFC 3339)."""
+    """Return the time in UTC, to the microsecond (RFC 3339)."""
     seconds, nanoseconds = divmod(at, 10**9)
     return f"{datetime.fromtimestamp(seconds, UTC).strftime(FORM)}.{nanoseconds // 1_000:06d}Z"
 
 
 def wall_clock(at: int) -> str:
-    """In local time, to the second."""
+    """Return the local time, to the second."""
     return datetime.fromtimestamp(at // SECOND_NS, UTC).astimezone().strftime(WALL)
 
 
 def local_moment(at: int) -> str:
-    """In local time, to the second, as `parse_moment` reads it."""
+    """Return the local time, to the second, as `parse_moment` reads it."""
     return datetime.fromtimestamp(at // SECOND_NS, UTC).astimezone().strftime(FORM)
 
 
 def wall_clock_of(at: str) -> str:
-    """From RFC 3339, in local time to the second."""
+    """Return the local time, to the second, of a time in RFC 3339."""
     return datetime.fromisoformat(at).astimezone().strftime(WALL)
