@@ -18,7 +18,7 @@ ENDED_KEPT = 64  # of each kind that ends; a timeline shows fewer events
 
 
 class AggregatesState(msgspec.Struct, Generic[State], frozen=True):
-    """All that an Aggregates remembers."""
+    """The complete state of an Aggregates."""
 
     entries: dict[StreamId, Latest[State]]
     ended: list[StreamId]

@@ -1,4 +1,4 @@
-"""What a fold raises for an event that nothing of omac appends, and the refusal that follows from it."""
+"""The exceptions of a fold for an event that nothing of omac appends, and the refusal that follows from them."""
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal

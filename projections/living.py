@@ -1,7 +1,7 @@
-"""What of a status still runs: the same status without processes that are gone.
+"""The part of a status that still runs: the same status without processes that are gone.
 
 The status itself is the fold of the journal, and a fold has no clock: a run that was killed stays in it until a later
-run records the end. People are shown what lives; which processes do is for the caller to find out.
+run records the end. People see only what lives; the caller finds out which processes do.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ IsLivingProcess = Callable[[int, int, str], bool]  # pid, start ticks, boot id
 
 
 class Gone(NamedTuple):
-    """What ended without a record."""
+    """The runs, sidecars and sandboxes that ended without a record."""
 
     runs: tuple[RunStatus, ...]
     sidecars: tuple[SidecarStatus, ...]

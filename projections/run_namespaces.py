@@ -20,7 +20,7 @@ from omac.projections.aggregates import ENDED_KEPT, Aggregates
 
 
 class RunNamespacesState(msgspec.Struct, frozen=True):
-    """All that a RunNamespaces remembers, sets in order."""
+    """The complete state of a RunNamespaces, sets in order."""
 
     streams: dict[RunNamespace, list[StreamId]]
     ended: list[RunNamespace]

@@ -19,7 +19,7 @@ FORM = 8  # raised when a fold gives another state for the same events, or a sta
 
 
 class SystemState(msgspec.Struct, frozen=True):
-    """All that a System remembers; `aggregates` by their names, each encoded by itself."""
+    """The complete state of a System; `aggregates` by their names, each encoded by itself."""
 
     position: int
     aggregates: dict[str, msgspec.Raw]

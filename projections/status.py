@@ -137,10 +137,11 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Everything, at `position`. Counts of accesses, control calls and guarded writes are since the journal began.
+    """The whole status, at `position`. Counts of accesses, control calls and guarded writes are since the journal
+    began.
 
-    `shared` are skills of all directories; `defaults` are the names of remembered values, by skill; `settings` are what
-    was changed by `omac settings`.
+    `shared` are skills of all directories; `defaults` are the names of remembered values, by skill; `settings` are
+    those that `omac settings` changed.
     """
 
     position: int
@@ -197,9 +198,9 @@ def status_of(system: System) -> Status:
 
 
 def narrowed(status: Status, roots: Sequence[str]) -> Status:
-    """What whoever works in directories below `roots` may know of the host: these, and what is shared by all.
+    """Return the part of a status for programs in directories below `roots`: these directories, and what all share.
 
-    Neither settings nor values, nor the names of secrets of what lies elsewhere.
+    Settings, values, and the names of secrets of other directories are left out.
     """
 
     def ours(dir: str) -> bool:  # noqa: A002  # what it is called in the status
@@ -226,7 +227,7 @@ def skills_of(system: System, namespace: ids.HostId, directory: Directory) -> tu
 
 
 def about_stream(system: System, stream: ids.StreamId) -> str:
-    """What a stream is about, for people: names and paths instead of digests, as far as the system knows them."""
+    """Return a name of a stream for people: names and paths instead of digests, as far as the system knows them."""
     key = ids.key_of(stream)
     match key.aggregate:
         case "directory":

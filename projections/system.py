@@ -33,7 +33,7 @@ FIRST_SETTINGS = "settings"  # the first word of that log's stream
 
 
 class Controls:
-    """How many control calls changed something, and how many were refused."""
+    """The number of control calls that changed something, and of those that were refused."""
 
     def __init__(self) -> None:
         self.called = 0
@@ -49,7 +49,7 @@ class Controls:
 
 
 class Guarded:
-    """How many writes the guard refused."""
+    """The number of writes that the guard denied."""
 
     def __init__(self) -> None:
         self.denied = 0

@@ -16,7 +16,7 @@ from omac.domain.kernel.event import Event
 
 
 class AccessRequested(Event, frozen=True):
-    """It is about to be forwarded. `session` None: the caller named none."""
+    """The request is about to be forwarded. `session` is None if the caller named none."""
 
     dir: str
     skill: str
@@ -37,7 +37,8 @@ class AccessCompleted(Event, frozen=True):
 
 
 class AccessAborted(Event, frozen=True):
-    """It ended early. `status` None: no answer was sent; `duration_us` None: nobody was left to measure it."""
+    """The access ended early. `status` is None if no answer was sent, `duration_us` if omac died before it could
+    measure it."""
 
     request: int
     reason: str
@@ -48,7 +49,8 @@ class AccessAborted(Event, frozen=True):
 
 
 class AccessRefused(Event, frozen=True):
-    """It was not forwarded, `count` times. `dir` and `skill` are None where the token or the mount led nowhere."""
+    """A request was not forwarded, `count` times. `dir` and `skill` are None where the token or the mount led
+    nowhere."""
 
     dir: str | None
     skill: str | None

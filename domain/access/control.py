@@ -28,7 +28,7 @@ Listener = Literal["socket", "tcp", "bridge", "command-line"]  # how the caller 
 
 
 class ControlCalled(Event, frozen=True):
-    """It was granted. `session` is the one that was ended; None: the call is about all of `dir`."""
+    """The call was granted. `session` is the session that was ended, or None for a call about all of `dir`."""
 
     action: Action
     dir: str
@@ -43,7 +43,8 @@ class VaultLocked(Event, frozen=True):
 
 
 class ControlRefused(Event, frozen=True):
-    """It was refused, `count` times in a row. `dir` is what the first caller wrote, cut to 1,024 characters."""
+    """The call was refused, `count` times in a row. `dir` is the text that the first caller sent, cut to 1,024
+    characters."""
 
     action: str
     dir: str

@@ -27,7 +27,7 @@ class ErasureRequested(Event, frozen=True):
 
 
 class SubjectErased(Event, frozen=True):
-    """They are: these keys are destroyed."""
+    """The personal fields were erased: these keys are destroyed."""
 
     workdir: str
     keys: tuple[str, ...]

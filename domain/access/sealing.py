@@ -31,8 +31,8 @@ class SealRequested(Event, frozen=True):
 
 
 class SegmentSealed(Event, frozen=True):
-    """They are, in so many `bytes` with this SHA-256. `root` is that of the first `last` events, `note` the signed
-    checkpoint that covers them; digests in hexadecimal digits."""
+    """The events are in the segment `file`, which has this number of `bytes` and this SHA-256. `root` is the root of
+    the first `last` events, `note` the signed checkpoint that covers them. Digests are in hexadecimal digits."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ class SegmentSealed(Event, frozen=True):
 
 
 class SealFailed(Event, frozen=True):
-    """They are not; `why` in a few words."""
+    """The events could not be sealed; `why` is the reason in a few words."""
 
     why: str
 
@@ -58,8 +58,8 @@ class PruneRequested(Event, frozen=True):
 
 
 class SegmentPruned(Event, frozen=True):
-    """They are: `file` has so many `bytes` with this SHA-256, and lacks the contents of `dropped` events. `state` is
-    the SHA-256 of the state at `last`, with and without them."""
+    """The contents were dropped: `file` has this number of `bytes` and this SHA-256, and lacks the contents of
+    `dropped` events. `state` is the SHA-256 of the state at `last`, with and without them."""
 
     first: int
     last: int
@@ -71,7 +71,7 @@ class SegmentPruned(Event, frozen=True):
 
 
 class PruneFailed(Event, frozen=True):
-    """They are not; `why` in a few words."""
+    """The contents could not be dropped; `why` is the reason in a few words."""
 
     why: str
 

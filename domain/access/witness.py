@@ -40,7 +40,8 @@ class Witnessed(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def records_behind(self, size: int) -> int:
-        """How many events followed from the checkpoint of the first `size` events: they make no other one worth it."""
+        """Return how many events followed from the checkpoint of the first `size` events. They alone justify no other
+        checkpoint."""
         return (self.size == size) + (self.failed == size)
 
 

@@ -120,10 +120,11 @@ class Default(msgspec.Struct, frozen=True):
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """By name: secrets, those on their way to a store, settings, and (in the scope of defaults) remembered values.
+    """The values of a skill in one scope, by name: secrets, those on their way to a store, settings, and (in the scope
+    of defaults) remembered values.
 
-    `taken` names what a person took back: it is not adopted again. `bases` has the base folder that each name was given
-    to last, `held` the stores that may hold a value of it.
+    `taken` names the values that a person removed: they are not adopted again. `bases` has the base folder that each
+    name was given to last, `held` the stores that may hold a value of it.
     """
 
     secrets: dict[str, Stored] = {}
@@ -135,7 +136,8 @@ class Credential(msgspec.Struct, frozen=True):
     held: dict[str, tuple[str, ...]] = {}
 
     def of(self, base: str | None) -> "Credential":
-        """What counts for the skill in a base folder, and all that is left; None means whichever."""
+        """Return the values in force for the skill in the folder `base`, and of others only the stores that may hold a
+        leftover. None means all bases."""
         if base is None:
             return self
         others = {name for name, owner in self.bases.items() if owner != base}
@@ -149,7 +151,8 @@ class Credential(msgspec.Struct, frozen=True):
         )
 
     def over(self, wider: "Credential") -> "Credential":
-        """These values, and those of a wider scope for names that have none and were not taken back here (rule 6)."""
+        """Return these values, and those of a wider scope for names that have none and were not removed here (rule
+        6)."""
         own = {*self.secrets, *self.config, *self.taken}
         return replace(
             self,
@@ -159,13 +162,13 @@ class Credential(msgspec.Struct, frozen=True):
         )
 
     def is_used(self, name: str, store: str) -> bool:
-        """Whether the value that counts is there."""
+        """Return whether `store` has the value in force: the secret of this name, or the remembered one."""
         default = self.defaults.get(name)
         return any(one and one.store == store for one in (self.secrets.get(name), default and default.secret))
 
     @property
     def left(self) -> dict[str, tuple[str, ...]]:
-        """By name the stores where a value may still be that counts no longer, or never did."""
+        """The stores, by name, that may still hold a value which is no longer in force or never was."""
         left = {
             name: tuple(store for store in stores if not self.is_used(name, store))
             for name, stores in self.held.items()
@@ -340,7 +343,7 @@ def _except(state: Credential, name: str) -> tuple[str, ...]:
 
 
 def service(scope: str, skill: str) -> str:
-    """Under which name a store keeps a skill's secrets: `scope` is a workdir id, GLOBAL or DEFAULTS."""
+    """Return the name under which a store keeps a skill's secrets: `scope` is a workdir id, GLOBAL or DEFAULTS."""
     return f"omac/{skill}" if scope == GLOBAL else f"omac/{scope}/{skill}"
 
 

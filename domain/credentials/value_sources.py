@@ -18,7 +18,7 @@ Source = Literal["given", "keep", "default", "leave", "offer", "ask", "missing"]
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What the person asked for, for one kind of values. `can_ask`: there is somebody at a terminal."""
+    """The person's options for one kind of values. `can_ask`: a person is at a terminal."""
 
     defaults: bool = False
     again: bool = False
@@ -27,7 +27,8 @@ class Wishes(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What is there for one value. `own`: it has a default of its own, or the host has the variable it names."""
+    """The facts that decide the source of one value. `own`: the value has a default of its own, or the host has the
+    variable that it names."""
 
     required: bool
     own: bool = False
@@ -37,7 +38,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def source_of(field: Field, wishes: Wishes) -> Source:
-    """Where the value comes from. "offer" is a question that may be left unanswered, "ask" one that may not."""
+    """Return the source of the value. "offer" is a question that may be left unanswered, "ask" a question that may
+    not."""
     if field.given:
         return "given"
     if field.stored and not wishes.again:

@@ -79,12 +79,12 @@ class Directory(msgspec.Struct, frozen=True):
 
     @property
     def reachable(self) -> bool:
-        """Whether its tokens lead anywhere."""
+        """Return whether the directory's tokens resolve."""
         return self.status in ("activating", "active", "active_partial")
 
     @property
     def has_plan(self) -> bool:
-        """Whether it can be reached, and it is known what shall run since it was activated, or reloaded, last."""
+        """Return whether the directory can be reached and has the plan of its last activation or reload."""
         return self.reachable and (self.status != "activating" or self.planned == self.generation)
 
     @property
@@ -119,7 +119,7 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
 
 
 class ActivationPlan(msgspec.Struct, frozen=True):
-    """What discovery and judgement want: skills as found, sidecars to run with their limits, and stubs."""
+    """The result of discovery and planning: skills as found, sidecars to run with their limits, and stubs."""
 
     skills: dict[str, Skill] = {}
     specs: dict[str, SidecarSpec] = {}
@@ -284,7 +284,7 @@ def settle(sidecars: Mapping[str, Sidecar], state: Directory) -> list[Event]:
 
 
 def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
-    """Whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
+    """Return whether an activation need not wait for this sidecar: it runs as wanted, or has failed at least once."""
     if sidecar.spec != spec:
         return False
     if sidecar.status == "gave_up":

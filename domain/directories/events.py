@@ -12,9 +12,9 @@ MAX_BODY_BYTES = 10 * 1024 * 1024  # when a skill names no limit of its own
 
 
 class CallLimits(msgspec.Struct, frozen=True, array_like=True):
-    """What calls of a skill may take, as its author says; None: no limit of its own. `idle_s` is how long both sides of
-    a call may be silent, `total_s` how long all of it may take, `concurrent` how many may be under way at once, and
-    `per_second` how many may begin in a second."""
+    """The limits that a skill's author sets for its calls; None: the author sets none. `idle_s` is how long both sides
+    of a call may be silent, and `total_s` how long the whole call may take. `concurrent` is how many calls may be under
+    way at once, `per_second` how many may begin in a second."""
 
     idle_s: int | None = None
     total_s: int | None = None
@@ -23,7 +23,8 @@ class CallLimits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ActivationRequested(Event, frozen=True):
-    """It shall come online for `harness`; `digest` is that of its first routing token ("" if it has none)."""
+    """The directory shall come online for `harness`; `digest` is that of its first routing token ("" if it has
+    none)."""
 
     path: str
     harness: str
@@ -55,8 +56,8 @@ class SkillAppeared(Event, frozen=True):
 
 
 class SkillPlanned(Event, frozen=True):
-    """What shall run for a skill: a sidecar by `spec`, reached with bodies of at most `max_body_bytes` and within
-    `limits`; without one, `problem` says why not."""
+    """A skill was planned: a sidecar by `spec` shall run, reached with bodies of at most `max_body_bytes` and within
+    `limits`. Without a `spec`, `problem` is the reason."""
 
     name: str
     spec: SidecarSpec | None = None
@@ -95,7 +96,7 @@ class RouteStubbed(Event, frozen=True):
 
 
 class RouteUnmounted(Event, frozen=True):
-    """Nothing leads to the skill any more."""
+    """The skill no longer has a route."""
 
     skill: str
 
@@ -105,27 +106,27 @@ class Activated(Event, frozen=True):
 
 
 class ActivatedPartially(Event, frozen=True):
-    """It can be used; at least one skill is not ready."""
+    """The directory can be used; at least one skill is not ready."""
 
 
 class ActivationFailed(Event, frozen=True):
-    """It could not be brought online; `detail` says why."""
+    """The directory could not be brought online; `detail` is the reason."""
 
     detail: str
 
 
 class ReloadRequested(Event, frozen=True):
-    """Its skills shall be looked at again."""
+    """The directory's skills shall be discovered again."""
 
 
 class DeactivationRequested(Event, frozen=True):
-    """It shall go offline; `why` in a few words. Its tokens are dead."""
+    """The directory shall go offline; `why` is the reason in a few words. Its tokens are dead."""
 
     why: str
 
 
 class Deactivated(Event, frozen=True):
-    """It is offline, and nothing of it runs."""
+    """The directory is offline, and nothing of it runs."""
 
 
 class Skill(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 class SkillPlan(msgspec.Struct, frozen=True):
-    """What shall run for a skill; nothing where there is no `spec`."""
+    """The sidecar that shall run for a skill, or none where `spec` is None."""
 
     spec: SidecarSpec | None = None
     max_body_bytes: int = MAX_BODY_BYTES
@@ -147,7 +148,8 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What stands behind a skill: a sidecar, called within `limits` (`why` is None), or a reason."""
+    """The route to a skill: it leads to a sidecar, called within `limits` (`why` is None), or is answered with a
+    reason."""
 
     mount: str
     max_body_bytes: int = MAX_BODY_BYTES

@@ -1,13 +1,13 @@
-"""What a directory needs done: from what was recorded of it, and how its sidecars fare, to effects.
+"""The effects that a directory calls for: from what was recorded of it, and from the states of its sidecars.
 
 Rules
 
-1. A directory that is activating and has no plan has its skills found; nothing of it is asked for before.
-2. While it is activating, each skill of its plan gets a sidecar with that very specification: one with another ends,
-   and one that gave up in an earlier generation is tried again.
-3. While it can be reached, what the plan does not name ends, and its routes follow its sidecars once nothing more is
-   to be asked of them: how one fared in an earlier generation says nothing about this one.
-4. While it is deactivating, everything ends, and then that is said.
+1. A directory that is activating and has no plan has its skills found; no other effect comes before.
+2. While the directory is activating, each skill of its plan gets a sidecar with that very specification. A sidecar with
+   another one is stopped, and one that gave up in an earlier generation is started again.
+3. While the directory can be reached, sidecars that the plan does not name are stopped. Its routes follow its sidecars
+   once no sidecar has to be started or stopped: the state of one in an earlier generation says nothing about this one.
+4. While the directory is deactivating, every sidecar is stopped, and then the end is reported.
 """
 
 from collections.abc import Mapping

@@ -34,7 +34,8 @@ Drift = Literal["refuse", "accept"]
 
 
 class SkillPolicy(msgspec.Struct, frozen=True):
-    """How a run treats code that nobody approved, code that changed since, and skills it meets for the first time."""
+    """The rules by which a run treats code that nobody approved, code that changed since, and skills it meets for the
+    first time."""
 
     unapproved: Unapproved = "refuse"
     bundle_drift: Drift = "refuse"
@@ -42,8 +43,8 @@ class SkillPolicy(msgspec.Struct, frozen=True):
 
 
 class KnownSkill(msgspec.Struct, frozen=True):
-    """What this host knows of a skill: its registration, and the values given to it here; the same by `repository`,
-    which is the scope of that."""
+    """The records of this host about a skill: its registration, and the values given to it here. `shared` and
+    `shared_credential` are the same by repository; `repository` is the scope of that repository."""
 
     registration: Registration = Registration()
     credential: Credential = Credential()
@@ -86,7 +87,8 @@ def plan(
     host: Mapping[str, str],
     run: str,
 ) -> ActivationPlan:
-    """What an activation of `place` wants in this run. `known` by skill name; `host` is omac's own environment."""
+    """Return the plan of an activation of `place` in this run. `known` is by skill name; `host` is omac's own
+    environment."""
     result = ActivationPlan({}, {}, {}, {})
     owners = _owners(skills, known, run)
     for skill in skills:
@@ -117,7 +119,7 @@ def _mount(skill: FoundSkill) -> str:
 
 
 def _owners(skills: Sequence[FoundSkill], known: Mapping[str, KnownSkill], run: str) -> dict[str, str]:
-    """Who has each mount (rule 2)."""
+    """Return the name of the skill that has each mount (rule 2), by mount."""
     owners: dict[str, str] = {}
     for skill in sorted(skills, key=lambda one: known[one.name].may_run(one.code, run) is None):
         owners.setdefault(_mount(skill), skill.name)

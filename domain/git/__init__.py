@@ -1,1 +1,1 @@
-"""What git keeps on disk, as a grammar: which file may be where, what may be in it, and who may change it."""
+"""The files that git keeps on disk, as a grammar: which file may be where, what may be in it, and who may change it."""

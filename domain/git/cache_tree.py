@@ -48,8 +48,8 @@ def tree_problem(extension: bytes, entries: Iterable[tuple[bytes, bytes]], oid_b
 
 
 def _claims(extension: bytes, oid_bytes: int) -> dict[int, bytes]:
-    """What an extension says of folders: how many entries lie in each, and the tree that they make; by the hash of the
-    folder's path, which is empty, or ends in "/". Of what git changed since, it says nothing."""
+    """Return the claims of an extension about folders: how many entries lie in each, and the tree that they make. The
+    key is the hash of the folder's path, which is empty or ends in "/". Folders that git changed since are left out."""
     claims: dict[int, bytes] = {}
     above: list[tuple[bytes, int]] = []  # the folders around, and how many are still to come in each
     at = seen = 0

@@ -1,9 +1,9 @@
-"""What a checkout of an index would write where git obeys it: into git folders in the worktree, whatever their names
-are, into places that settings name, and in the place of folders through which git reaches one. The two files of a split
-index are one.
+"""The entries of an index that a checkout would write where git obeys them. Such places are git folders in the
+worktree, whatever their names are, places that settings name, and the place of folders through which git reaches one.
+The two files of a split index are one.
 
-git takes a folder for a repository that has `HEAD`, and `objects` and `refs`, or a `commondir` that leads to them
-(gitrepository-layout(5)). An index can bring what is missing of one, or all of it.
+git takes a folder for a repository if it has `HEAD`, and `objects` and `refs`, or a `commondir` that leads to them
+(gitrepository-layout(5)). An index can bring any missing part of a repository, or all of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Written = tuple[bytes, bytes]  # the name of an entry, and its mode, object id a
 
 
 class TooMany(Exception):
-    """There are more than SEEN_MAX folders, FOLDERS_MAX git folders, or ENTRIES_MAX entries in them."""
+    """An index has more than SEEN_MAX folders, FOLDERS_MAX git folders (or 100 times as many folders with a part of
+    one), or ENTRIES_MAX entries in the places asked about."""
 
 
 class Places:
@@ -87,7 +88,8 @@ def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set
 
 
 def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
-    """What of a git folder there is in each folder that has any of it."""
+    """Return which parts of a git folder each folder has, as bits of MARKS, by folder; folders without any are left
+    out. Raises TooMany."""
     marks: dict[bytes, int] = {}
     seen: set[int] = set()  # hashes: there may be a million of folders
     last = b""

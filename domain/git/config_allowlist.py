@@ -23,7 +23,8 @@ _is_scheme = word_of("+.-")
 
 
 def _url(value: str) -> bool:
-    """Of "NAME::..." and of "NAME://...", where NAME is no scheme of git's own, git runs git-remote-NAME."""
+    """Return whether git may be given a URL. Of "NAME::..." and of "NAME://...", where NAME is no scheme of git's own,
+    git runs git-remote-NAME."""
     scheme, separator, _ = value.partition("://")
     is_others = separator != "" and scheme != "." and _is_scheme(scheme) and scheme not in _SCHEMES
     return not is_others and not value.startswith("-") and "::" not in value and min(value, default=" ") >= " "

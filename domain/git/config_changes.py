@@ -1,16 +1,17 @@
-"""Which settings that were made inside are set on the host, when the program has ended.
+"""The settings that were made inside and are set on the host when the program has ended.
 
 Rules
 
-1. Only settings of the allowlist (config_allowlist.py): they name no program and no place.
-2. A branch's settings count where the branch is new, or checked out in the worktree; of the latter, `remote` names a
-   remote that the host has, of the former also one that comes home with its URL: git takes another name for a path. A
-   branch that is gone loses its settings.
-3. What makes the repository one, its format, stays as it is: without it git would not read the rest.
-4. Where a remote or a submodule of the host's leads, and what is fetched and pushed there, stays as it is. A new one
-   may be added, with a URL; on this machine it leads where one of the host's does: `git fetch --all` would copy what is
-   there into the project.
-5. Everything else stays as it is on the host, and is reported.
+1. Only settings of the allowlist (config_allowlist.py) are set: they name no program and no place.
+2. A branch's settings count where the branch is new, or checked out in the worktree. For a branch that is checked out,
+   `remote` names a remote that the host has. For a new one it may also name a remote that is copied back with its URL:
+   git takes another name for a path. A branch that is gone loses its settings.
+3. The settings that make the repository one, its format, stay as they are: without them git would not read the rest.
+   The exception is `extensions.worktreeConfig`, which may be turned on.
+4. The places of the host's remotes and submodules, and the refs that are fetched and pushed there, stay as they are. A
+   new remote or submodule may be added, with a URL. On this machine the URL leads where one of the host's does: with
+   any other, `git fetch --all` would copy the content of that place into the project.
+5. Every other setting stays as it is on the host, and is reported.
 """
 
 from __future__ import annotations

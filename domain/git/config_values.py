@@ -1,5 +1,6 @@
-"""What git reads in the value of a setting (git-config(1), "Values"). Another value stops each command that looks at
-it, often all of them: so a setting that somebody else made is of its type, and of a size that git can work with.
+"""The forms in which git reads the value of a setting (git-config(1), "Values"). A value of another form stops each
+command that reads the setting, often all commands. So a setting that somebody else made is of its type, and of a size
+that git can work with.
 """
 
 from __future__ import annotations

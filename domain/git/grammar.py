@@ -211,12 +211,12 @@ class RuleNode:
 
     @property
     def is_folder(self) -> bool:
-        """Whether a folder may be here."""
+        """Return whether a folder may be here."""
         return self.rule is None or self.below is self
 
     @property
     def is_file(self) -> bool:
-        """Whether a file may be here."""
+        """Return whether a file may be here."""
         return self.rule is not None
 
     def child(self, name: str) -> RuleNode | None:

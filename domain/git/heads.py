@@ -1,6 +1,6 @@
-"""What a repository's branches got between two moments: the commits that none of them had before.
+"""The commits that a repository's branches got between two moments, and that none of them had before.
 
-Names of branches and subjects of commits are an agent's words.
+Names of branches and subjects of commits are text that an agent wrote.
 """
 
 import re

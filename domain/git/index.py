@@ -267,7 +267,8 @@ def _require_known(entries: _Entries, extensions: dict[bytes, bytes], oid_bytes:
 
 
 def _require_blocks(content: bytes, entries: _Entries, extensions: dict[bytes, bytes], oid_bytes: int) -> None:
-    """Rule 4. git looks for `EOIE` at a fixed distance from the end, whatever may lie before it."""
+    """Require that the extensions EOIE and IEOT fit the entries (rule 4). git looks for `EOIE` at a fixed distance from
+    the end, whatever may lie before it. Raises _BrokenIndex."""
     at = len(content) - oid_bytes - (8 + 4 + oid_bytes)
     is_there = content[at : at + 8] == b"EOIE" + (4 + oid_bytes).to_bytes(4, "big")
     if is_there and int.from_bytes(content[at + 8 : at + 12], "big") != entries.end:

@@ -42,7 +42,8 @@ def config(content: bytes, before: bytes, place: JudgedFolder) -> str:
 
 
 def _judged(content: bytes, before: bytes, place: JudgedFolder) -> list[tuple[str, str, bool]]:
-    """Each setting of a configuration, and whether it may stay. Raises ValueError for one that git could not read."""
+    """Return each setting of a configuration, and whether it may stay. Raises ValueError for a configuration that git
+    could not read."""
     pairs = parse(content.decode(errors="surrogateescape"))
     had = set(parse(before.decode(errors="surrogateescape")))
     mirrors = refspecs.of_mirrors(pairs)
@@ -72,7 +73,8 @@ def _of_the_project(pairs: list[tuple[str, str]], place: JudgedFolder) -> frozen
 
 
 def _is_of_the_project(url: str, place: JudgedFolder) -> bool:
-    """Whether git takes an absolute path for a repository of the project, past no link, whatever suffix it tries."""
+    """Return whether git takes an absolute path for a repository of the project, past no link, whatever suffix git
+    tries."""
     path = url.removeprefix("file://").removesuffix("/.").rstrip("/")
     if not path.startswith("/") or (path != url and "%" in path) or not place.reaches(path, beside=""):
         return False
@@ -83,7 +85,8 @@ def _is_of_the_project(url: str, place: JudgedFolder) -> bool:
 
 
 def _may_stay(worktree: str, before: bytes, place: JudgedFolder) -> bool:
-    """Whether `core.worktree` leads to the repository's own, or to where it led before, past no link."""
+    """Return whether `core.worktree` leads to the repository's own worktree, or is unchanged and leads past no new
+    link."""
     was_there = worktree == config_allowlist.worktree_of(before) and not place.leads_past_link(worktree)
     return place.is_own_worktree(worktree) or was_there
 
@@ -112,7 +115,8 @@ def autostash(content: bytes, _before: bytes, place: JudgedFolder) -> str:
 
 
 def empty(content: bytes, before: bytes, _place: JudgedFolder) -> str:
-    """What only the host may write, and omac itself makes, without content, to pin it for another launch."""
+    """A file that only the host may write, and that omac itself makes, without content, to pin it for another
+    launch."""
     return "" if not content and not before else "is new or changed"
 
 

@@ -28,6 +28,6 @@ def problem(content: bytes) -> str:
 
 
 def _table(content: bytes) -> range:
-    """Where the lines of the table of chunks begin; the last one says where the last chunk ends."""
+    """Return the offsets of the lines of the table of chunks; the last line holds the end of the last chunk."""
     count = content[6] + 1
     return range(_HEADER_BYTES, _HEADER_BYTES + count * _CHUNK_BYTES, _CHUNK_BYTES)

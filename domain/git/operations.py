@@ -65,7 +65,7 @@ _OPTIONS = frozenset(
 
 
 def _is(pattern: bytes, text: bytes) -> bool:
-    """Whether a pattern matches a text as a whole."""
+    """Return whether a pattern matches a text as a whole."""
     import re  # here: most launches meet no operation, and it takes long to load
 
     return re.fullmatch(pattern, text) is not None

@@ -54,7 +54,7 @@ def is_modules_name(name: bytes) -> bool:
 
 
 def _names_on_windows(name: bytes) -> list[bytes]:
-    """What Windows opens for each part of a name, without what macOS leaves out."""
+    """Return the names that Windows opens for the parts of a name, without the characters that macOS ignores."""
     if not name.isascii():
         for ignored in _IGNORED_BY_HFS:
             name = name.replace(ignored, b"")

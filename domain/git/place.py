@@ -6,7 +6,8 @@ SHA1_BYTES, SHA256_BYTES = 20, 32  # of object ids
 
 
 class JudgedFolder:
-    """What a judge asks about the folder that a file lies in; paths as git reads them there."""
+    """The folder that a judged file lies in, with the questions that a judge asks about it. Paths are as git reads them
+    there."""
 
     oid_bytes = SHA1_BYTES  # 0: nobody knows
     is_in_use = False  # the program is at work there: git's own lock would be in its way

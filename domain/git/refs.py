@@ -99,7 +99,7 @@ def packed_replacements(content: bytes) -> bool:
 
 
 def _are_lines(is_fine: Callable[[bytes], bool], content: bytes) -> bool:
-    """Whether each line is fine, and has an end. The file may be long: it is never held in memory twice."""
+    """Return whether each line is fine, and has an end. The content may be long: it is never held in memory twice."""
     return content[-1:] in (b"", b"\n") and all(map(is_fine, _lines(content)))
 
 

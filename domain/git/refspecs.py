@@ -1,5 +1,5 @@
-"""Which refspecs a remote that was set inside may have (gitglossary(7), "refspec"): those by which a fetch writes what
-that remote's own name says, and a push writes branches and tags.
+"""The refspecs that are allowed to a remote that was set inside (gitglossary(7), "refspec"). A fetch by them writes
+below refs/remotes/REMOTE/, or tags by their own names. A push by them writes branches, tags, and refs/for/ of Gerrit.
 """
 
 from __future__ import annotations
@@ -46,5 +46,6 @@ def of_mirrors(pairs: list[tuple[str, str]]) -> frozenset[tuple[str, str]]:
 
 
 def _is_one(side: str) -> bool:
-    """Whether git takes it for one side of a refspec: the name of a ref, or a part of one, with one `*` at the most."""
+    """Return whether git accepts a text as one side of a refspec: the name of a ref, or a part of one, with one `*` at
+    the most."""
     return side not in ("", "@") and side.count("*") <= 1 and is_ref_name(f"refs/{side.replace('*', 'x')}")

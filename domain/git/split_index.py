@@ -67,8 +67,8 @@ def all_entries(indexes: Sequence[bytes], oid_bytes: int) -> Iterator[Entry]:
 
 
 def _merged(index: bytes, shared: bytes, oid_bytes: int) -> Iterator[Entry]:
-    """Those of the shared index that are not deleted, and those that are added: an added one stands for one of the same
-    name and stage, and for all of its name when it is no part of a conflict (git's add_index_entry)."""
+    """Yield the entries of the shared index that are not deleted, and those that are added. An added entry replaces one
+    of the same name and stage, and all of its name when it is no part of a conflict (git's add_index_entry)."""
     link = extensions_of(index, oid_bytes).get(b"link", b"")[oid_bytes:]
     count = int.from_bytes(shared[_COUNT_AT : _COUNT_AT + 4], "big")
     deleted, replaced = _bitmaps(link, count)
@@ -110,7 +110,7 @@ def _kept(
 
 
 def _in_order(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The same. Raises NotWhole where one does not come after the one before it."""
+    """Yield the entries unchanged. Raises NotWhole for an entry that does not come after the one before it."""
     last, stage = b"", -1
     for one in entries:
         name, what = one

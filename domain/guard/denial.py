@@ -1,10 +1,10 @@
-"""What the write guard refused: a log without versions.
+"""The writes that the write guard denied: a log without versions.
 
 Rules
 
-1. A denial stands, whether or not it can be recorded.
+1. A denial holds, whether or not it can be recorded.
 2. Paths are as the guard resolved them; `session` and `tool` are what the caller claimed.
-3. A denial follows from nothing, and nothing follows from it: any number may stand in the log.
+3. A denial follows from nothing, and nothing follows from it: the log may have any number of them.
 """
 
 from typing import Literal

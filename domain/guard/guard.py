@@ -37,7 +37,7 @@ SHOWN_CHARS_MAX = 1000
 
 
 class Unclear(Exception):
-    """It cannot be said where this would write; the text says why."""
+    """The target of this write cannot be determined; the text is the reason."""
 
 
 class Call(PlainData):
@@ -80,7 +80,7 @@ class Denial(PlainData):
         }
 
     def text(self) -> str:
-        """What the agent is told, with lines ended."""
+        """Return the message for the agent, with lines ended."""
         lines = [f"omac: {shown(self.call.tool) if self.call else 'this call'} is denied: {self.why}"]
         if self.named and self.path and self.named != self.path:
             lines.append(f"  {shown(self.named)} leads to {shown(self.path)}")
@@ -271,7 +271,7 @@ def _patched(texts: Iterable[str], *, strict: bool) -> Iterator[str]:
 
 
 def _is_patch_command(texts: tuple[str, ...], tools: tuple[str, ...]) -> bool:
-    """Whether a shell command has both a patch and one of the `tools` that apply one."""
+    """Return whether a shell command has both a patch and one of the `tools` that apply one."""
     whole = "\n".join(texts).lower()
     return PATCH_BEGINS in whole and any(tool in whole for tool in tools)
 

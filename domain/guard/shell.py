@@ -37,7 +37,8 @@ def patch_bases(text: str, base: str, tools: tuple[str, ...]) -> tuple[str, ...]
 
 
 def is_expanded(text: str, arguments: tuple[str, ...]) -> bool:
-    """Whether a shell could expand what stands in a patch of this command; `arguments` are the texts it is made of."""
+    """Return whether a shell could expand the text of a patch in this command. `arguments` are the texts that the
+    command is made of."""
     if any(argument.lstrip().lower().startswith(PATCH_BEGINS) for argument in arguments):
         return False
     lower, begins = text.lower(), -1
@@ -91,7 +92,7 @@ def _moved(bases: tuple[str, ...], before: str) -> tuple[str, ...]:
 
 
 def _is_unreadable(command: str, words: list[str], *, at_end: bool) -> bool:
-    """Whether a command that is no plain `cd` could change the folder all the same."""
+    """Return whether a command that is no plain `cd` could still change the folder."""
     if not words:
         return False
     bare = command.translate(_TO_SPACES).split()
@@ -105,7 +106,7 @@ def _is_unreadable(command: str, words: list[str], *, at_end: bool) -> bool:
 
 
 def _is_open(command: str) -> bool:
-    """Whether a command ends within quotes or an escape: what parted it was no separator."""
+    """Return whether a command ends within quotes or an escape: then the text that ended it was no separator."""
     quote, escaped = "", False
     for char in command:
         if escaped:

@@ -1,11 +1,12 @@
-"""What an agent is launched with so that omac serves its sessions: hooks by its command line, a plugin by a variable.
+"""The arguments and variables by which omac serves an agent's sessions: hooks by the command line, a plugin by a
+variable or an option.
 
-Nothing is written into the project or the agent's own folders. Codex runs a hook only if its hash is trusted; omac
-trusts its own ones for the launch, and no others. Codex computes that hash over the hook's JSON with sorted keys, and
-names hooks of the command line by a path that is none (codex-rs: `hooks/src/engine/discovery.rs`).
+omac writes nothing into the project or the agent's own folders. Codex runs a hook only if its hash is trusted; omac
+trusts its own hooks for the launch, and no others. Codex computes that hash over the hook's JSON with sorted keys. It
+names hooks of the command line by a path that does not exist (codex-rs: `hooks/src/engine/discovery.rs`).
 
-A project's settings, which an agent can write, may turn all hooks off. So omac states that they are on, at the command
-line, which comes before those; a person's own settings that turn them off are left to have their way.
+A project's settings, which an agent can write, may turn all hooks off. So omac turns hooks on at the command line,
+which takes precedence. A person's own settings that turn them off stay in force.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def command_words(settings: object) -> Iterator[Word]:
 
 
 def is_script(name: str) -> bool:
-    """Whether a file of this name is run, by whatever, rather than read or written."""
+    """Return whether a file of this name is run, by any program, rather than read or written."""
     return name.lower().endswith(SCRIPTS)
 
 

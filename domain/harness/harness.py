@@ -28,15 +28,15 @@ class GuardTools(PlainData):
 
 
 class Hook(PlainData):
-    """How an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
+    """The way in which an agent calls the write guard. The settings have the form that `adapters/guard/calls.py` reads.
 
     `file` is the settings file, in a folder of the home or of a project. `matcher` is a regular expression for the
-    names of the tools that the hook is called for. `off_switch` is the setting in `file` that turns all hooks off,
-    `on_switch` the dotted one of its TOML settings without which they are off, and `notice` what a person must do after
-    the hook is installed; all may be empty. `project_variable` names the variable that
-    tells a hook its project; `begins_in_project`: the hook runs in the folder where its session began.
-    `ends_sessions`: it has a hook for the end of a session, beside that for the beginning. `reads_mark`: it reads
-    settings that begin with a byte order mark. No agent yet reads settings with comments or trailing commas.
+    names of the tools that the hook is called for. `off_switch` is the setting in `file` that turns all hooks off.
+    `on_switch` is the dotted one of its TOML settings without which hooks are off. `notice` is what a person must do
+    after the hook is installed. All three may be empty. `project_variable` names the variable that gives a hook its
+    project. `begins_in_project`: the hook runs in the folder where its session began. `ends_sessions`: the agent has a
+    hook for the end of a session, beside that for the beginning. `reads_mark`: the agent reads settings that begin with
+    a byte order mark. No agent yet reads settings with comments or trailing commas.
     """
 
     file: str
@@ -52,14 +52,15 @@ class Hook(PlainData):
 
 
 class Bridge(PlainData):
-    """How an agent is given omac's hooks or plugin at its launch; one of these is stated.
+    """The way in which an agent gets omac's hooks or plugin at its launch. Each agent has one of `settings_option`,
+    `override_option`, `plugin_variable` and `plugin_option`.
 
     `settings_option` takes settings as JSON, of the form that `Hook.file` has; `override_option` a setting as KEY=VALUE
     in TOML. `plugin` is the file of omac's own plugin: `plugin_variable` holds settings as JSON, whose member `plugin`
-    lists URLs of modules, or `plugin_option` takes its path; `plugin_folder` is the folder of the home whose modules
-    the agent loads. `environment_file` names the variable that tells a hook of sessions the file of the session's
-    variables, which the agent's shells read. `folders_file` is a TOML file in the home whose `projects` say which
-    folders the person trusts; in others the agent would ask, and could not keep the answer.
+    lists URLs of modules, or `plugin_option` takes its path. `plugin_folder` is the folder of the home whose modules
+    the agent loads. `environment_file` names the variable that gives a hook of sessions the file of the session's
+    variables, which the agent's shells read. `folders_file` is a TOML file in the home whose `projects` list the
+    folders that the person trusts or does not. In other folders the agent would ask, and could not keep the answer.
     """
 
     settings_option: str = ""

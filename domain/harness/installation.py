@@ -55,7 +55,8 @@ Status = Literal["settled", "changing"]
 
 
 class InstallationState(msgspec.Struct, frozen=True):
-    """What omac inserted into the file last, if it did; `requested` is what is on its way there."""
+    """The state of omac's bridge in one file. `installed` is what omac inserted last, None for nothing; `requested` is
+    the change under way."""
 
     status: Status = "settled"
     installed: BridgeChangeRequested | None = None

@@ -1,4 +1,6 @@
-"""What all contexts of the domain share: aggregates, the names of their streams, and plain data that loads fast."""
+"""The parts that all contexts of the domain share: aggregates, the names of their streams, and plain data that loads
+fast.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Cause(msgspec.Struct, frozen=True, gc=False):
-    """Who asked for it, in which conversation, and after which record."""
+    """The cause of a record: who asked for it, in which conversation, and after which record."""
 
     actor: Actor
     correlation: str | None = None  # one id for everything that follows from one command
@@ -49,7 +49,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def moment(self) -> int:
-        """When it happened, as far as that is known: nanoseconds since 1970, UTC."""
+        """The time at which the event happened, as far as that is known: nanoseconds since 1970, UTC."""
         return self.at if self.happened is None else self.happened
 
 
@@ -76,5 +76,5 @@ class Latest(msgspec.Struct, Generic[State], frozen=True):
     correlation: str | None = None
 
     def cause(self) -> Cause:
-        """For what omac itself does next: it follows from the last record of this stream."""
+        """Return the cause of what omac itself does next: it follows from the last record of this stream."""
         return Cause("omac", self.correlation, self.position or None)

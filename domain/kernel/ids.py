@@ -27,12 +27,14 @@ def workdir_id(path: str) -> WorkdirId:
 
 
 def scope_of(path: str) -> WorkdirId:
-    """To whom a skill belongs: the workdir id of a directory; GLOBAL for the empty path, which is every project's."""
+    """Return the scope that a skill belongs to: the workdir id of a directory; GLOBAL for the empty path, which is
+    every project's."""
     return workdir_id(path) if path else GLOBAL
 
 
 def token_digest(token: str) -> TokenDigest:
-    """What the journal and the route table know of a routing token: its SHA-256, 64 hex digits."""
+    """Return the SHA-256 of a routing token, 64 hex digits: the journal and the route table know nothing else of the
+    token."""
     return TokenDigest(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
 
 

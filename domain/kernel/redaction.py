@@ -60,7 +60,7 @@ def redacted(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def speaks_of_secret(name: str) -> bool:
-    """Whether the name of an option, a variable, a header or a field says that its value is secret."""
+    """Return whether the name of an option, a variable, a header or a field says that its value is secret."""
     if name in _ORDINARY:
         return False
     words = name.replace("-", " ").replace("_", " ").replace(".", " ").lower().split()
@@ -82,7 +82,8 @@ def _word(text: str, awaited: str, cut: bool) -> tuple[str, str]:
 
 
 class _Redaction:
-    """What is to be hidden of one text; `asks` is what it wants of the word after it: "", "value" or "password"."""
+    """One text with the parts of it that are to be hidden. `asks` is how the next word is hidden: "" for not, "value"
+    or "password"."""
 
     def __init__(self, text: str, cut: bool) -> None:
         self._text = text
@@ -103,7 +104,8 @@ class _Redaction:
         return text_shown + self._text[at:]
 
     def by_name(self) -> None:
-        """`--name value`, `name=value`, `name: value`, quoted or not, on its own or in the middle of a script."""
+        """Hide values of `--name value`, `name=value`, `name: value`, quoted or not, on their own or in the middle of a
+        script."""
         text = self._text
         for start, end in self._names():
             name = text[start:end]
@@ -124,7 +126,7 @@ class _Redaction:
                     self._hide_next(end)
 
     def in_urls(self) -> None:
-        """What stands before the @ of an authority (RFC 3986 section 3.2), slashes in a password included."""
+        """Hide the text before the @ of an authority (RFC 3986 section 3.2), slashes in a password included."""
         text, at = self._text, -1
         while (at := text.find("://", at + 1)) >= 0:
             start = at + 3
@@ -190,7 +192,8 @@ class _Redaction:
             self.hide(colon + 1, end)
 
     def _end_of_value(self, at: int) -> int:
-        """As a shell reads on: to the next blank that is not quoted; to the end where it would substitute or escape."""
+        """Return where a shell ends a value: at the next blank that is not quoted. A value that the shell would
+        substitute or escape goes on to the end of the text."""
         text, quote = self._text, ""
         while at < len(text):
             one = text[at]

@@ -33,7 +33,7 @@ else:
 
 
 class Outcome(PlainData):
-    """How a reason leaves omac: an HTTP status and a process exit code."""
+    """The form in which a reason leaves omac: an HTTP status and a process exit code."""
 
     status: int
     exit_code: int

@@ -42,7 +42,7 @@ class RunStarted(Event, frozen=True):
 
 
 class RunRecovered(Event, frozen=True):
-    """It was found dead by the run `by`, which settled what it left open: counts of each kind."""
+    """The run was found dead by the run `by`, which settled what the dead run left open: counts of each kind."""
 
     by: str
     directories: int
@@ -51,7 +51,7 @@ class RunRecovered(Event, frozen=True):
 
 
 class RunStopped(Event, frozen=True):
-    """It ended in order; `why` in a few words."""
+    """The run ended in order; `why` is the reason in a few words."""
 
     why: str
 
@@ -71,7 +71,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """Whether no event can follow."""
+        """Return whether no event can follow."""
         return self.status in ("recovered", "stopped")
 
 

@@ -53,13 +53,13 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    """Whether a text shows at once that it holds no token."""
+    """Return whether a quick test shows that a text holds no token."""
     return len(text) < TOKEN_DIGITS or ("%" not in text and not _DIGITS.search(text))
 
 
 @cache
 def _texts_of(kind: type[Event]) -> Callable[[Event], tuple[Any, ...]] | None:
-    """What gives the fields of such an event that may hold a text; None where none does."""
+    """Return a function that reads the fields of such an event that may hold a text; None where no field does."""
     fields = [field.name for field in msgspec.structs.fields(kind) if field.type not in _NUMBERS]
     match fields:
         case []:

@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
 
 
 def shown_size(size: int) -> str:
-    """With three digits or so: 0 B, 999 B, 1.2 KiB, 35 MiB."""
+    """Return a size for people, with about three digits: 0 B, 999 B, 1.2 KiB, 35 MiB."""
     amount, unit = float(size), "B"
     for letter in _UNITS:
         if amount < 1000:

@@ -1,7 +1,7 @@
-"""Where omac keeps what is its own, as the environment says: one answer for every program of it.
+"""The folders that omac keeps as its own, as the environment names them: one answer for every program of omac.
 
-A relative path in a variable of the XDG Base Directory Specification counts as if it were not there, as that demands.
-`home` is the user's folder (`adapters/linux/home.py: home_of`).
+A relative path in a variable of the XDG Base Directory Specification is ignored, as the specification demands. `home`
+is the user's folder (`adapters/linux/home.py: home_of`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _PLAIN = frozenset("_@%+=:,./~-")  # beside letters and digits
 
 
 def is_plain(text: str) -> bool:
-    """Whether a person sees all of a text, and a terminal obeys none of it."""
+    """Return whether a person sees all of a text, and a terminal obeys none of it."""
     return text.isprintable() and (text.isascii() or UNSEEN.isdisjoint(text))
 
 

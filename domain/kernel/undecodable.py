@@ -1,4 +1,4 @@
-"""What msgspec raises for bytes of a file or a request that it cannot decode."""
+"""The exceptions that msgspec raises for bytes of a file or a request that it cannot decode."""
 
 import msgspec
 

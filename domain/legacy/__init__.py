@@ -1,1 +1,1 @@
-"""What an earlier omac, written in Go, left behind."""
+"""The data that an earlier omac, written in Go, left behind."""

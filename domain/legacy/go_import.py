@@ -52,7 +52,7 @@ class OldEntry(msgspec.Struct, frozen=True):
 
 
 class OldApproval(msgspec.Struct, frozen=True):
-    """Somebody vouched for the code with this hash, in the folder `path`, which leads to `source` now.
+    """An approval of the code with this hash, in the folder `path`, which leads to `source` now.
 
     `folder` is that path as it was then, if only the links that lead to its project are followed.
     """
@@ -65,7 +65,8 @@ class OldApproval(msgspec.Struct, frozen=True):
     file: str
 
     def is_for(self, skill: FoundSkill) -> bool:
-        """Whether this skill was meant: an agent may put links into its project that lead from there to another."""
+        """Return whether the approval is for this skill: an agent may put links into its project that lead from there
+        to another."""
         same = skill.source == self.folder or skill.skills_dir in (_parent(self.folder), _parent(self.path))
         return same and (self.name, self.source) == (skill.name, skill.source)
 
@@ -83,7 +84,8 @@ class OldValues(msgspec.Struct, frozen=True):
 
 
 class Old(msgspec.Struct, frozen=True):
-    """All that was read. `notes` say what could not be, each beginning with the file."""
+    """The old omac's data, as far as it was read. `notes` report what could not be read, each beginning with the
+    file."""
 
     entries: tuple[OldEntry, ...] = ()
     approvals: tuple[OldApproval, ...] = ()
@@ -115,7 +117,7 @@ class FoundHere(msgspec.Struct, frozen=True):
 
     @property
     def is_approved(self) -> bool:
-        """Whether this very code may run already."""
+        """Return whether this very code may run already."""
         return self.registration.may_run(self.skill.code, "") is not None
 
 
@@ -127,9 +129,10 @@ class KeychainSecret(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing: take it over, leave it because it is there, or skip it; `why`, and the commands that do it by hand.
+    """One step of the import: take a thing over, leave it because it is there, or skip it. `why` is the reason, and
+    `fix` are the commands that do it by hand.
 
-    `value` is that of a setting, or the bundle hash of an approval; of a secret there is none.
+    `value` is that of a setting, or the bundle hash of an approval; a secret has none here.
     """
 
     what: What
@@ -142,7 +145,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ImportGroup(msgspec.Struct, frozen=True):
-    """What happens for one skill; `scope` is "workdir", "global", "defaults" or, for what is not there, "missing"."""
+    """The steps for one skill; `scope` is "workdir", "global", "defaults" or, for a skill that is not there,
+    "missing"."""
 
     skill: str
     scope: str
@@ -151,7 +155,7 @@ class ImportGroup(msgspec.Struct, frozen=True):
 
 
 def loose_of(files: Mapping[str, TreeFile], links: Mapping[str, str]) -> dict[str, bytes]:
-    """By relpath what a bundle hash leaves out of a tree and a copy of it would hold."""
+    """Return, by relpath, the content that a bundle hash leaves out of a tree and a copy of the tree would hold."""
     contents = {
         relpath: file.content
         for relpath, file in files.items()
@@ -161,13 +165,14 @@ def loose_of(files: Mapping[str, TreeFile], links: Mapping[str, str]) -> dict[st
 
 
 def keychain_services(place: SkillScope, literal: str, skill: str) -> list[str]:
-    """Where the old omac kept secrets of a skill, the first that has one counts; `literal` is the path it was given."""
+    """Return the services under which the old omac kept secrets of a skill: the first that has one counts. `literal` is
+    the workdir as it was typed."""
     scopes = [place.scope, ids.workdir_id(literal)] if place.workdir else []
     return list(dict.fromkeys(credential.service(scope, skill) for scope in (*scopes, GLOBAL)))
 
 
 def matching(old: Old, skill: FoundSkill) -> list[OldEntry]:
-    """What the registries say of a skill that is found."""
+    """Return the registries' entries for a skill that is found."""
     return [entry for entry in old.entries if (entry.name, entry.source) == (skill.name, skill.source)]
 
 
@@ -178,7 +183,7 @@ def vouched(old: Old, present: FoundHere) -> OldApproval | None:
 
 
 def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
-    """Rule 2, its first half."""
+    """Return the step for a registration (rule 2, its first half)."""
     if present.skill.problem is not None:
         return Step("registration", "skip", entry.file, why=present.skill.problem)
     if present.skill.sidecar is None:
@@ -189,8 +194,9 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
 
 
 def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: Mapping[str, bytes]) -> Step:
-    """Rule 2, its second half. `kept` is what the old copy has of all that the hash leaves out. `seen` is the folder
-    read as a whole, or why it could not be read; None where nobody vouched for it."""
+    """Return the step for an approval (rule 2, its second half). `kept` is what the old copy has of all that the hash
+    leaves out. `seen` is the folder read as a whole, or the reason why it could not be read; None where nobody approved
+    it."""
     skill = present.skill
     fix = (approve_command(skill, present.place, present.registration.found),)
     approval = vouched(old, present)
@@ -211,7 +217,8 @@ def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: 
 def judge_secrets(
     present: FoundHere, trusted: bool, names: Collection[str], held: Mapping[str, KeychainSecret]
 ) -> list[Step]:
-    """Rules 3 and 4 for secrets: those declared now or then. What is in no keychain is not mentioned."""
+    """Return the steps for secrets, those declared now or then (rules 3 and 4). A secret that is in no keychain is left
+    out, unless it is settled or the keychain was not asked."""
     steps = []
     declared = {name: field for name, field in present.fields.items() if isinstance(field, Secret)}
     for name in sorted({*names, *declared}):
@@ -238,9 +245,10 @@ def judge_secrets(
 def judge_settings(
     present: FoundHere, trusted: bool, sources: Sequence[OldValues], unheard: OldValues | None = None
 ) -> list[Step]:
-    """Rules 3 and 4 for settings; the first of `sources` that has one counts, and what is `unheard` does not.
+    """Return the steps for settings (rules 3 and 4). The first of `sources` that has a setting counts, and what is
+    `unheard` does not.
 
-    Nor does what nobody saw: then the next one counts.
+    A setting that nobody saw does not count either: then the next source counts.
     """
     steps, seen = [], set()
     for name in unheard.given.get(present.skill.name, {}) if unheard else ():
@@ -299,7 +307,8 @@ def judge_defaults(
 
 
 def judge_absent(old: Old, present: Collection[tuple[str, str]]) -> list[ImportGroup]:
-    """What was registered and is not `found` (name and folder), and settings of a project for what it does not have."""
+    """Return groups that skip what is absent: registrations that are not among `present` (name and folder), and a
+    project's settings for skills that it does not have. All defaults in the project's file are skipped, too."""
     groups = []
     for entry in old.entries:
         if (entry.name, entry.source) not in present:
@@ -316,7 +325,7 @@ def judge_absent(old: Old, present: Collection[tuple[str, str]]) -> list[ImportG
 
 
 def _hashed(bundle_hash: str) -> str:
-    """What the old hash covers: not what stands behind the "+"."""
+    """Return the part of a bundle hash that the old hash covers: the part before the "+"."""
     return bundle_hash.partition("+")[0]
 
 

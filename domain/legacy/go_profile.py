@@ -44,7 +44,7 @@ Value = str | bool | list[str] | list[int]
 
 
 class ProfileKey(msgspec.Struct, frozen=True):
-    """What becomes of one value of an old profile: `take` it as `value`, it is `there` already, or `skip` it."""
+    """The verdict on one value of an old profile: `take` it as `value`, it is `there` already, or `skip` it."""
 
     key: str
     verdict: Literal["take", "there", "skip"]
@@ -63,12 +63,12 @@ class ProfilePlan(msgspec.Struct, frozen=True):
 
     @property
     def takes(self) -> bool:
-        """Whether it is to be written."""
+        """Return whether the new profile is to be written."""
         return not self.present
 
 
 def is_go_profile(document: object) -> bool:
-    """Whether this is the form of the old omac, and not this one's own JSON."""
+    """Return whether a document has the form of the old omac, and not this one's own JSON."""
     if not isinstance(document, dict) or not document.keys() & set(SECTIONS):
         return False
     return all(isinstance(document[section], dict) for section in SECTIONS if section in document)

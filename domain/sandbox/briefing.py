@@ -15,8 +15,8 @@ _NETWORKS = {
 
 
 class BriefingFacts(PlainData):
-    """What a briefing says. `writable` are the folders of the projects, the working directory first; `cache` is the
-    folder of the tools' caches, and `kept` whether it outlives the sandbox; `network` as in the request."""
+    """The facts of a briefing. `writable` are the folders of the projects, the working directory first. `cache` is the
+    folder of the tools' caches, `kept` whether it outlives the sandbox, and `network` is as in the request."""
 
     writable: tuple[str, ...]
     cache: str

@@ -68,7 +68,7 @@ class Entry:
 
 
 class Policy(PlainData):
-    """What one program may do. `entries` are in the order of `ordered`; `limits` are by name, as of LIMITS."""
+    """The permissions of one program. `entries` are in the order of `ordered`; `limits` are by name, as of LIMITS."""
 
     workdir: str
     entries: tuple[Entry, ...]

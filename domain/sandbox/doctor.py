@@ -1,9 +1,10 @@
-"""What a machine can do to confine a program: findings, from facts that a probe gathered, and what mends each.
+"""The means of a machine to confine a program: findings, from facts that a probe gathered, and the commands that mend
+each.
 
 Rules
 
-1. "fail" is what keeps the sandbox from being as it is meant: nothing runs in a weaker one unless a person chooses it.
-2. "warn" is what works, with something less; the finding says what.
+1. "fail" is a fact that prevents the full sandbox: nothing runs in a weaker one unless a person chooses it.
+2. "warn" is a part that works with some loss; the finding names the loss.
 3. A command names what it changes. The narrowest comes first, a weaker way says that it is one.
 
 Sources: bwrap(1) and its messages, sysctl documentation in the kernel's admin-guide, landlock(7), apparmor.d(5).
@@ -43,7 +44,8 @@ INSTALLERS = {  # by ID or ID_LIKE of os-release(5)
 
 @dataclass(frozen=True, slots=True)
 class LimitFact:
-    """Whether a limit can be enforced: `by` what, or the reason why not; `fix` is what makes it possible, or whole."""
+    """The enforcement of a limit: `by` is the means, or `trouble` the reason why it cannot be enforced. `fix` are the
+    commands that make it possible, or complete."""
 
     name: str
     by: str = ""
@@ -103,7 +105,7 @@ def findings(machine: Machine) -> tuple[Diagnosis, ...]:
 
 
 def healthy(findings: tuple[Diagnosis, ...]) -> bool:
-    """Whether a sandbox as it is meant can be built."""
+    """Return whether the full sandbox can be built."""
     return all(finding.level != FAIL for finding in findings)
 
 
@@ -233,7 +235,7 @@ def _git(machine: Machine) -> Diagnosis:
 def _cause(
     complaint: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
 ) -> tuple[str, tuple[str, ...]]:
-    """What a message of bubblewrap's comes from, in a sentence, and the commands that mend it."""
+    """Return the cause of a message of bubblewrap's, in a sentence, and the commands that mend it."""
     if "Unknown option" in complaint:
         return f"{bwrap} is too old, omac needs {BWRAP_MIN} or later ({complaint})", (install("bubblewrap", (), uid),)
     if "PR_SET_SECCOMP" in complaint:

@@ -85,7 +85,7 @@ def filtered(
 
 
 def proxy_warnings(environment: Mapping[str, str]) -> list[str]:
-    """What a person should know about this environment: credentials that the program gets to see."""
+    """Return the warnings for a person about this environment: passwords of proxies that the program gets to see."""
     return [
         f"{name} holds a password for the proxy, and the program can read it"
         for name in PROXIES

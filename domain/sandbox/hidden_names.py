@@ -30,7 +30,7 @@ MARKER_OID = "1059528f9bc5b41dd431854420ef69b1fc829570"  # git's name for it (SH
 
 
 def is_env_file(name: str) -> bool:
-    """Whether a file of that name holds environment variables, and is no example of one."""
+    """Return whether a file of this name holds environment variables, and is no example of one."""
     if name in ENV_FILES:
         return True
     return name.startswith(ENV_PREFIXES) and name.rpartition(".")[2] not in EXAMPLES

@@ -39,16 +39,17 @@ class LaunchRequested(Event, frozen=True):
 
 
 class Launched(Event, frozen=True):
-    """It runs. `pid` is that of the first process inside, as the host counts."""
+    """The program runs. `pid` is that of the first process inside, as the host counts."""
 
     pid: int
 
 
 class LaunchExited(Event, frozen=True):
-    """It ended. `status` is 0 to 255 (128 and the number of a signal); None for one that was lost, which says why.
+    """The launch ended. `status` is 0 to 255 (128 and the number of a signal). It is None for a launch that was lost;
+    `lost` is then the reason.
 
-    `findings` are what was found afterwards and, where dangerous, disarmed: a short text for each. `vanished` are paths
-    that the program made in the sandbox's own home, which is gone with it. `workdir` is that of its launch.
+    `findings` are what was found afterwards and, where dangerous, made harmless: a short text for each. `vanished` are
+    paths that the program made in the sandbox's own home, which is gone with it. `workdir` is that of its launch.
     """
 
     status: int | None
@@ -59,7 +60,7 @@ class LaunchExited(Event, frozen=True):
 
 
 class Denied(Event, frozen=True):
-    """It was not launched, or was held back until it was clear that it must not be, for `reason`."""
+    """The launch was denied, for `reason`: the program was not launched, or was held back and never ran."""
 
     workdir: str
     harness: str
@@ -82,12 +83,12 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> bool:
-        """Whether its end is still to be recorded."""
+        """Return whether the end of the launch is still to be recorded."""
         return self.status in ("requested", "launched")
 
     @property
     def ended(self) -> bool:
-        """Whether no event can follow."""
+        """Return whether no event can follow."""
         return self.status in ("exited", "denied")
 
 

@@ -23,7 +23,8 @@ MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong at a path. With `mode`, that is what it has and `wanted` what it should have."""
+    """A flaw at a path. Where its mode is wrong, `mode` is the mode that the path has and `wanted` the one that it
+    should have."""
 
     kind: FlawKind
     path: str
@@ -69,7 +70,7 @@ def erasure_unfinished(workdir: str) -> Diagnosis:
 
 
 def mended(flaw: Flaw) -> str:
-    """What was done about a flaw, for a person."""
+    """Return what was done about a flaw, for a person. Raises ValueError for a flaw that omac does not mend."""
     match flaw.kind:
         case "missing":
             return f"made the state directory {flaw.path}"

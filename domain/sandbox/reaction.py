@@ -1,4 +1,6 @@
-"""What a launch needs done by a server: from what was recorded of it, and whether the omac that reports it lives."""
+"""The effects that a launch calls for in a server: from what was recorded of it, and whether the omac that reports it
+lives.
+"""
 
 import msgspec
 

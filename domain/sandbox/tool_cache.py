@@ -31,12 +31,13 @@ def cache_id(workdir_id: str) -> str:
 
 
 def is_cache_id(name: str) -> bool:
-    """Whether a folder of that name may be a cache."""
+    """Return whether a folder of this name may be a cache."""
     return len(name) == ID_DIGITS and _DIGITS.issuperset(name)
 
 
 def variables(folder: str, redirect_xdg: bool, ephemeral: bool = False) -> dict[str, str]:
-    """What a sandbox's environment says of the cache that is in `folder`. The tools make their own folders below it."""
+    """Return the variables of a sandbox's environment for the cache in `folder`. The tools make their own folders below
+    it."""
     variables_of_tools = {name: f"{folder}/{below}" for name, below in FOLDERS.items()}
     if redirect_xdg:
         variables_of_tools[XDG_VARIABLE] = f"{folder}/{XDG_FOLDER}"

@@ -6,7 +6,7 @@ from omac.domain.kernel import PlainData
 
 
 class Toolchain(PlainData):
-    """One that is shown where PATH names a folder in it.
+    """A toolchain that is shown where PATH names a folder in it.
 
     `root` is relative to the home; `variable` may name another place for it. `parts` of it are shown, all of it where
     there are none; `masked` are patterns of files in it that may hold credentials. `companions` are other toolchains'

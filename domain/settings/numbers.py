@@ -19,7 +19,7 @@ class Numbers(msgspec.Struct, frozen=True):
     by_skill: bool = False
 
     def takes(self, word: str) -> bool:
-        """Whether a word says numbers of these."""
+        """Return whether a word consists of numbers that the setting takes."""
         said = numbers_of(word)
         if said is None or (not self.by_skill and set(said) != {""}):
             return False
@@ -31,8 +31,8 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 def numbers_of(word: str) -> dict[str, int | None] | None:
-    """What a word says, by the skill that it says it of ("": all others); None in it: no limit. None: it makes no
-    sense, or says two things of one skill."""
+    """Return the numbers of a word by skill ("": all others), None in place of a number for no limit. Return None for a
+    word that is not valid, has two numbers for one skill, or names more than SKILLS_MAX skills."""
     said: dict[str, int | None] = {}
     for part in word.split(","):
         name, equals, number = part.strip(" ").rpartition("=")

@@ -28,7 +28,8 @@ HEAD_BYTES = "limits.max_head_bytes"
 
 
 class SkillBounds(msgspec.Struct, frozen=True):
-    """What the owner allows the calls of one skill; fields as in CallLimits. None: no limit of the owner's."""
+    """The limits that the owner sets for the calls of one skill: `max_body_bytes`, and fields as in CallLimits. None:
+    the owner sets none."""
 
     max_body_bytes: int | None = None
     idle_s: int | None = None
@@ -46,8 +47,8 @@ class HeldLimit(msgspec.Struct, frozen=True):
 
 
 class OwnerLimits(msgspec.Struct, frozen=True):
-    """What the owner allows: the calls of all skills together, a head, and the calls of each skill, by name ("": those
-    that are not named)."""
+    """The limits that the owner sets: for the calls of all skills together, for a head, and for the calls of each
+    skill, by name ("": those that are not named)."""
 
     concurrent: int | None = None
     per_second: int | None = None

@@ -46,12 +46,12 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def table_and_key(self) -> tuple[str, str]:
-        """Where it stands in a settings file: ("serve", "unapproved")."""
+        """The table and the key of the setting in a settings file: ("serve", "unapproved")."""
         table, _, key = self.name.partition(".")
         return table, key
 
     def takes(self, word: str) -> bool:
-        """Whether it can have this value."""
+        """Return whether the setting can have this value."""
         if word in self.words or (self.or_server and _SERVER.fullmatch(word)):
             return True
         if self.numbers is not None:
@@ -126,7 +126,8 @@ VARIABLE_PREFIXES = ("OMAC_SERVE_", "OMAC_SECRETS_", "OMAC_GIT_", "OMAC_GUARD_",
 
 
 class SettingsFile(msgspec.Struct, frozen=True):
-    """What a settings file says, by name: words that exist. `warnings` tell what else was in it."""
+    """The words of a settings file, by name of the setting: only valid ones. `warnings` report what else was in the
+    file."""
 
     path: str
     values: dict[str, str] = {}
@@ -185,7 +186,7 @@ def check_word(setting: Setting, word: str, where: str | None = None) -> str:
 
 
 def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
-    """What the decoded settings file of a user says. Raises Refusal (settings-invalid)."""
+    """Return the settings in a user's decoded settings file. Raises Refusal (settings-invalid)."""
     values: dict[str, str] = {}
     for name, word, problem in _statements(document):
         if problem is not None:
@@ -195,7 +196,7 @@ def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
 
 
 def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
-    """What the decoded settings file of a project says, as far as it can be understood."""
+    """Return the settings in a project's decoded settings file, as far as omac understands them."""
     values: dict[str, str] = {}
     warnings: list[str] = []
     for name, word, problem in _statements(document):

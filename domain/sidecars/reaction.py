@@ -1,4 +1,4 @@
-"""What a sidecar needs done: from what was recorded of it, and whether there is a process, to one effect."""
+"""The one effect that a sidecar calls for: from what was recorded of it, and whether it has a process."""
 
 import msgspec
 

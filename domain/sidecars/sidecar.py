@@ -37,14 +37,14 @@ class Variable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
-    """All that is needed to start a sidecar, again and again, without looking at the skill's files.
+    """The data by which a sidecar is started, again and again, without reading the skill's files.
 
     `command` may contain ${SIDECAR_PORT}; `source` is the skill's folder, `skills_dir` the folder above it,
-    `passthrough` the host variables an approved skill may see. `digest` addresses the approved copy that it runs from;
-    it is empty for a skill that nobody approved, which runs from `source`. `workdir` is empty for a shared skill.
-    `interpreters` are the programs of the host that were approved with it; None: they are whatever PATH has.
-    `repository` is the scope of the repository by which it is approved, if it is by one; `copied_from` the folder of
-    which the approved copy was made, where that is not `source`.
+    `passthrough` the host variables an approved skill may see. `digest` addresses the approved copy that the sidecar
+    runs from. It is empty for a skill that nobody approved, which runs from `source`. `workdir` is empty for a shared
+    skill. `interpreters` are the programs of the host that were approved with the skill; None: the ones on PATH.
+    `repository` is the scope of the repository by which the skill is approved, if it is approved by one. `copied_from`
+    is the folder of which the approved copy was made, where that is not `source`.
     """
 
     skill: str
@@ -74,10 +74,10 @@ class SidecarSpec(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Birth(msgspec.Struct, frozen=True, array_like=True):
-    """What identifies a process beyond the reuse of its pid.
+    """The identity of a process beyond the reuse of its pid.
 
     `start_ticks` is field 22 of /proc/PID/stat (clock ticks after boot), `boot_id` the kernel's random boot id.
-    `isolated` says whether it has a pid namespace of its own.
+    `isolated`: the process has a pid namespace of its own.
     """
 
     pid: int
@@ -89,7 +89,7 @@ class Birth(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Exit(msgspec.Struct, frozen=True, array_like=True):
-    """How a process ended: `code`, or the number of the `signal` that killed it."""
+    """The end of a process: its exit `code`, or the number of the `signal` that killed it."""
 
     code: int | None = None
     signal: int | None = None
@@ -125,7 +125,7 @@ Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff",
 
 
 class SpawnRequested(Event, frozen=True):
-    """It shall run. `generation` is that of the directory's activation; `attempt` counts from 1."""
+    """The sidecar shall run. `generation` is that of the directory's activation; `attempt` counts from 1."""
 
     spec: SidecarSpec
     generation: int
@@ -139,17 +139,18 @@ class Started(Event, frozen=True):
 
 
 class Healthy(Event, frozen=True):
-    """It answered its health probe on its own port."""
+    """The sidecar answered its health probe on its own port."""
 
 
 class Unhealthy(Event, frozen=True):
-    """It did not become healthy in time; `detail` says what was seen. It will be ended."""
+    """The sidecar did not become healthy in time; `detail` is what was seen. It will be ended."""
 
     detail: str
 
 
 class Exited(Event, frozen=True):
-    """It ended, or could not be started at all (neither code nor signal); `uptime_ms` since it was started."""
+    """The sidecar ended, or could not be started at all (neither code nor signal); `uptime_ms` counts from its
+    start."""
 
     exit: Exit
     uptime_ms: int
@@ -157,25 +158,25 @@ class Exited(Event, frozen=True):
 
 
 class RestartScheduled(Event, frozen=True):
-    """It will be started again in `delay_ms`."""
+    """The sidecar will be started again in `delay_ms`."""
 
     attempt: int
     delay_ms: int
 
 
 class StopRequested(Event, frozen=True):
-    """It shall end; `why` in a few words."""
+    """The sidecar shall end; `why` is the reason in a few words."""
 
     why: str
 
 
 class Stopped(Event, frozen=True):
-    """Nothing of it is left."""
+    """The sidecar has stopped, and nothing of it is left."""
 
 
 class GaveUp(Event, frozen=True):
-    """It failed too often, or what it needs is not to be had; a reload tries again. `missing` names values that could
-    not be read, `fix` what mends that."""
+    """The sidecar failed too often, or cannot be started until something is changed; a reload tries again. `missing`
+    names values that could not be read, and `fix` are the commands that mend it."""
 
     detail: str
     missing: tuple[str, ...] = ()
@@ -183,7 +184,8 @@ class GaveUp(Event, frozen=True):
 
 
 class Sidecar(msgspec.Struct, frozen=True):
-    """Everything a decision needs to know. `failures` counts unasked ends in a row, `detail` tells of the last one.
+    """The state of a sidecar for decisions. `failures` counts unrequested ends in a row, `detail` describes the last
+    one.
 
     `missing` and `fix` are those of the last `GaveUp`.
     """
@@ -201,7 +203,7 @@ class Sidecar(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> bool:
-        """Whether it runs, or will without further asking."""
+        """Return whether the sidecar runs, or will run without another request."""
         return self.status not in ("idle", "gave_up")
 
 
@@ -228,7 +230,8 @@ TABLE: dict[tuple[Status, type[Event]], Status] = {
 
 
 class RestartPolicy(msgspec.Struct, frozen=True):
-    """How stubbornly a sidecar is kept alive: pauses double from `base_ms` to `max_ms`."""
+    """The policy for restarts of a sidecar: pauses double from `base_ms` to `max_ms`, for at most `limit` failures in a
+    row. An end after `stable_ms` counts as the first failure again."""
 
     base_ms: int = 250
     max_ms: int = 30_000

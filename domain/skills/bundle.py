@@ -23,7 +23,8 @@ IGNORED_SUFFIXES = (".pyc", ".pyo", ".swp", "~")
 
 
 def considered(relpath: str) -> bool:
-    """Whether the regular file at `relpath` ("/" between its parts, relative to the skill folder) is in the bundle."""
+    """Return whether the regular file at `relpath` ("/" between its parts, relative to the skill folder) is in the
+    bundle."""
     *folders, name = relpath.split("/")
     if name in IGNORED_FILES or not PRUNED_FOLDERS.isdisjoint(folders):
         return False
@@ -45,7 +46,8 @@ def bundle_hash(files: Iterable[tuple[str, bytes]]) -> str:
 
 
 def unhashed(relpath: str) -> bool:
-    """Whether the file at `relpath` is compiled Python that the bundle hash leaves out, though it can be imported."""
+    """Return whether the file at `relpath` is compiled Python that the bundle hash leaves out, though it can be
+    imported."""
     *folders, name = relpath.split("/")
     return PRUNED_FOLDERS.isdisjoint(folders) and name.endswith((".pyc", ".pyo"))
 

@@ -40,9 +40,9 @@ class MetaError(Exception):
 
 
 class Health(msgspec.Struct, frozen=True, array_like=True):
-    """How to learn that a sidecar is ready: GET `path` until 2xx, for at most `timeout_ms`.
+    """The probe that shows that a sidecar is ready: GET `path` until 2xx, for at most `timeout_ms`.
 
-    `interval_ms` bounds the pause between two tries; omac asks sooner at first.
+    `interval_ms` bounds the pause between two tries; the first pauses are shorter.
     """
 
     path: str = "/status"
@@ -52,7 +52,7 @@ class Health(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one access may cost. None means omac's own default."""
+    """The limits that a skill sets for its calls. None means omac's own default."""
 
     max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)] | None = None
     idle_timeout_secs: Annotated[int, msgspec.Meta(ge=0, le=IDLE_SECS_MAX)] | None = None
@@ -159,10 +159,10 @@ class FoundSkill(msgspec.Struct, frozen=True):
 
     @property
     def sidecar(self) -> SidecarMeta | None:
-        """Its sidecar, if it has one."""
+        """The sidecar of the skill, if it has one."""
         return self.meta.sidecar if self.meta else None
 
     @property
     def code(self) -> Code:
-        """Its code as it was found; no digest is taken."""
+        """The code of the skill as it was found; no digest is taken."""
         return Code(self.source, self.bundle_hash)

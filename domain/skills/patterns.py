@@ -18,7 +18,7 @@ class PatternError(Exception):
 
 
 class TextTooLong(Exception):
-    """So long a text is not tried against so large a pattern."""
+    """The text is too long for a pattern of this size, and is not tried."""
 
 
 def check_pattern(pattern: str) -> None:
@@ -27,7 +27,8 @@ def check_pattern(pattern: str) -> None:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `pattern` is found in `text`, which must be encodable as UTF-8. Raises PatternError, TextTooLong."""
+    """Return whether `pattern` is found in `text`, which must be encodable as UTF-8. Raises PatternError,
+    TextTooLong."""
     compiled = _compiled(pattern)
     content = text.encode()
     if compiled.programsize * len(content) > WORK_MAX:

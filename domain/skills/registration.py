@@ -58,13 +58,14 @@ class Approved(Event, frozen=True):
 
 
 class ApprovalRevoked(Event, frozen=True):
-    """No code of it may run any more; `why` in a few words."""
+    """No code of the skill may run any more; `why` is the reason in a few words."""
 
     why: str
 
 
 class Drifted(Event, frozen=True):
-    """Its code is no longer the approved code. `accepted_by` names the run that runs it all the same, if one does."""
+    """The skill's code is no longer the approved code. `accepted_by` names the run that runs it all the same, if one
+    does."""
 
     source: str
     bundle_hash: str
@@ -73,11 +74,12 @@ class Drifted(Event, frozen=True):
 
 
 class Deregistered(Event, frozen=True):
-    """A person removed it."""
+    """A person removed the registration."""
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Which code: the skill's canonical folder, its bundle hash, and the digest over every file ("" if not taken).
+    """The identity of code: the skill's canonical folder, its bundle hash, and the digest over every file ("" if not
+    taken).
 
     `interpreters` are the programs outside by which it runs, as far as they were resolved.
     """
@@ -88,7 +90,7 @@ class Code(msgspec.Struct, frozen=True):
     interpreters: tuple[Interpreter, ...] | None = None
 
     def is_bundle(self, other: "Code | None") -> bool:
-        """Whether both have the same folder and the same bundle hash."""
+        """Return whether both have the same folder and the same bundle hash."""
         return other is not None and (self.source, self.bundle_hash) == (other.source, other.bundle_hash)
 
 

@@ -39,11 +39,11 @@ class WorktreeFolder(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """For people."""
+        """The name of this place for people."""
         below = f"{self.project} in " if self.project else ""
         return f"{below}every worktree of {self.common}"
 
 
 def is_repository(scope: str) -> bool:
-    """Whether a scope is that of a repository."""
+    """Return whether a scope is that of a repository."""
     return scope.startswith(PREFIX)

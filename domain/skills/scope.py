@@ -27,20 +27,21 @@ class SkillScope(msgspec.Struct, frozen=True):
 
     @property
     def dir(self) -> str:
-        """What is recorded of it: the directory, the git common directory of a repository, or nothing for all."""
+        """The directory in records of this place: the project's, the git common directory of a repository, or "" for
+        all projects."""
         return self.repository.common if self.repository else self.workdir
 
     @property
     def shown(self) -> str:
-        """For people."""
+        """The name of this place for people."""
         return self.repository.shown if self.repository else self.workdir or "all projects"
 
     @property
     def where(self) -> str:
-        """What a command needs to mean this directory, or what all share, whichever harness looks."""
+        """The options by which a command means this directory, or what all share, whichever the harness."""
         return f"--workdir {shlex.quote(self.workdir)}" if self.workdir else "--global"
 
     @property
     def flags(self) -> str:
-        """What a command needs to mean this place, and no other harness's, ready to be pasted."""
+        """The options by which a command means this place, and no other harness's, ready to be pasted."""
         return f"{self.where} --harness {self.harness}{' --repository' if self.repository else ''}"

@@ -97,7 +97,7 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def is_text(text: str) -> bool:
-    """Whether the operating system can be given it: no NUL, which ends a string there, and encodable as UTF-8."""
+    """Return whether the operating system accepts a text: no NUL, which ends a string there, and encodable as UTF-8."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def decoded(content: bytes) -> str | None:
 
 
 def has_64_bits(number: int) -> bool:
-    """Whether a signed 64-bit integer holds it."""
+    """Return whether a signed 64-bit integer holds a number."""
     return -INTEGER_MAX - 1 <= number <= INTEGER_MAX
 
 

@@ -54,8 +54,9 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
 
 
 def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:
-    """Where a token and a mount lead at this position, in one run namespace: the tokens of others lead nowhere there.
-    Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` tells which skill."""
+    """Return the route of a token and a mount at this position, in one run namespace; the tokens of others do not
+    resolve there. Raises Refusal: unknown-mount, pending-credentials, skill-broken, sidecar-down; `find_skill` returns
+    the skill."""
     directory, owner, name, route = _find(system, namespace, digest, mount)
     if name is None:
         raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))

@@ -118,7 +118,7 @@ class PlacedRow(msgspec.Struct, frozen=True):
 
 
 class AuditLogState(msgspec.Struct, frozen=True):
-    """All that an AuditLog remembers: folded on from here, the rows are those of the whole journal."""
+    """The complete state of an AuditLog: folded on from here, the rows are those of the whole journal."""
 
     agents: dict[str, str]
     paths: dict[str, str | None]
@@ -200,11 +200,11 @@ def ended_rows(records: Iterable[Recorded], fold: AuditFold | None = None) -> It
 
 
 def audit_rows(records: Iterable[Recorded], waiting_max: int = WAITING_MAX) -> Iterator[AuditRow]:
-    """Each access among `records` once, in the order of requests; those without an outcome come as `open`.
+    """Yield each access among `records` once, in the order of requests; those without an outcome come as `open`.
 
-    Changes of trust stand among them where they happened, launches where they ended: a sandbox may be open for days,
-    and what happens meanwhile does not wait for it. Neither do more than `waiting_max` rows wait for an access: one
-    that outlasts them stands where it ended too. Those that have not ended come last.
+    Changes of trust come among them where they happened, launches where they ended: a sandbox may be open for days, and
+    what happens meanwhile does not wait for it. Rows that wait for an access are at most `waiting_max`: an access that
+    outlasts them comes where it ended, too. Those that have not ended come last.
     """
     log = AuditLog(waiting_max=waiting_max)
     for recorded in records:

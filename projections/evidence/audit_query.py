@@ -40,7 +40,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_selective(self) -> bool:
-        """Whether any row is left out."""
+        """Return whether the query has any condition, and so may leave out rows."""
         return any(value is not None for value in msgspec.structs.astuple(self))
 
     def matches(self, row: AuditRow) -> bool:

@@ -32,7 +32,7 @@ OUTSIDE = "outside-worktree"
 
 
 class TrustChange(NamedTuple):
-    """What changed: `refused` says that something was kept from happening, for `reason`."""
+    """A change of trust. `refused`: something was kept from happening, for `reason`."""
 
     kind: str
     dir: str | None

@@ -1,4 +1,4 @@
-"""Which agent ran last in a project: a fold over the runs that a journal has."""
+"""The agent that ran last in a project: a fold over the runs that a journal has."""
 
 from collections.abc import Iterable
 

@@ -73,7 +73,7 @@ class Launches:
                 return None
 
     def open(self) -> Iterator[LaunchRow]:
-        """Those that have not ended, in the order they were launched."""
+        """Yield the launches that have not ended, in the order they were launched."""
         yield from self._open.values()
 
 

@@ -1,4 +1,4 @@
-"""What a host owes the evidence: checkpoints not signed or not delivered, and erasures that are not finished."""
+"""The evidence that a host still owes: checkpoints not signed or not delivered, and erasures that are not finished."""
 
 from collections.abc import Iterator
 

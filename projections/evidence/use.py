@@ -1,4 +1,6 @@
-"""What one run was used for: its calls by skill, what was denied, what is gone with its sandbox. A pure fold."""
+"""The use of one run: its calls by skill, the writes that were denied, and the files gone with its sandbox. A pure
+fold.
+"""
 
 import msgspec
 
@@ -33,7 +35,7 @@ class RunUse:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Return whether there is nothing to report."""
         return not (self.calls or self.writes_denied or self.vanished)
 
     def apply(self, recorded: Recorded) -> None:
