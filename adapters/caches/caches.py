@@ -1,4 +1,4 @@
-"""All tool caches of this user: looking at them, and taking them away while nobody uses them."""
+"""All tool caches of this user: their inspection, and their removal while nobody uses them."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ PAUSE_S = 0.01
 
 @contextmanager
 def opened(environment: Mapping[str, str], step: Step) -> Iterator["Caches | None"]:
-    """All caches; None where there has never been one. Raises Refusal (cache-unsafe)."""
+    """Yield all caches; None where there has never been one. Raises Refusal (cache-unsafe)."""
     root = open_root(environment, make=False)
     if root is None:
         yield None
@@ -35,7 +35,7 @@ def opened(environment: Mapping[str, str], step: Step) -> Iterator["Caches | Non
 
 
 class Caches:
-    """The caches below one root; `step` is told how many names were looked at or removed, now and then."""
+    """The caches below one root; `step` gets the number of names that were visited or removed, now and then."""
 
     def __init__(self, root: CacheRoot, step: Step) -> None:
         self._root = root
@@ -47,11 +47,11 @@ class Caches:
         return self._root.path
 
     def ids(self) -> list[str]:
-        """Their names, sorted: whatever is named like one, whether it can be used or not. Raises OSError."""
+        """Return the names of the caches, sorted: every name of that form, whether usable or not. Raises OSError."""
         return sorted(name for name in os.listdir(self._root.folder) if is_cache_id(name))
 
     def inspect(self, identity: str) -> Cache:
-        """One cache as it is now. Raises OSError."""
+        """Return one cache as it is now. Raises OSError."""
         workdir, size = "", Size(0, True)
         with suppress(NotADirectoryError), self._folder(identity) as folder:
             with suppress(OSError):  # a marker that cannot be read names none
@@ -71,7 +71,7 @@ class Caches:
     def take_away(self, identity: str, token: str, last_used: int | None = None) -> bool:
         """Move a cache to the trash, under the new name `token`; False if it is in use. Raises OSError.
 
-        With `last_used`, what `look` said, also False if it was used meanwhile.
+        With `last_used`, as `inspect` returned it, also return False if the cache was used meanwhile.
         """
         used = self._lock_time(identity)
         lock = self._exclusive(identity)
@@ -88,7 +88,8 @@ class Caches:
         return True
 
     def empty_trash(self) -> list[str]:
-        """Remove what was taken away, now or by a run that was cut off. What would not go, and why. Raises OSError."""
+        """Remove what is in the trash, from now or from a run that was cut off. Return what could not be removed, and
+        why. Raises OSError."""
         return empty_trash(self._root, self._step)
 
     def drop_loose_locks(self) -> None:
@@ -128,7 +129,7 @@ class Caches:
         return used
 
     def _lock_time(self, identity: str) -> int | None:
-        """When its lock was taken or let go of last, in ns; None where there is no lock."""
+        """Return when the cache was last used, in ns: the modification time of its lock; None without a lock."""
         try:
             return os.stat(f"{identity}.lock", dir_fd=self._root.locks, follow_symlinks=False).st_mtime_ns
         except FileNotFoundError:

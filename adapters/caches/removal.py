@@ -1,8 +1,8 @@
-"""Removing what programs in a sandbox wrote: trees of any depth and width, with nothing in them followed or opened.
+"""The removal of trees that programs in a sandbox wrote, of any depth and width: nothing in them is followed or opened.
 
-What is removed is moved into the trash first, where nobody finds it: the name is free at once, and what an interrupted
-removal leaves is taken up by the next one. In the trash every folder is moved to the top before it is emptied, so that
-no path gets long, nothing recurses, and one folder at a time is open.
+The removal moves a tree into the trash first, where nobody finds it. Its name is free at once, and the next removal
+continues with what an interrupted one leaves. In the trash every folder is moved to the top before it is emptied, so
+that no path gets long, nothing recurses, and one folder at a time is open.
 """
 
 import errno
@@ -36,7 +36,8 @@ def to_trash(root: CacheRoot, name: str, token: str) -> None:
 
 
 def empty_trash(root: CacheRoot, step: Step) -> list[str]:
-    """Remove all that is there; `step` is told how many names went. What would not go, and why. Raises OSError."""
+    """Remove all that is in the trash; `step` gets the number of names that were removed. Return what could not be
+    removed, and why. Raises OSError."""
     problems: list[str] = []
     trash = _trash(root)
     try:
@@ -65,7 +66,7 @@ def _trash(root: CacheRoot) -> int:
 
 
 def _clear(heap: int, step: Step) -> list[str]:
-    """Remove all that is in the open folder `heap`, which nobody else writes to. What would not go."""
+    """Remove all that is in the open folder `heap`, which nobody else writes to. Return what went wrong."""
     problems: dict[str, None] = {}
     fresh = itertools.count(1 + max((int(name) for name in os.listdir(heap) if name.isdigit()), default=0))
     waiting = os.listdir(heap)
@@ -136,7 +137,7 @@ def _move(folder: int, name: str, heap: int, new: str) -> None:
 
 
 def _attempt(act: Callable[[], None], problems: dict[str, None]) -> bool:
-    """Whether it worked, or was not needed any more."""
+    """Return whether an action succeeded or was no longer needed; add what went wrong to `problems`."""
     try:
         act()
     except FileNotFoundError:

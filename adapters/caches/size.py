@@ -1,4 +1,4 @@
-"""How much of the disk a tree takes that programs in a sandbox wrote, and may be writing to right now."""
+"""The disk space of a tree that programs in a sandbox wrote, and may be writing to right now."""
 
 import os
 from typing import NamedTuple

@@ -100,14 +100,15 @@ def open_cache(workdir: str, environment: Mapping[str, str]) -> ToolCache:
 
 
 def cache_of(workdir: str, environment: Mapping[str, str]) -> ToolCache:
-    """What `open_cache` would answer, to be told and not to be used: nothing is looked at, made or held. Raises Refusal
-    (cache-unsafe)."""
+    """Return the cache that `open_cache` would return, to be shown and not to be used: nothing is inspected, made or
+    held. Raises Refusal (cache-unsafe)."""
     root = root_of(environment)
     return ToolCache(root, os.path.join(root, identity_of(workdir), TOOLS), -1)
 
 
 def entries(cache: ToolCache) -> tuple[Entry, ...]:
-    """What a sandbox is granted, and what a grant of a folder above does not give: other workdirs' caches."""
+    """Return the entries for a sandbox: a grant of its cache, and a denial of other workdirs' caches, which also holds
+    where a folder above is granted."""
     return (
         Entry(cache.root, DENY, "tool caches of other workdirs"),
         Entry(cache.path, WRITE, "tool cache of the workdir"),
@@ -217,7 +218,7 @@ def _pause(root: CacheRoot, identity: str, deadline: float) -> None:
 
 
 def _verified(root: CacheRoot, identity: str, workdir: str) -> bool:
-    """Whether the cache is there; False if it was never finished. Raises Refusal (cache-unsafe), OSError."""
+    """Return whether the cache exists; False if it was never finished. Raises Refusal (cache-unsafe), OSError."""
     path = os.path.join(root.path, identity)
     try:
         folder = _enter(root.folder, identity, path, make=False, workdir=workdir)
@@ -304,7 +305,8 @@ def _opened(above: int, name: str, make: bool) -> int:
 
 
 def _require_safe(status: os.stat_result, path: str, own: bool) -> None:
-    """Nobody else may change what is in a folder, nor look into omac's own. Raises Refusal (cache-unsafe)."""
+    """Raise Refusal (cache-unsafe) for a folder that another user owns or can write to, or, of omac's `own`, can read.
+    A folder that is not `own` may belong to root, or be writable with the sticky bit."""
     if status.st_uid != os.geteuid() and (own or status.st_uid):
         message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("cache-unsafe", message, fix=[list_command(path), _WITHOUT])

@@ -58,8 +58,8 @@ class ControlConnection:
         self._slot = slot
 
     async def run(self) -> None:
-        """Until the caller leaves, a limit is reached, or the connection cannot be read further. Closes the wire.
-        Returns when what its callers asked has ended, too."""
+        """Serve requests until the caller leaves, a limit is reached, or the connection cannot be read further. Close
+        the wire, and return when the calls have ended, too."""
         async with trio.open_nursery() as self._calls:
             await serve_heads(self._client, self._slot, self._limits, self._serve)
 
@@ -157,7 +157,8 @@ class ControlConnection:
             await self._client.send(answer)
 
     async def _send(self, answer: bytes) -> bool:
-        """Whether the caller took the answer in time; one that does not read is cut."""
+        """Send an answer and return whether the caller took it in time; cut the connection of a caller that does not
+        read."""
         with trio.move_on_after(self._limits.send_timeout_s):
             await self._client.send(answer)
             return True
@@ -191,7 +192,7 @@ class _Response:
             self._pieces.append(message.get("body", b""))
 
     def answer(self, head: RequestHead) -> bytes | None:
-        """What was collected; None when the application gave no answer."""
+        """Return the collected response; None if the application gave none."""
         if not self._status:
             return None
         body = b"".join(self._pieces)

@@ -1,4 +1,4 @@
-"""What both sides of the control plane's listeners know: its paths, and a refusal as JSON."""
+"""The contract of the control plane that both sides of its listeners share: its paths, and a refusal as JSON."""
 
 from omac.domain.kernel.refusal import Refusal
 

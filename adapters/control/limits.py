@@ -1,4 +1,4 @@
-"""How long the control plane waits and how much it takes in before it says no."""
+"""The limits of the control plane: how long it waits and how much it accepts before it refuses."""
 
 from omac.adapters.http.accepting import HeadLimits
 

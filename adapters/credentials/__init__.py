@@ -1,1 +1,1 @@
-"""Where the values of secrets are kept: the system's keychain, and omac's own encrypted file."""
+"""The stores for the values of secrets: the system's keychain, and omac's own encrypted file."""

@@ -18,7 +18,7 @@ class Keychain(Protocol):
     """A keychain. Every method blocks, and raises Refusal (keychain-*)."""
 
     def check(self) -> None:
-        """Nothing, if it is there, locked or not. Raises Refusal (keychain-unavailable)."""
+        """Raise Refusal (keychain-unavailable) if the keychain is missing; a locked one passes."""
 
     def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         """The values of these names; what is not there is left out."""

@@ -1,8 +1,8 @@
-"""Where the key of the vault comes from, and the files that hold keys.
+"""The sources of the vault's key, and the files that hold keys.
 
-In this order: the credential "omac-key" that systemd hands over ($CREDENTIALS_DIRECTORY), the file that
-$OMAC_VAULT_KEY_FILE names, the key that this process was given. The first that is there counts: if it is
-the wrong one, no other is tried. A file holds 64 hexadecimal digits and perhaps a line's end, or 32 bytes.
+The sources are, in this order: the credential "omac-key" that systemd hands over ($CREDENTIALS_DIRECTORY), the file
+that $OMAC_VAULT_KEY_FILE names, the key that this process was given. The first that exists counts: if it is the wrong
+one, no other is tried. A file holds 64 hexadecimal digits and perhaps a line's end, or 32 bytes.
 """
 
 import os
@@ -79,7 +79,7 @@ def _from_file(path: str, what: str, *, handed_over: bool = False) -> KeyAtHand 
 
 
 def _parsed(content: HiddenBytes) -> VaultKey | None:
-    """None for what is no key; the error would show it."""
+    """Return the key in a file's content; None for anything else, as an error would show the content."""
     if len(content) == KEY_BYTES:
         return VaultKey(content)
     try:

@@ -25,7 +25,7 @@ class LibraryKeychain:
 
     @classmethod
     def of(cls, platform: str) -> "LibraryKeychain":
-        """That of a platform in BACKENDS. Raises Refusal (keychain-unavailable)."""
+        """Return the keychain of a platform in BACKENDS. Raises Refusal (keychain-unavailable)."""
         module, name = BACKENDS[platform]
         try:
             backend = getattr(importlib.import_module(module), name)
@@ -35,7 +35,7 @@ class LibraryKeychain:
             raise refusals.unavailable(f"{module} does not work here ({type(error).__name__})") from None
 
     def check(self) -> None:
-        """As in Keychain: that it could be made says so."""
+        """Implement Keychain: do nothing, as `of` makes no keychain that does not work."""
 
     def read(self, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         values = {name: self._get(service, name) for name in names}
@@ -53,7 +53,8 @@ class LibraryKeychain:
                 self._backend.delete_password(service, name)
 
     def unlock(self) -> None:
-        """As in Keychain: whoever asks for an entry, even for one that is not there, is let prompt by the system."""
+        """Implement Keychain: read an entry, which need not exist, so that the system prompts. Raises Refusal
+        (keychain-locked) when the keychain stays locked."""
         try:
             self._get("omac", "unlock")
         except Refusal as refusal:

@@ -11,11 +11,11 @@ from omac.domain.kernel.refusal import Refusal, list_command
 
 
 def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = False) -> HiddenBytes:
-    """What is in a file that only this user can read; errors call it `what`.
+    """Return the content of a file that only this user can read; errors call the file `what`.
 
     A credential that systemd has `handed_over` (systemd.exec(5)) may be root's, readable through an access list, whose
-    mask then shows as rights of the group. Follows no link, and waits for no FIFO or device. Raises FileNotFoundError,
-    Refusal (vault-unusable).
+    mask then shows as rights of the group. A link is not followed, and a FIFO or device is not waited for. Raises
+    FileNotFoundError, Refusal (vault-unusable).
     """
     try:
         _require_regular(path, what, os.lstat(path))
@@ -35,7 +35,8 @@ def read_private(path: str, what: str, bytes_max: int, *, handed_over: bool = Fa
 
 
 def require_private_folder(path: str) -> None:
-    """Nobody else may replace what is in this folder. Raises FileNotFoundError, Refusal (vault-unusable)."""
+    """Raise Refusal (vault-unusable) if another user, except root, can replace files in a folder; FileNotFoundError if
+    the folder is missing."""
     status = os.stat(path)
     if status.st_uid not in (os.geteuid(), 0):
         message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"

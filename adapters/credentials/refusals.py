@@ -1,4 +1,4 @@
-"""How a keychain's trouble is said: which reason, and the command that mends it. No value is in any of these."""
+"""The refusals for a keychain's trouble: the reason and the command that mends it, without any value."""
 
 from collections.abc import Iterable
 
@@ -11,32 +11,33 @@ USE_VAULT = "omac vault init"
 
 
 def unavailable(why: str, *fix: str) -> Refusal:
-    """There is no keychain here, or none that can take a value."""
+    """Return the refusal for a keychain that is missing, or that cannot take a value."""
     return Refusal("keychain-unavailable", f"the system's keychain cannot be used: {why}", fix=[*fix, USE_VAULT])
 
 
 def locked() -> Refusal:
-    """There is one, and its owner has to open it."""
+    """Return the refusal for a keychain that its owner has to unlock."""
     return Refusal("keychain-locked", "the system's keychain is locked", fix=["omac unlock"])
 
 
 def still_locked(by_hand: str) -> Refusal:
-    """Its owner was asked to open it, and did not."""
+    """Return the refusal for a keychain that is locked even after its prompt; the command `by_hand` unlocks it."""
     message = "the system's keychain is still locked: its prompt was dismissed, or could not be shown here"
     return Refusal("keychain-locked", message, fix=[by_hand])
 
 
 def timed_out(seconds: float) -> Refusal:
-    """It is there, and says nothing."""
+    """Return the refusal for a keychain that did not answer in time."""
     message = f"the system's keychain did not answer within {seconds:g} s"
     return Refusal("keychain-timeout", message, fix=["busctl --user status org.freedesktop.secrets", "omac unlock"])
 
 
 def failed(why: str) -> Refusal:
-    """It answered, and not as it must. `why` must not quote the answer: a value may be in it."""
+    """Return the refusal for a keychain that answered wrongly. `why` must not quote the answer, which may be a
+    value."""
     return Refusal("keychain-failed", f"the system's keychain failed: {why}", fix=[USE_VAULT])
 
 
 def lied(service: str, names: Iterable[str], why: str) -> Refusal:
-    """It said that it did what it did not do."""
+    """Return the refusal for a keychain that confirmed a change and did not make it."""
     return failed(f"{why}: {', '.join(sorted(names))} of {service}")

@@ -63,7 +63,8 @@ class SecretStores:
         self._threads = {store: trio.CapacityLimiter(THREADS_MAX) for store in (KEYCHAIN, VAULT)}
 
     async def chosen(self) -> str:
-        """As in the port. Raises Refusal (keychain-unavailable, keychain-timeout) when there is neither."""
+        """Implement Secrets: return the store that takes new values. Raises Refusal (keychain-unavailable,
+        keychain-timeout) if neither store is available."""
         if self._choice != "auto":
             return self._choice
         choice: Choice = "vault" if await self._run(VAULT, self.vault.exists) else "keychain"
@@ -81,7 +82,8 @@ class SecretStores:
         return await self._run(KEYCHAIN, lambda: self._system_keychain().read(service, names))
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
-        """As in the port; a value is text of up to VALUE_BYTES_MAX. Raises Refusal (value-refused)."""
+        """Implement Secrets: store values, each a text of up to VALUE_BYTES_MAX bytes. Raises Refusal
+        (value-refused)."""
         for name, value in values.items():
             _require_storable(service, name, value)
         if not values:
@@ -100,7 +102,7 @@ class SecretStores:
             await self._run(KEYCHAIN, lambda: remove_checked(self._system_keychain(), service, names))
 
     async def unlock(self, store: str) -> None:
-        """Make a store usable: nothing, if it is already.
+        """Make a store usable, if it is not yet.
 
         The keychain may prompt on the desktop, for up to a minute. The vault takes the key that is at hand; one that
         was given and does not fit is forgotten. Raises Refusal (as the port, keychain-locked, vault-locked).
@@ -118,7 +120,7 @@ class SecretStores:
     def give_vault_key(self, key: bytes) -> None:
         """Keep the key of the vault in the memory of this process. Raises Refusal (vault-key-wrong) for no key at all.
 
-        Whether it is the right one, `unlock` says.
+        Only `unlock` checks that the key is the right one.
         """
         self._given_key = key_of(key)
 
@@ -129,12 +131,12 @@ class SecretStores:
             self._given_key = key_of(key)
 
     def forget_vault_key(self) -> bool:
-        """Forget the key that was given; whether there was one."""
+        """Forget the key that was given, and return whether a key was held."""
         held, self._given_key = self._given_key is not None, None
         return held
 
     def opened_by(self) -> str:
-        """What opens the vault for this process at any time, in words; empty where nothing does."""
+        """Return, in words, what opens the vault for this process at any time; empty if nothing does."""
         try:
             return key_at_hand(self._environment, None).origin
         except Refusal:
@@ -155,7 +157,8 @@ class SecretStores:
         )
 
     async def _run(self, store: str, work: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Do it in a thread, within the time-out."""
+        """Run `work` in a thread, within the time-out, and return its result. Raises its Refusal, or one for the
+        time-out."""
         seconds = timeout_s or self._timeout_s
         outcome: T | Refusal = _timed_out(store, seconds, self.vault.path)
         with trio.move_on_after(seconds):
@@ -168,7 +171,7 @@ class SecretStores:
 
 
 def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
-    """What it returns or refuses, cut off from the frames that may hold a value."""
+    """Return the result of `work`, or its refusal without the frames that may hold a value."""
     try:
         return work()
     except Refusal as refusal:
@@ -205,7 +208,7 @@ def _require_storable(service: str, name: str, value: Hidden) -> None:
 
 
 def _utf8_bytes(value: Hidden) -> int | None:
-    """None for what is no Unicode; the error would hold the text."""
+    """Return the size of a value in UTF-8; None if it is not Unicode, as the error would hold the text."""
     try:
         return len(value.reveal().encode())
     except UnicodeError:

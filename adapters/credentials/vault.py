@@ -52,7 +52,8 @@ class Vault:
         self._draft_prefix = os.path.basename(path) + ".draft."
 
     def exists(self) -> bool:
-        """Whether there is something in its place: even if it is no vault, no other store is to be used instead."""
+        """Return whether anything is at the vault's path. Even if it is no vault, no other store is to be used
+        instead."""
         return os.path.lexists(self.path)
 
     def create_with_passphrase(self, passphrase: Hidden, cost: Scrypt = COST) -> VaultKey:
@@ -70,7 +71,7 @@ class Vault:
         self._create(Header.of_random(key), key)
 
     def has_passphrase(self) -> bool:
-        """Whether its key is made of a passphrase."""
+        """Return whether the vault's key is made of a passphrase."""
         with self._words():
             return open_header(self._file()).cost is not None
 
@@ -97,7 +98,7 @@ class Vault:
         return key
 
     def check(self, at_hand: KeyAtHand) -> None:
-        """Nothing, if the vault is whole and this is its key."""
+        """Raise Refusal (vault-*) unless the vault is whole and this is its key."""
         self._open(at_hand)
 
     def read(self, at_hand: KeyAtHand, service: str, names: Sequence[str]) -> dict[str, Hidden]:
@@ -180,7 +181,7 @@ class Vault:
 
     @contextmanager
     def _words(self, origin: str = "this key") -> Iterator[None]:
-        """Whatever keeps the vault from being used is said in omac's words."""
+        """Turn every error that keeps the vault from being used into a Refusal (vault-*, value-refused)."""
         try:
             yield
         except WrongKey:

@@ -47,19 +47,19 @@ Contents = dict[str, dict[str, Hidden]]
 
 
 class Damaged(Exception):
-    """This is no vault, or not the one that was written; the text says what is wrong with it."""
+    """The bytes are no vault, or not the one that was written; the text says what is wrong with them."""
 
 
 class Newer(Exception):
-    """A later omac wrote it."""
+    """A later omac wrote the vault."""
 
 
 class WrongKey(Exception):
-    """It is whole, and sealed under another key."""
+    """The vault is whole, and sealed under another key."""
 
 
 class Unsealable(Exception):
-    """What was to be sealed is too large, or no text."""
+    """The contents to be sealed are too large, or a text in them is not Unicode."""
 
 
 class HiddenBytes(bytes):
@@ -84,14 +84,14 @@ class VaultKey(HiddenBytes):
 
 
 class Scrypt(NamedTuple):
-    """What scrypt costs: 128 * 2**log2_n * r bytes of memory, and time in proportion to that and to `p`."""
+    """The cost of scrypt: 128 * 2**log2_n * r bytes of memory, and time in proportion to that and to `p`."""
 
     log2_n: int
     r: int
     p: int
 
     def bearable(self) -> bool:
-        """Whether a header that asks for it is obeyed: a hostile one must not eat this machine."""
+        """Return whether this cost is accepted from a header: a hostile header must not exhaust this machine."""
         sane = 1 <= self.log2_n <= 24 and self.r >= 1 and 1 <= self.p <= 4
         return sane and 128 * self.r << self.log2_n <= MEMORY_MAX
 
@@ -100,7 +100,7 @@ COST = Scrypt(17, 8, 1)  # 128 MiB, and the better part of a second
 
 
 class Header(NamedTuple):
-    """What anybody may read of a vault. `cost` is None where the key is random."""
+    """The part of a vault that anybody may read. `cost` is None where the key is random."""
 
     cost: Scrypt | None
     salt: bytes
@@ -120,7 +120,7 @@ class Header(NamedTuple):
         return cls(cost, salt, _derived(key, b"check", salt)[:16]), key
 
     def fits(self, key: VaultKey) -> bool:
-        """Whether the vault was sealed under this key."""
+        """Return whether the vault was sealed under this key."""
         return hmac.compare_digest(_derived(key, b"check", self.salt)[:16], self.check)
 
 
@@ -154,7 +154,7 @@ def seal(contents: Contents, header: Header, key: VaultKey) -> bytes:
 
 
 def open_header(vault: bytes) -> Header:
-    """What anybody may read. Raises Damaged, Newer."""
+    """Return the part of a vault that anybody may read. Raises Damaged, Newer."""
     body, digest = vault[:-_DIGEST_BYTES], vault[-_DIGEST_BYTES:]
     if not body.startswith(MAGIC):
         raise Damaged("it does not begin like a vault" if vault else "it is empty")
@@ -174,7 +174,7 @@ def open_header(vault: bytes) -> Header:
 
 
 def unseal(vault: bytes, key: VaultKey) -> Contents:
-    """What is in a vault. Raises Damaged, Newer, WrongKey."""
+    """Return the contents of a vault. Raises Damaged, Newer, WrongKey."""
     header = open_header(vault)
     if not header.fits(key):
         raise WrongKey
@@ -185,7 +185,7 @@ def unseal(vault: bytes, key: VaultKey) -> Contents:
 
 
 def _contents(vault: bytes, header: Header, key: VaultKey) -> Contents | None:
-    """None when the seal is broken."""
+    """Return the contents of a vault; None when the seal is broken."""
     from cryptography.exceptions import InvalidTag
 
     nonce, sealed = vault[48:60], vault[_HEADER.size : -_DIGEST_BYTES]
@@ -198,7 +198,7 @@ def _contents(vault: bytes, header: Header, key: VaultKey) -> Contents | None:
 
 
 def _packed(contents: Contents) -> HiddenBytes | None:
-    """None for what cannot be packed; the error would hold the text."""
+    """Return the contents as msgpack; None for what cannot be packed, as the error would hold the text."""
     try:
         return HiddenBytes(
             msgspec.msgpack.encode(

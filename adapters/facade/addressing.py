@@ -1,4 +1,4 @@
-"""Where a request leads: its target in parts, and the route behind it."""
+"""The address of a request: its target in parts, and the route behind it."""
 
 import msgspec
 
@@ -24,12 +24,12 @@ class AddressedRequest(msgspec.Struct, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """What the client has before the path, `/<token>/<mount>`."""
+        """The part of the client's target before the path: `/<token>/<mount>`, or `/<mount>` without a token."""
         return f"/{self.token}/{self.mount}" if self.token else f"/{self.mount}"
 
     @property
     def closes(self) -> bool:
-        """Whether the connection cannot be read further unless the request is relayed."""
+        """Return whether the connection cannot be read further unless the request is relayed."""
         return self.head.framing.has_body or not self.head.keep_alive
 
 
@@ -50,7 +50,8 @@ def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, st
 
 
 def recorded_path(path: str, token: str) -> str:
-    """What the recorder gets of a path, to cut and record: not the token, even where the client repeats it."""
+    """Return a path as the recorder gets it: with `*` in place of a token that the client repeats, and cut to
+    PATH_CHARS_MAX characters."""
     return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
 
 

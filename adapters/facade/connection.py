@@ -29,8 +29,8 @@ Result = TypeVar("Result")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the connections of one listener share. `unix`, `flat`: see FacadeListener. The data plane has
-    `connections` and `answers`; where there are none, no connection to a skill serves two requests."""
+    """The context that the connections of one listener share. `unix` and `flat` are those of its FacadeListener. The
+    data plane adds `connections` and `answers`; without them, no connection to a skill serves two requests."""
 
     recorder: AccessRecorder
     limits: FacadeLimits
@@ -69,9 +69,10 @@ class FacadeConnection:
     async def run(
         self, begun: BegunRequest | None = None, *, wait_s: float | None = None, until_rest: bool = False
     ) -> bool:
-        """Until the client leaves, a limit is reached, or the connection cannot be read further; closes the wire.
+        """Serve requests until the client leaves, a limit is reached, or the connection cannot be read further; close
+        the wire.
 
-        `wait_s`: see `serve_heads`.
+        `wait_s` is that of `serve_heads`.
 
         `until_rest`: return True, with the wire open, as soon as one is answered and another may follow.
         """

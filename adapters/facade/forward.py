@@ -37,8 +37,8 @@ _ADDRESSED = REFERRING | {b"set-cookie"}  # fields of an answer that name places
 
 
 def _stops_at_skill(lower: bytes) -> bool:
-    """Whether a field of a request does not reach the skill as it is. CGI-like upstreams read X_Forwarded_Prefix as
-    X-Forwarded-Prefix."""
+    """Return whether a field of a request does not reach the skill unchanged. Underscores count as hyphens: CGI-like
+    upstreams read X_Forwarded_Prefix as X-Forwarded-Prefix."""
     meaning = lower.replace(b"_", b"-")
     return (
         meaning in _HOP_BY_HOP
@@ -49,7 +49,7 @@ def _stops_at_skill(lower: bytes) -> bool:
 
 
 def _stops_at_client(lower: bytes) -> bool:
-    """Whether a field of an answer does not reach the client as it is, or not always."""
+    """Return whether a field of an answer does not reach the client unchanged, or not always."""
     return (
         lower in _HOP_BY_HOP
         or lower in _OF_THE_HOST
@@ -77,7 +77,7 @@ def upgrade_of(head: RequestHead) -> bytes | None:
 
 
 def is_switch(response: ResponseHead, asked: bytes | None) -> bool:
-    """Whether the skill switches to what was asked for. Raises UpstreamError when it switches to anything else."""
+    """Return whether the skill switches to the requested protocol. Raises UpstreamError if it switches to another."""
     if response.status != 101:
         return False
     names = [value.lower() for value in response.values.get(b"upgrade", ())]
@@ -152,7 +152,7 @@ def client_head(
 
 
 def is_same_for_all(response: ResponseHead) -> bool:
-    """Whether clients get the same head of this answer wherever they address the skill."""
+    """Return whether clients get the same head of this answer wherever they address the skill."""
     return not any(_STOPPED_AT_CLIENT[name] in _ADDRESSED for name, _ in response.headers)
 
 
@@ -168,7 +168,7 @@ def _changed(name: bytes, value: bytes, path: str, *, mount: str, prefix: str, p
 
 
 def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
-    """`body` as the next bytes of a delivery; `last` adds the end that chunks need (RFC 9112 section 7.1)."""
+    """Return `body` as the next bytes of a delivery; `last` adds the end that chunks need (RFC 9112 section 7.1)."""
     if delivery != "chunked":
         return body
     end = b"0\r\n\r\n" if last else b""
@@ -176,8 +176,8 @@ def encode_body(body: bytes, delivery: Delivery, *, last: bool) -> bytes:
 
 
 def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, method: str = "GET") -> bytes:
-    """The whole answer that says no: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out. The body
-    is a line, as what follows it at a terminal begins one."""
+    """Return the whole answer for a refusal: its reason as `X-Omac-Reason` and in a JSON body, which HEAD leaves out.
+    The body is a line, as what follows it at a terminal begins one."""
     content: dict[str, object] = {"error": refusal.reason}
     if skill := skill or refusal.skill:
         content["skill"] = skill
@@ -192,7 +192,7 @@ def refusal_answer(refusal: Refusal, *, close: bool, skill: str | None = None, m
 
 
 def _connection_fields(status: int, request: RequestHead, delivery: Delivery) -> bytes:
-    """What the facade says itself about the connection to the client."""
+    """Return the fields that the facade itself writes about the connection to the client."""
     if status == 101:
         return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % (upgrade_of(request) or b"")
     chunks = b"Transfer-Encoding: chunked\r\n" if delivery == "chunked" else b""

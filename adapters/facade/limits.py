@@ -1,4 +1,4 @@
-"""How long the facade waits and how much it takes in before it says no."""
+"""The limits of the facade: how long it waits and how much it accepts before it refuses."""
 
 from omac.adapters.http.accepting import HeadLimits
 

@@ -1,5 +1,9 @@
-"""What is ordinary: a request of HTTP/1.1 without a body, whole at once and alone on its way, to a skill of which a
-connection rests; and an answer with a length that is small and soon whole."""
+"""Ordinary requests and answers, which need no task.
+
+An ordinary request is one of HTTP/1.1 without a body, whole at once and alone on its way. It goes to a skill with a
+connection at rest, or to which one can be made at once. An ordinary answer has a length that is small, and is soon
+whole.
+"""
 
 from typing import NamedTuple
 
@@ -12,7 +16,7 @@ REMEMBERED_BYTES_MAX = 1_024  # of one
 
 
 class Unusual(Exception):
-    """Something for a task."""
+    """A request or an answer that only a task can handle."""
 
 
 class OrdinaryAnswer(NamedTuple):
@@ -25,7 +29,7 @@ class OrdinaryAnswer(NamedTuple):
 
 
 def require_ordinary(head: RequestHead) -> None:
-    """Raise Unusual for a request that is not."""
+    """Raise Unusual for a request that is not ordinary."""
     if head.minor == 0 or (head.framing is not UNFRAMED and head.framing.has_body) or upgrade_of(head):
         raise Unusual
 

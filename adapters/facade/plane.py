@@ -36,7 +36,7 @@ class DataPlane:
         self._stopped = False
 
     async def run(self) -> None:
-        """Until cancelled; then nothing is polled any more."""
+        """Run the poller until cancelled, and then close every connection that is polled or at rest."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._poller.run)
@@ -53,11 +53,11 @@ class DataPlane:
         self._watch(PolledConnection(sock, slot, surroundings, self), surroundings.limits.head_timeout_s)
 
     def promote(self, connection: PolledConnection, client: Wire, begun: BegunRequest | None) -> None:
-        """See Keeper."""
+        """Implement Keeper: continue a connection in a task, with the request that was begun."""
         self._tasks.start_soon(self._run_task, connection, client, begun)
 
     def forget(self, connection: PolledConnection) -> None:
-        """See Keeper."""
+        """Implement Keeper: stop watching a connection."""
         self._polled.discard(connection)
         self._poller.forget(connection.socket)
 
@@ -92,7 +92,8 @@ class DataPlane:
                 self._busy.set()  # its connection to the skill may rest
 
     async def _sweep(self) -> None:
-        """Look after what is late, while there is anything."""
+        """Handle connections whose deadline has passed, and end those at rest for too long, as long as any connection
+        exists."""
         while True:
             if not self._polled and not self._connections:
                 self._busy = trio.Event()

@@ -50,7 +50,7 @@ def _read(sock: socket.socket) -> bytes:
 
 
 class Phase(Enum):
-    """What a connection that the poller has is doing."""
+    """The phase of a connection that the poller has."""
 
     RESTING = auto()  # it owes the head of a request
     ADMITTING = auto()  # the journal has the record
@@ -59,13 +59,13 @@ class Phase(Enum):
 
 
 class Keeper(Protocol):
-    """Who has the poller watch connections, and tasks go on with them."""
+    """The owner of the poller and of the tasks: it has connections watched, and continues them in tasks."""
 
     def promote(self, connection: "PolledConnection", client: Wire, begun: BegunRequest | None) -> None:
-        """Have a task go on, with what came ahead, and with the request that was begun."""
+        """Continue a connection in a task, with the bytes that came ahead and the request that was begun."""
 
     def forget(self, connection: "PolledConnection") -> None:
-        """It is not watched any more."""
+        """Stop watching a connection."""
 
 
 class PolledConnection:
@@ -102,7 +102,7 @@ class PolledConnection:
         self._skill: SkillConnection | None = None
 
     def ready(self, events: int) -> None:
-        """See Polled."""
+        """Implement Polled: read a request, or note that the client has sent more or has gone."""
         if self.phase is Phase.RESTING:
             self._client_gone = bool(events & GONE)
             self._receive()
@@ -114,11 +114,11 @@ class PolledConnection:
             self._client_gone = True
 
     def fail(self) -> None:
-        """See Polled."""
+        """Implement Polled: abort the request under way, and close the connection."""
         self._abort("upstream-error")
 
     def stop(self) -> None:
-        """omac stops: what is under way is not answered any more."""
+        """Abort what is under way, as omac stops."""
         self._stopped = True
         self._abort("stopping")
 
@@ -130,7 +130,7 @@ class PolledConnection:
             self.slot.leave()
 
     def late(self) -> None:
-        """Its deadline has passed."""
+        """Handle a passed deadline: close a connection at rest, and leave any other to a task."""
         match self.phase:
             case Phase.RESTING:
                 self.close()
@@ -186,7 +186,8 @@ class PolledConnection:
             self._hand_over(b"", self._begun(refused=refusal))
 
     def _admitted(self, addressed: AddressedRequest, recorded: int | Exception) -> None:
-        """The record is durable, or it cannot be made. This must not fail."""
+        """Forward the request once its record is durable, or leave it to a task if the record cannot be made. This must
+        not fail."""
         try:
             if self.phase is not Phase.ADMITTING or self._addressed is not addressed:
                 if isinstance(recorded, int):
@@ -233,7 +234,7 @@ class PolledConnection:
             self._hand_over_forwarded(data[sent:])
 
     def _cut(self, _: Refusal) -> None:
-        """The route has ended. The task that goes on is told why."""
+        """Leave the connection to a task, as the route has ended: the task learns why."""
         if self._skill is None:
             self._hand_over(b"", self._begun())
         else:
@@ -242,7 +243,7 @@ class PolledConnection:
     # its answer
 
     def _skill_ready(self, events: int) -> None:
-        """Something came on the connection to the skill. A fault here is one of this exchange."""
+        """Handle an event on the connection to the skill. A fault here is one of this exchange."""
         assert self._skill is not None
         try:
             try:
@@ -261,7 +262,7 @@ class PolledConnection:
             self.fail()
 
     def _is_repeatable(self) -> bool:
-        """Whether the request may go to the skill once more: a connection at rest may have ended meanwhile."""
+        """Return whether the request may go to the skill once more: a connection at rest may have ended meanwhile."""
         assert self._addressed is not None
         assert self._skill is not None
         return self._addressed.head.method in REPEATED and not self._skill.is_new
@@ -349,7 +350,8 @@ class PolledConnection:
         self.close()
 
     def _abort_late(self, access: int) -> None:
-        """A record has become durable for which nobody waits any more; who waited was told so, unless omac stops."""
+        """Record as aborted an access whose record became durable too late: the client has got an answer from a task,
+        unless it left or omac stops."""
         reason = "stopping" if self._stopped else "client-gone" if self._client_gone else "journal-slow"
         self.surroundings.recorder.aborted(access, Answer(503 if reason == "journal-slow" else None, 0, 0, 0), reason)
 

@@ -1,7 +1,7 @@
 """One task that owns an edge-triggered epoll: sockets in numbers, without a task for each (epoll(7)).
 
-What is read from a socket must be read to its end, or forgotten here and left to a task: no second event tells of what
-was there at the first.
+A socket that is read must be read to its end, or forgotten here and left to a task: no second event comes for what was
+there at the first.
 """
 
 import logging
@@ -24,13 +24,13 @@ _log = logging.getLogger("omac.facade")
 
 
 class Polled(Protocol):
-    """What a socket belongs to."""
+    """The owner of a socket that is watched."""
 
     def ready(self, events: int) -> None:
-        """Something happened on the socket: a mask of READABLE and GONE."""
+        """Handle events on the socket: a mask of READABLE and GONE."""
 
     def fail(self) -> None:
-        """`ready` failed, by a fault of omac. Closes the socket."""
+        """Close the socket: `ready` failed, by a fault of omac."""
 
 
 class Poller:
@@ -48,8 +48,8 @@ class Poller:
         self.seen: dict[int, int] = {}
 
     def watch(self, sock: socket.socket, owner: Polled) -> None:
-        """Tell `owner` what happens on a socket, and what has happened already. Raises OSError where the system has no
-        room for more."""
+        """Notify `owner` of events on a socket, those that have happened already included. Raises OSError where the
+        system has no room for more."""
         self._epoll.register(sock, _WATCHED)
         self._watched[sock.fileno()] = owner
 
@@ -61,12 +61,12 @@ class Poller:
             self._epoll.unregister(sock)
 
     def look(self) -> None:
-        """See what has happened by now. Who does not wait for `run` to look calls this, in the Trio loop."""
+        """Poll for events now, and have their owners notified. Callers in the Trio loop use it to be ahead of `run`."""
         if self._look():
             self._trio.run_sync_soon(self._tell, idempotent=True)
 
     async def run(self) -> None:
-        """Tell the owners, until cancelled."""
+        """Poll and notify the owners, until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             for _ in range(LOOKS):
@@ -75,7 +75,7 @@ class Poller:
                 self._tell()
 
     def _look(self) -> bool:
-        """Whether there is anything to tell."""
+        """Poll for events, and return whether any are to be delivered."""
         events = self._epoll.poll(0, EVENTS_MAX)
         if len(events) < EVENTS_MAX:
             self.looks += 1

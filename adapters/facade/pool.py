@@ -44,14 +44,14 @@ class SkillConnection:
         self.answered: Callable[[int], None] | None = None
 
     def ready(self, events: int) -> None:
-        """See Polled."""
+        """Implement Polled: pass the events of an answer on, or drop a connection at rest on which anything arrived."""
         if self.answered is not None:
             self.answered(events)
         elif not _is_quiet(self.socket):
             self._pool.drop(self)
 
     def fail(self) -> None:
-        """See Polled."""
+        """Implement Polled: drop the connection."""
         self._pool.drop(self)
 
 
@@ -138,7 +138,7 @@ class SkillConnections:
 
     @contextlib.contextmanager
     def late(self, port: int) -> Iterator[None]:
-        """While an answer of this skill is late."""
+        """Yield while an answer of this skill is late: no connection to the skill rests meanwhile."""
         self._late[port] = self._late.get(port, 0) + 1
         for connection in tuple(self._resting.get(port, ())):
             self.drop(connection)
@@ -164,7 +164,7 @@ class SkillConnections:
 
 
 def _is_quiet(sock: socket.socket) -> bool:
-    """Whether the skill has neither closed nor said something that nobody asked for."""
+    """Return whether the skill has neither closed the connection nor sent anything that nobody asked for."""
     try:
         sock.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

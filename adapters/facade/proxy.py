@@ -92,7 +92,7 @@ class Exchange:
 
     @property
     def keeps_connection(self) -> bool:
-        """Whether the client may send its next request on the same connection."""
+        """Return whether the client may send its next request on the same connection."""
         return (
             self.progress.status == "completed"
             and self._head.keep_alive
@@ -101,7 +101,7 @@ class Exchange:
         )
 
     def answer(self, duration_s: float) -> Answer:
-        """What is recorded of it; a status of None says that no answer was begun."""
+        """Return the answer for the record; a status of None says that no answer was begun."""
         status = self.progress.answer_status(self._status)
         return Answer(status, self._bytes_in, self._bytes_out, round(duration_s * 1_000_000))
 
@@ -166,7 +166,7 @@ class Exchange:
             self._on("both-finished")
 
     def _unsent(self) -> bytes:
-        """What must go to the skill before the rest of the body."""
+        """Return the bytes that must go to the skill before the rest of the body."""
         if self._forwarded is None:
             route, target = self._route, self._target
             return upstream_head(
@@ -246,7 +246,8 @@ class Exchange:
             self._on("body-bytes")
 
     async def _body_bytes(self) -> bytes:
-        """What comes next of the body. Raises Refusal when the client owes it too long and nothing else goes on."""
+        """Return the next bytes of the body. Raises Refusal (client-timeout) when the client owes them too long and
+        nothing else goes on."""
         limit_s = self._limits.client_idle_timeout_s
         while True:
             with trio.move_on_after(limit_s):
@@ -340,7 +341,7 @@ class Exchange:
         await self._pass_on(upstream, self._client, "answer-bytes")
 
     async def _pass_on(self, source: Wire, to: Wire, kind: Literal["body-bytes", "answer-bytes"]) -> None:
-        """Hand on what comes until it ends, and then its end; an end of one direction is none of the other."""
+        """Forward all bytes until they end, and then the end; an end of one direction does not end the other."""
         while data := await source.receive():
             self._on(kind)
             if kind == "body-bytes":

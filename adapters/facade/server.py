@@ -20,10 +20,10 @@ _LOG = logging.getLogger("omac.facade")
 
 
 class FacadeListener(NamedTuple):
-    """Where requests come from, and how many connections it may have.
+    """A source of requests, and the bounds of its connections.
 
-    `unix`: a Unix socket, where Host says nothing. `flat`: the socket of a run with one directory, which grants that
-    directory's skills to whoever can open it, at `/<mount>/...`.
+    `unix`: a Unix socket, where Host says nothing. `flat`: the socket of a run with one directory. That socket grants
+    the directory's skills, at `/<mount>/...`, to every process that can open it.
     """
 
     listener: trio.SocketListener

@@ -1,4 +1,4 @@
-"""By what a script says that it runs: its first line, and the command behind env(1)."""
+"""The command that a script names in its first line, and the command behind env(1)."""
 
 from __future__ import annotations
 

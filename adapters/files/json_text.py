@@ -105,7 +105,7 @@ class JsonText:
         return [(node.start + 1, node.end - 1)]
 
     def _blank_before(self, begin: int, end: int) -> int:
-        """Where the space before a value begins; a comment that ends with its line keeps the end of the line."""
+        """Return where the space before a value begins; a comment that ends with its line keeps the end of the line."""
         at = len(self.text[:begin].rstrip(WHITESPACE))
         line_end = self.text.find("\n", at, begin)
         if line_end not in self._line_comments:
@@ -151,7 +151,7 @@ class JsonText:
         return ",".join(self.newline + indent + prefix + self._shown(value, indent) for prefix, value in entries)
 
     def _end_of_comment(self, at: int) -> int:
-        """Where the comments end that follow in the same line; `at` if none does."""
+        """Return where the comments end that follow in the same line; `at` if none does."""
         end = at
         while True:
             blank = _BLANK.match(self.text, end)
@@ -163,7 +163,7 @@ class JsonText:
                 return self._without_return(end)
 
     def _comment_end(self, at: int) -> int:
-        """Where the comment ends that begins there. Raises ValueError."""
+        """Return where the comment ends that begins at `at`. Raises ValueError."""
         self.additions.add("comments")
         self._comments.add(at)
         if self.text[at + 1] == "/":
@@ -182,7 +182,7 @@ class JsonText:
         return (self.newline + indent).join(lines)
 
     def _unit(self) -> str:
-        """What the first member is indented by."""
+        """Return the indentation of the first member; UNIT if it shows none."""
         if not self.root.children:
             return UNIT
         _, newline, indent = self.text[self.root.start + 1 : self.root.begins[0]].rpartition("\n")
@@ -226,7 +226,7 @@ class JsonText:
         node.end = at + 1
 
     def _skip(self, at: int) -> int:
-        """Where the space and the comments end that begin there. Raises ValueError."""
+        """Return where the space and the comments end that begin at `at`. Raises ValueError."""
         while True:
             blank = _BLANK.match(self.text, at)
             assert blank is not None

@@ -1,4 +1,5 @@
-"""Advisory file locks: who holds one is alive, for the kernel lets go of it when the process ends (flock(2))."""
+"""Advisory file locks. The holder of one is alive, for the kernel releases the lock when the process ends
+(flock(2))."""
 
 import errno
 import fcntl
@@ -10,7 +11,7 @@ FOLDER_POLL_S = 0.02
 
 
 class Locked(Exception):
-    """Someone else holds the lock; `pid` is who wrote its pid there, if that can be read."""
+    """The lock is held by someone else; `pid` is the process that its file names, if that can be read."""
 
     def __init__(self, path: str, pid: int | None) -> None:
         super().__init__(path)
@@ -71,7 +72,7 @@ def hold_folder(folder: int) -> bool:
 
 
 def is_held(path: str) -> bool:
-    """Whether a living process holds the lock; False where there is no such file."""
+    """Return whether a living process holds the lock; False if the file does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

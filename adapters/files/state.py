@@ -35,14 +35,15 @@ RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living run
 
 
 class StateDir:
-    """`path` is created where it is missing. Raises Refusal (state-unusable) when it cannot be used."""
+    """The state directory at `path`, created where it is missing. Raises Refusal (state-unusable) when it cannot be
+    used."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "StateDir":
-        """The one that the environment says (`places.state`)."""
+        """Return the state directory that the environment names (`state_paths.state`)."""
         return cls(state_paths.state(environment, home_of(environment)))
 
     def journal(self, environment: Mapping[str, str], flag: str | None = None) -> str:
@@ -61,7 +62,7 @@ class StateDir:
             return False
 
     def spool(self, journal: str) -> str:
-        """Where the records are that wait for this journal."""
+        """Return the folder of the records that wait for this journal."""
         return in_use.spool_of(self.path, journal)
 
     def host_id(self, mint: Callable[[], str]) -> HostId:
@@ -73,7 +74,7 @@ class StateDir:
         return HostId(name)
 
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
-        """This host's key of fingerprints, minted once: 32 bytes. `mint` gives 64 hex digits."""
+        """Return this host's key of fingerprints, minted once: 32 bytes. `mint` returns 64 hex digits."""
         return self._key("fingerprint.key", mint, "then set every secret again: omac secrets set")
 
     @property
@@ -115,7 +116,7 @@ class StateDir:
         return key
 
     def frozen(self, journal: str, journal_id: str) -> str:
-        """Where the copies are that this journal approved: what one journal no longer approves, another may."""
+        """Return the folder of the copies that this journal approved; another journal may still approve them later."""
         own = journal == os.path.join(self.path, "journal.db")
         return os.path.join(self.path, "frozen" if own else f"frozen-{journal_id[:JOURNAL_ID_SHOWN]}")
 
@@ -188,7 +189,7 @@ class StateDir:
             os.replace(draft, os.path.join(self.path, "run", "current"))
 
     def name_journal(self, run: RunId, journal: str) -> None:
-        """Leave word of which journal a run uses, for the commands that talk about it."""
+        """Leave a link to the journal that a run uses, for the commands that report on the run."""
         with self._usable():
             os.symlink(journal, os.path.join(self.run_path(run), "journal"))
 
@@ -198,7 +199,7 @@ class StateDir:
             return in_use.is_held(os.path.join(self.path, "run", "current"))
 
     def current_socket(self) -> str:
-        """Where the server's control socket is, if a server runs."""
+        """Return the path of the server's control socket, which exists if a server runs."""
         return os.path.join(self.path, "run", "current", "control.sock")
 
     def living_sockets(self) -> list[str]:
@@ -250,7 +251,7 @@ class StateDir:
         return [path for path, run in ids.items() if run not in living and not self.is_alive(run)]
 
     def remove_stale_run(self, path: str, living: Collection[RunId] = ()) -> bool:
-        """Remove one of `stale_runs`, if it is one still; whether it was."""
+        """Remove one of `stale_runs`, if it still is one, and return whether it was."""
         is_stale = path in self.stale_runs(living)
         if is_stale:
             shutil.rmtree(path)
@@ -262,7 +263,7 @@ class StateDir:
         return sorted({os.path.realpath(path) for path in glob.glob(logs) if not os.path.islink(path)})
 
     def _require_private(self) -> None:
-        """Nobody else may change what is in here: whoever can puts a socket of his own in the place of omac's."""
+        """Raise Refusal (state-unusable) if another user can change the directory, and so replace omac's sockets."""
         status = os.stat(self.path)
         if status.st_uid != os.geteuid():
             message = f"the state directory {self.path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
@@ -274,7 +275,7 @@ class StateDir:
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
-        """What the system refuses in here is said in omac's words."""
+        """Turn an error of the system into a Refusal (state-unusable)."""
         try:
             yield
         except OSError as error:
@@ -290,7 +291,7 @@ class StateDir:
 
 
 def _begun(run: str) -> float:
-    """When the folder of a run last changed; 0 for one that another process has just removed."""
+    """Return when the folder of a run last changed; 0 for one that another process has just removed."""
     try:
         return os.lstat(run).st_mtime
     except FileNotFoundError:

@@ -28,7 +28,7 @@ DRAFT = ".draft."
 
 
 class _Held(NamedTuple):
-    """Keys as they were read; `stamp` tells their file from another, None where there is none."""
+    """The keys as they were read; `stamp` identifies the file that they come from, None without a file."""
 
     keys: tuple[bytes, ...]
     stamp: tuple[int, int, int] | None

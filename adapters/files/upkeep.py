@@ -1,8 +1,7 @@
-"""Looking after omac's own files: what is wrong with them, and mending what can be mended safely.
+"""The upkeep of omac's own files: what is wrong with them, and the repair of what can be repaired safely.
 
-What is mended is looked at again by descriptor, to which no link leads: what is at a path then may be another file than
-before, where others could write. The journal is never opened for it (an O_PATH descriptor holds no lock, and drops
-none).
+A file is inspected again before its repair, by a descriptor to which no link leads: where others could write, its path
+may name another file by then. The journal is never opened for it (an O_PATH descriptor holds no lock, and drops none).
 """
 
 import contextlib
@@ -40,7 +39,8 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
 
 
 def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
-    """Mend a flaw; whether that was done: False for one that is gone, or is something else by now. Raises OSError."""
+    """Mend a flaw, and return whether that was done: False for one that is gone, or is something else by now. Raises
+    OSError."""
     match flaw.kind:
         case "missing":
             os.makedirs(flaw.path, mode=0o700, exist_ok=True)

@@ -1,1 +1,1 @@
-"""What git's files on disk say, and what of them a confined program is shown."""
+"""The content of git's files on disk, and the part of it that a confined program is shown."""

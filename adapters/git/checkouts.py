@@ -71,7 +71,7 @@ def set_all_aside(inspection: Inspection) -> None:
 
 
 def _split_problem(place: GitPlace) -> str:
-    """Why the two files of an index are not what git writes."""
+    """Return why the two files of a split index are not what git writes; empty if they are, or if it is not split."""
     parts = place.indexes()
     if not parts or b"link" not in parts[0]:
         return ""
@@ -104,7 +104,7 @@ def _problem(known: _Known, place: GitPlace, worktree: str, before: frozenset[by
 
 
 class _Known:
-    """What an inspection knows of its projects when it has seen all of them; paths, sorted."""
+    """The facts that an inspection knows of its projects when it has seen all of them; paths are sorted."""
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection
@@ -114,8 +114,8 @@ class _Known:
         self._reached = sorted(path for path in inspection.traversed if "/.git/" not in f"{path}/")
 
     def worktrees(self, place: GitPlace) -> list[str]:
-        """Where a checkout of an index may write: the worktree by the settings, and every folder that names the git
-        folder."""
+        """Return the folders that a checkout of an index may write to: the worktree by the settings, and every folder
+        that names the git folder."""
         worktrees = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
         return sorted(one for one in worktrees if one)
 

@@ -96,6 +96,6 @@ Listing = subprocess.Popen[bytes]
 
 
 def _content(file: IO[bytes]) -> bytes:
-    """What was written to a file by its descriptor."""
+    """Return the content of a file that was written by its descriptor, LISTING_BYTES_MAX at most."""
     file.seek(0)
     return file.read(LISTING_BYTES_MAX)

@@ -82,7 +82,7 @@ def _require_own(folder: int, path: str) -> None:
 
 
 def _mode(name: str, folder: int) -> int:
-    """lstat's mode of an entry of an open folder; 0 where nothing is."""
+    """Return lstat's mode of an entry of an open folder; 0 where nothing is."""
     try:
         return os.lstat(name, dir_fd=folder).st_mode
     except OSError:

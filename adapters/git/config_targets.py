@@ -1,4 +1,4 @@
-"""What trusted configuration makes git run or read: files that may lie in the tree, and must then stay as they are.
+"""The files that trusted configuration makes git run or read: they may lie in the tree, and must then stay as they are.
 
 The user's own files count too: `core.hooksPath = .githooks` in `~/.gitconfig` makes that folder of every worktree one.
 """
@@ -77,7 +77,8 @@ class TargetSettings:
                 self.add_leniently(expanded(value, folder, home), home)
 
     def add_leniently(self, path: str, home: str) -> None:
-        """The same for a file that is not the repository's own: what cannot be read becomes a warning."""
+        """Read a file that is not the repository's own, and its includes; a refusal becomes a warning. The file may be
+        a link."""
         try:
             self.add(path, home, link=True)
         except Refusal as refusal:
@@ -85,10 +86,10 @@ class TargetSettings:
 
 
 def users(listing: bytes, workdir: str, home: str) -> TargetSettings:
-    """What git says that the machine, the user and their environment have set, by its `listing` in the workdir.
+    """Return the settings of the machine, the user and their environment, by git's `listing` in the workdir.
 
-    Files that it includes under a condition that does not hold there, and files it names that are not there yet, are
-    read too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
+    Files that git includes under a condition that does not hold there, and named files that do not exist yet, are read
+    too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
     """
     settings = TargetSettings()
     listed = [one for one in _listed(listing, workdir) if one.scope not in OF_A_REPOSITORY]
@@ -106,7 +107,8 @@ def users(listing: bytes, workdir: str, home: str) -> TargetSettings:
 
 
 def of_repository(listing: bytes, workdir: str) -> TargetSettings:
-    """What git says that the repository of the workdir itself has set. Raises Refusal (git-unsafe)."""
+    """Return the settings that the repository of the workdir itself has, by git's `listing`. Raises Refusal
+    (git-unsafe)."""
     settings = TargetSettings()
     for one in _listed(listing, workdir):
         if one.scope in OF_A_REPOSITORY:
@@ -130,9 +132,9 @@ def _listed(listing: bytes, workdir: str) -> list[GitSetting]:
 
 
 def targets(settings: TargetSettings, root: str, home: str) -> list[tuple[str, str, str]]:
-    """(path, FILE or FOLDER or "", key) of what the settings make git run or read for the worktree `root`.
+    """Return (path, FILE or FOLDER or "", key) for all that the settings make git run or read for the worktree `root`.
 
-    "" is for what is a file or a folder only if it is there.
+    "" is for a path that is a file or a folder only if it exists.
     """
     paths: list[tuple[str, str, str]] = [(path, FILE, "configuration") for path in settings.files]
     for key, value, _folder in settings.pairs:

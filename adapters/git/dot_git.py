@@ -106,7 +106,7 @@ class DotJudge:
             self._inspection.report(path, f"is new, and leads to {target}")
 
     def _is_own(self, git: str, worktree: str) -> bool:
-        """Whether the settings of a git folder name this worktree, or none."""
+        """Return whether the settings of a git folder name this worktree, or none."""
         from omac.domain.git.config_allowlist import worktree_of
 
         try:
@@ -116,13 +116,13 @@ class DotJudge:
         return not named or led_to(os.path.join(git, named)) == worktree
 
     def _may_become_gits(self, target: str) -> bool:
-        """Whether git may be about to make a folder there: not among its other files."""
+        """Return whether git may be about to make a git folder at `target`, not among the other files of one."""
         root = outermost(target, self._known)
         return root in ("", target) or target[len(root) + 1 :].startswith(("modules/", "worktrees/"))
 
     def _is_gits(self, target: str) -> bool:
-        """Whether a folder is judged as one of git's, and cannot become another one by a checkout: not any folder in
-        one of git's own (`lfs`), nor one of a worktree, whose files may be in the index and missing."""
+        """Return whether a folder is judged as one of git's, and cannot become another one by a checkout. A folder in
+        one of git's own (`lfs`) does not count, nor one of a worktree, whose files may be in the index and missing."""
         if target in self._known:
             return True
         root = outermost(target, self._known)

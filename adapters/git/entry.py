@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FoundEntry:
-    """What os.DirEntry says of an entry, for one that has this status."""
+    """An entry with a known status, for callers that otherwise get an os.DirEntry."""
 
     def __init__(self, name: str, status: os.stat_result) -> None:
         self.name = name

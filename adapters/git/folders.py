@@ -46,7 +46,7 @@ class Folders:
         self.warnings: list[str] = []
 
     def state(self) -> tuple[int, ...]:
-        """What `restore` takes back to."""
+        """Return the state that `restore` goes back to."""
         return tuple(len(kept) for kept in (self.fence, self.whole, self.admins, self.objects, self.copies))
 
     def restore(self, state: tuple[int, ...]) -> None:
@@ -115,7 +115,8 @@ class Folders:
         self._other_worktrees(f"{common}/worktrees")
 
     def _other_worktrees(self, folder: str) -> None:
-        """Worktrees can be added; those that there are stay as they are, which shows what branches they have."""
+        """Let worktrees be added, unless there are more than ADMINS_MAX. Existing ones are readable, which shows their
+        branches."""
         names = _names(folder)
         if len(names) > ADMINS_MAX:
             self._shown(folder, READ, "git: which branches other worktrees have")
@@ -126,7 +127,7 @@ class Folders:
             self._shown(f"{folder}/{name}", READ, "git: another worktree's")
 
     def _shown(self, path: str, access: str, reason: str) -> bool:
-        """An entry for a file or folder that is there; a link is left out. Whether there is one now."""
+        """Add an entry for an existing file or folder, but not for a link; return whether one was added."""
         mode = mode_of(path)
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             return False
@@ -182,7 +183,7 @@ class Folders:
             pins.pin(f"{git}/refs/replace", "git: shows one object for another", made="folder")
 
     def _hook_links(self, hooks: str) -> None:
-        """Hooks that are links into the tree: what they lead to stays as it is."""
+        """Pin the targets of hooks that are links into the tree."""
         for name in _names(hooks):
             path = f"{hooks}/{name}"
             if stat.S_ISLNK(mode_of(path)):
@@ -213,7 +214,7 @@ class Folders:
 
 
 def _require_own_folders(git: str) -> None:
-    """Raises Refusal where objects or refs are kept elsewhere: nothing below a link can be held in place."""
+    """Raise Refusal where objects or refs are kept elsewhere: nothing below a link can be held in place."""
     for name in ("objects", "refs"):
         path = f"{git}/{name}"
         if not is_folder(path):
@@ -225,7 +226,8 @@ def _require_own_folders(git: str) -> None:
 
 
 def _shared_packs(folder: str) -> list[str]:
-    """Packs, and what belongs to them, that have a second name: in a clone of a local path. Raises Refusal: too many.
+    """Return packs, and what belongs to them, that have a second name: in a clone of a local path. Raises Refusal: too
+    many.
 
     Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it.
     """

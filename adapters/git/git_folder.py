@@ -28,8 +28,8 @@ _OF_OTHERS = ("alternates", "autostash", "conflicts")  # judges whose verdict de
 
 
 class GitFolder:
-    """One git folder, in one inspection; `has_others`: it is one in which other files may lie, as a bare one in a
-    worktree is."""
+    """One git folder, in one inspection; with `has_others` it may hold other files, as a bare one in a worktree
+    does."""
 
     def __init__(self, inspection: Inspection, git: str, folder: Folder, *, has_others: bool = False) -> None:
         self._inspection = inspection
@@ -55,7 +55,7 @@ class GitFolder:
         self._folder(folder, self._git, "", GRAMMAR[self._role], 0)
 
     def _judge_config(self, folder: int) -> None:
-        """The settings come first: they say how the other files are to be read."""
+        """Judge the settings first: they say how the other files are to be read."""
         if self._role == WHOLE and is_there(folder, "config"):
             entry = FoundEntry("config", os.lstat("config", dir_fd=folder))
             self._entry(folder, entry, self._git, "", GRAMMAR[self._role], 0)
@@ -67,7 +67,8 @@ class GitFolder:
             self._entry(folder, entry, path, within, node, 0)
 
     def _oid_bytes(self, folder: int) -> int:
-        """By the settings of the common folder, which were judged before; 0 where nobody can read them."""
+        """Return the size of object ids by the settings of the common folder, which were judged before; 0 where they
+        cannot be read."""
         content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
         if content is None and self._role == WHOLE and is_there(folder, "config"):
             return 0
@@ -247,7 +248,8 @@ class GitFolder:
             self._act(folder, entry, path, rule, content, "has core.worktree lead past a link")
 
     def _is_led_astray(self, content: bytes) -> bool:
-        """Whether settings that nobody has changed lead elsewhere now."""
+        """Return whether `core.worktree` leads past a link, to no worktree of this git folder; False if it did so at
+        launch."""
         if b"worktree" not in content.lower():
             return False
         from omac.domain.git.config_allowlist import worktree_of
@@ -284,7 +286,7 @@ class GitFolder:
         return JUDGES[rule.judge](content, before, self._place)
 
     def _stray(self, folder: int, entry: Entry, path: str, what: str) -> None:
-        """What the grammar does not allow: noted at launch, set aside at the end unless it was there."""
+        """Note, at launch, an entry that the grammar does not allow; at the end, set it aside unless it was noted."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
             self._baseline.note(path, stamp_of(status))
@@ -292,7 +294,7 @@ class GitFolder:
             self._inspection.set_aside(folder, entry.name, path, what)
 
     def _was_there(self, path: str, status: os.stat_result) -> bool:
-        """Whether it is what was noted at launch; of a folder the change time says nothing."""
+        """Return whether an entry is the one noted at launch; size and change time of a folder do not count."""
         known = self._baseline.strays.get(path)
         now = stamp_of(status)
         return known == now or (known is not None and stat.S_ISDIR(status.st_mode) and known[:3] == now[:3])
@@ -329,7 +331,7 @@ class GitFolder:
 
 
 def _is_link_probe(folder: int, entry: Entry) -> bool:
-    """Whether it is the link by which git, at work, finds out whether there can be links, or was until a moment ago."""
+    """Return whether an entry is, or was just now, the link by which git at work tests whether links can be made."""
     name = entry.name
     is_named = len(name) == _PROBE_CHARACTERS and name[0] == "t" and name.isascii() and name.isalnum()
     if not is_named or not entry.is_symlink():

@@ -56,7 +56,8 @@ class GitPlace(JudgedFolder):
         return self.was_straight and not self._led_to(path) and os.path.exists(os.path.join(self.git, path))
 
     def is_named_by(self, path: str) -> bool:
-        """As in JudgedFolder: of a worktree that the host adds meanwhile, its own pointer says so."""
+        """Implement JudgedFolder. A worktree that the host adds meanwhile counts: its own pointer names this git
+        folder."""
         try:
             return not self.holds(path) and pointers.target(os.path.join(self.git, path)) == self.git
         except (Refusal, ValueError):
@@ -108,7 +109,7 @@ class GitPlace(JudgedFolder):
         return [content for content in (index, self.content(shared) if shared else b"") if content]
 
     def _led_to(self, path: str, beside: str = "") -> str:
-        """Where a plain path leads past no link; empty: nowhere."""
+        """Return where a plain path leads past no link, which is added to `traversed`; empty: nowhere."""
         if not pointers.is_plain(path):
             return ""
         real = led_to(os.path.join(self.git, beside, path))
@@ -137,6 +138,6 @@ def led_to(path: str) -> str:
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Whether two paths are one folder, and the first no link."""
+    """Return whether two paths are one folder, and the first no link."""
     seen = os.lstat(path)
     return node_of(seen) == node_of(os.stat(other))

@@ -53,7 +53,7 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
 
 
 def _was_given(objects: str, since_ns: int) -> bool:
-    """Whether git has kept the marker since; of what it has already, it renews the time."""
+    """Return whether git has stored the marker since then; of an object that git has already, git renews the time."""
     try:
         return os.lstat(f"{objects}/{MARKER_OID[:2]}/{MARKER_OID[2:]}").st_mtime_ns >= since_ns - CLOCK_LAG_NS
     except OSError:
@@ -75,7 +75,7 @@ def tracked(layouts: Iterable[Layout], entries: Iterable[Entry]) -> set[str]:
 
 
 def is_users(path: str) -> bool:
-    """Whether a path belongs to the user."""
+    """Return whether a path belongs to the user."""
     try:
         return os.lstat(path).st_uid == os.geteuid()
     except OSError:
@@ -98,7 +98,7 @@ def leads_to(path: str, folder: str) -> str:
 
 
 def keeps(path: str, repositories: Sequence[Repository]) -> bool:
-    """Whether the repository around a file has its very content."""
+    """Return whether the repository around a file has its very content."""
     around = [one for one in repositories if below(path, one.root)]
     if not around:
         return False

@@ -50,7 +50,7 @@ class Exhausted(Exception):
 
 
 class Budget:
-    """What one inspection may take, from when it is made."""
+    """The time and the entries that one inspection may take, from when the budget is made."""
 
     def __init__(self, seconds: float, entries_max: int = ENTRIES_MAX) -> None:
         self._deadline = time.monotonic() + seconds
@@ -80,16 +80,18 @@ class Budget:
         self._entries = entries_max
 
     def check(self) -> None:
-        """Raises Exhausted when it is spent."""
+        """Raise Exhausted when the budget is spent."""
         if self._entries <= 0 or time.monotonic() > self._deadline:
             raise Exhausted
 
 
 class Baseline:
-    """What was there at launch, by path: stamps of what the grammar does not allow or the end need not read again, and
-    of files that programs obey; contents of what only the host may change; nodes of repositories; open operations; the
-    commits that worktrees were at; by git folder, digests of the entries of its index that a checkout writes where git
-    obeys them, one after the other, and the digest of what that depends on.
+    """The state of the projects at launch, by path.
+
+    The stamps are those of files that the grammar does not allow, that the end need not read again, or that programs
+    obey. The contents are those of files that only the host may change. The rest is the nodes of repositories, open
+    operations, and the commits that worktrees were at. By git folder, `digests` has one digest after the other: of the
+    entries of its index that a checkout writes where git obeys them. `around` has the digest of what that depends on.
     """
 
     def __init__(self, since_ns: int) -> None:
@@ -154,7 +156,7 @@ class Baseline:
 
 
 class Finding:
-    """`path`, `what` is the matter with it, and where it was put: `moved`, empty for what is reported only."""
+    """The finding that `path` has a problem, `what`, and where it was put: `moved`, empty for what is reported only."""
 
     def __init__(self, path: str, what: str, moved: str = "") -> None:
         self.path = _shortened(path, PATH_CHARACTERS_MAX)
@@ -218,7 +220,7 @@ class Inspection:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one at launch."""
+        """Return whether this inspection is the one at launch."""
         return self.quarantine is None
 
     @property
@@ -231,8 +233,8 @@ class Inspection:
         self._marked += int(sha256_hex(f"{folder}:{marks}".encode(errors="surrogateescape")), 16)
 
     def hurry(self) -> bool:
-        """When the budget is spent: go on for a while, only to find repositories and set them aside. False if that is
-        what took too long, or if nothing may be changed."""
+        """Go on for a while with a spent budget, only to find repositories and set them aside. Return False if that
+        pass itself took too long, or at launch, when nothing may be changed."""
         if self.is_first or self.is_hurried:
             return False
         self.is_hurried = True
@@ -267,7 +269,8 @@ class Inspection:
             self.unlisted += 1
 
     def set_aside(self, parent: int, name: str, path: str, what: str) -> bool:
-        """Move an entry of an open folder away, or at least out of its name, and report it; whether it is gone."""
+        """Move an entry of an open folder away, or at least out of its name, and report it; return whether it is
+        gone."""
         quarantine = self.quarantine
         assert quarantine is not None
         try:
@@ -280,7 +283,8 @@ class Inspection:
         return True
 
     def _disarm(self, parent: int, name: str, path: str, what: str) -> bool:
-        """Where it cannot be moved away, as on a full disk: leave it in its folder, under a name that nothing obeys."""
+        """Leave an entry that cannot be moved away, as on a full disk, in its folder, under a name that nothing obeys,
+        and report it. Return whether that was done."""
         from omac.adapters.git.quarantine import disarmed
 
         if self.while_running:
@@ -301,7 +305,7 @@ class Inspection:
 
 
 def _writable(folder: int, act: Callable[[], str]) -> str:
-    """Do something in an open folder; where its owner, the user, may not write in it, let them for so long. Raises
+    """Do something in an open folder; if its owner, the user, may not write in it, permit that for so long. Raises
     OSError."""
     try:
         return act()

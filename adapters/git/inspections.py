@@ -49,7 +49,7 @@ def act(
     budget: Budget | None = None,
     kept: tuple[str, ...] = (),
 ) -> list[Finding]:
-    """Judge what the program left, set aside what the grammar does not allow; what a person should know."""
+    """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
     inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept)
     try:
         _inspect(inspection, folders)
@@ -93,7 +93,7 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
 
 
 def _report_unread(inspection: Inspection, path: str, error: OSError) -> None:
-    """What an inspection begins with cannot be opened."""
+    """Report a folder that an inspection begins with and that cannot be opened, unless nothing is there."""
     if error.errno == errno.ELOOP:
         inspection.report(path, f"{BEHIND_A_LINK}: nothing there was inspected, or changed")
     elif os.path.lexists(path):
@@ -101,7 +101,7 @@ def _report_unread(inspection: Inspection, path: str, error: OSError) -> None:
 
 
 def _known(inspection: Inspection, path: str, folder: Folder) -> None:
-    """One git folder that the launch knew."""
+    """Inspect one git folder that the launch knew."""
     try:
         opened = opened_root(path)
     except OSError as error:
@@ -123,7 +123,8 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
 
 
 def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, what: str) -> None:
-    """What was not inspected in a git folder that the launch knew."""
+    """Set aside a git folder that the launch knew and that was not inspected, or only the entries of `folder.only` in
+    it; at launch, do nothing."""
     if inspection.is_first:
         return
     if folder.only:

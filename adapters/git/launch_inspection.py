@@ -32,7 +32,8 @@ REST = "findings"  # a file beside what was set aside
 
 
 def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
-    """One for the projects, and one for what the agent keeps in the home, which its other launches can write too."""
+    """Return one record for the projects, and one for the folders that the agent keeps in the home, which its other
+    launches can write too."""
     kept = [layout for layout in layouts if layout.agents]
     records_made = [record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)]
     return records_made + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
@@ -95,7 +96,7 @@ def keep_written(record: Record, written: Callable[[str], bytes | None]) -> None
 
 
 def while_running(names: set[str], state: str, due: list[Record]) -> list[Finding]:
-    """A finding for each launch that cannot tell any more what was set aside while its program ran."""
+    """Return a finding for each launch that can no longer report what was set aside while its program ran."""
     from omac.adapters.git.inspection import Finding
 
     folders = [_folder(state, name) for name in sorted(names)]
@@ -145,7 +146,7 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 
 
 def _folder(state: str, name: str) -> str:
-    """Where a launch sets things aside."""
+    """Return the folder where a launch sets things aside."""
     from omac.adapters.git.quarantine import FOLDER
 
     return f"{state}/{FOLDER}/{name}"
@@ -159,7 +160,7 @@ def _has_entries(folder: str) -> bool:
 
 
 class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(...):
-    """While inside, a second interrupt spends the budget: all that is not yet judged is set aside."""
+    """A context in which a second interrupt spends the budget: all that is not yet judged is set aside."""
 
     def __init__(self, budget: Budget, say: Callable[[str], None]) -> None:
         self._budget = budget

@@ -1,8 +1,8 @@
-"""What is to be inspected when a launch has ended, and how that is written down.
+"""The record of a launch: what is to be inspected when the launch has ended, in its written form.
 
-Of a record's lines the first says what the program will be able to write, the second what was there before it began,
-the third which process the sandbox began with, the fourth what its own copies of settings held at the end. Each is a
-Python literal: that is written with nothing loaded, and paths need not be UTF-8.
+The first line of a record names what the program will be able to write. The second holds what was there before the
+program began, the third the process that the sandbox began with, the fourth what its own copies of settings held at the
+end. Each line is a Python literal: that is written with nothing loaded, and paths need not be UTF-8.
 """
 
 from __future__ import annotations

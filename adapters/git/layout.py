@@ -1,8 +1,9 @@
-"""What git in a sandbox needs and must not get: computed from the workdir's files, before anything is mounted.
+"""The part of git that a sandbox needs, and the part that it must not get: computed from the workdir's files, before
+anything is mounted.
 
-`look` reads and changes nothing. When the policy is about to be enforced, `prepare` makes the session's copy of refs,
-and `bring_home` ends it. `repository.py` has the rules about whose word is believed, `folders.py` what is granted,
-`refs.py` what becomes of packed refs, `inspection.py` what no mount can prevent.
+`lay_out` reads and changes nothing. When the policy is about to be enforced, `prepare` makes the session's copy of
+refs, and `bring_home` ends it. `repository.py` has the rules about which files of git are believed, `folders.py`
+those about what is granted, `refs.py` those about packed refs, `inspection.py` those about what no mount can prevent.
 """
 
 from __future__ import annotations
@@ -140,15 +141,15 @@ def lay_out(
 
 
 def _require_settings(repository: Repository) -> None:
-    """Raises Refusal (git-unsafe) where what git reads for its settings is no file, or too long: git would wait for a
-    FIFO for ever."""
+    """Raise Refusal (git-unsafe) where a path that git reads for its settings is no file, or too long: git would wait
+    for a FIFO for ever."""
     pointers.read(f"{repository.git}/HEAD", pointers.BYTES_MAX)
     for path in (f"{repository.common}/config", f"{repository.git}/config.worktree"):
         pointers.read(path, pointers.CONFIG_BYTES_MAX)
 
 
 def leave_out(layout: Layout, common: str) -> None:
-    """Nothing is said of what lies in `common`, a shared git folder that another layout grants as a whole."""
+    """Remove from a layout all that lies in `common`, a shared git folder that another layout grants as a whole."""
     layout.entries = tuple(entry for entry in layout.entries if not below(entry.path, common))
     layout.fence = tuple(path for path in layout.fence if not below(path, common))
     layout.copies = [copy for copy in layout.copies if not below(copy.path, common)]
@@ -175,8 +176,8 @@ def discard(layout: Layout) -> None:
 def bring_home(
     sessions: Sequence[refs.Session], narrowed: Mapping[str, Narrowed], copies: Sequence[ConfigCopy] = ()
 ) -> list[tuple[str, str]]:
-    """After the inspection: do on the host what was done to copies of settings and refs, and set back what was not to
-    be changed. Returns (ref or setting, what was not done or not allowed)."""
+    """Do on the host, after the inspection, what was done to copies of settings and refs, and set back what was not to
+    be changed. Return (ref or setting, what was not done or not allowed)."""
     from omac.adapters.git.git_place import led_to
 
     refusals: list[tuple[str, str]] = []
@@ -268,7 +269,7 @@ def _add_nested(
 
 
 def _require_format(common: str) -> None:
-    """Raises Refusal (git-unsupported) for reftable where git is too old to have been tested with it."""
+    """Raise Refusal (git-unsupported) for reftable where git is too old to have been tested with it."""
     if not is_folder(f"{common}/reftable"):
         return
     import subprocess
@@ -309,8 +310,8 @@ def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices
 
 
 def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
-    """The git folders that are inspected by themselves: those in another one are by way of it. `pinned` are the paths
-    that were pinned."""
+    """Add the git folders that are inspected by themselves: those in another one are by way of it. `pinned` are the
+    paths that were pinned."""
     roots: dict[str, str] = {}
     for one in layout.repositories:
         roots.setdefault(one.git, one.root)  # a git folder in its own worktree is found a second time, as a bare one
@@ -334,7 +335,7 @@ def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
 
 
 def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
-    """With `git.refs = branch`: remember the refs that the sandbox can write, which are set back at the end."""
+    """Remember, with `git.refs = branch`, the refs that the sandbox can write: they are set back at the end."""
     if choices.refs != "branch":
         return
     for git in folders.whole:

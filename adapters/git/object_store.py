@@ -1,4 +1,4 @@
-"""Whether a repository keeps a file's content: looked up by its hash, in loose objects and in indexes of packs.
+"""A search for a file's content in a repository: by its hash, in loose objects and in indexes of packs.
 
 Formats: gitformat-pack(5), version 2 of an index; an object's name is the hash of `blob SIZE`, NUL and the content.
 """
@@ -38,7 +38,7 @@ def _name(common: str, encoded: bytes) -> bytes:
 
 
 def _lists(index: str, name: bytes) -> bool:
-    """Whether an index of a pack has an object of that name, found by bisection."""
+    """Return whether the index of a pack has an object of that name, found by bisection."""
     try:
         descriptor = os.open(index, _READ)
     except OSError:
@@ -61,6 +61,6 @@ def _lists(index: str, name: bytes) -> bool:
 
 
 def _count(head: bytes, byte: int) -> int:
-    """How many objects have names that begin with `byte` or less."""
+    """Return how many objects have names that begin with `byte` or less."""
     at = len(_HEADER) + 4 * byte
     return int.from_bytes(head[at : at + 4], "big")

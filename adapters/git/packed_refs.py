@@ -48,7 +48,7 @@ class PackedRefs:
         self.again_s: float | None = None
 
     def settle(self) -> None:
-        """Bring each to what the other has become."""
+        """Bring the host's packed refs and the copy into agreement."""
         folders = (self._session.common, self._session.folder)
         stamps = [_stamp(folder) for folder in folders]
         if stamps != self._stamps:
@@ -69,7 +69,7 @@ class PackedRefs:
             self._session.packed = _written(self._base)
 
     def _take_over(self, theirs: bytes, ours: bytes) -> bytes:
-        """Put into the copy what the host has packed or deleted; what the copy holds then."""
+        """Put into the copy what the host has packed or deleted; return what the copy holds then."""
         host, inside = refs.parsed(theirs), refs.parsed(ours)
         changed = {
             name: host.get(name, "")
@@ -162,7 +162,7 @@ def _stamp(folder: str) -> Stamp | None:
 
 
 def _content(path: str) -> bytes | None:
-    """What a folder's packed refs are; None where nobody can say, or they are too many."""
+    """Return the packed refs of a folder, empty if it has none; None if they cannot be read, or are too many."""
     try:
         folder = opened_folder(path)
     except OSError:

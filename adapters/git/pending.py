@@ -1,12 +1,12 @@
-"""Which inspections are still to be done: one file for each launch, from before its program begins until it is done.
+"""The inspections that are still to be done: one file for each launch, from before its program begins until it is done.
 
 Rules
 
-1. A record is complete and durable before the program begins. The launch keeps its file locked (flock(2)); one that
-   nobody has locked, and whose sandbox has ended, is due: its omac was killed, or has left it to another one.
+1. A record is complete and durable before the program begins. The launch keeps its file locked (flock(2)). A
+   record that nobody has locked, and whose sandbox has ended, is due: its omac was killed, or has left it to another.
 2. Nothing is inspected while a launch lives that overlaps. The last one to end inspects for all, by what was there
    before the first one.
-3. Nothing is launched into what is being inspected: it waits. What is due there is done before.
+3. A launch into folders that are being inspected waits. An inspection that is due there is done before the launch.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _BUSY = ".busy"  # the end of a file's name while somebody inspects for it
 
 
 class DueInspection:
-    """What is to be inspected for `records` that overlap: inspect within. When that fails they are due again, else they
-    are removed. Where another process is at it, `busy_place` is one that it inspects, and there is only a `wait`."""
+    """The inspection that is due for `records` that overlap: inspect within. When that fails they are due again, else
+    they are removed. While another process inspects, `busy_place` is a folder that it inspects, and there are no
+    records, only a `wait`."""
 
     __slots__ = ("_path", "busy_place", "records")
 
@@ -184,8 +185,8 @@ class Pending:
 
 
 class _Compared:
-    """While inside, nobody else compares records: all others but one's own. Those that are due are locked meanwhile,
-    and longer if they were claimed. Raises Refusal (state-unusable)."""
+    """A context in which nobody else compares records; it yields all records but one's own. Those that are due are
+    locked meanwhile, and longer if they were claimed. Raises Refusal (state-unusable)."""
 
     def __init__(self, pending: Pending, own: Record | None = None) -> None:
         self._pending = pending
@@ -217,7 +218,7 @@ class _Compared:
 
 
 def _connected(record: Record, others: list[Record]) -> list[Record]:
-    """Those that overlap it, those that overlap these, and so on."""
+    """Return the records that overlap a record, those that overlap these, and so on."""
     connected: list[Record] = []
     waiting, left = [record], [one for one in others if one is not record]
     while waiting:

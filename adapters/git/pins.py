@@ -55,7 +55,7 @@ class Pins:
         return mode != 0 or made != ""
 
     def _hold_parents(self, path: str) -> None:
-        """Every folder between what may be written and the path."""
+        """Add an entry for every folder between a writable one and the path."""
         parent = os.path.dirname(path)
         held: list[str] = []
         while parent not in self.entries and parent != self.workdir:
@@ -68,7 +68,7 @@ class Pins:
             self.entries[folder] = Entry(folder, WRITE, "git: what is pinned below it stays there", made=made)
 
     def _covered(self, path: str) -> bool:
-        """Whether a path outside the workdir lies in something that was granted."""
+        """Return whether a path outside the workdir lies in something that was granted."""
         while len(path) > 1:
             path = os.path.dirname(path)
             if path in self.entries:

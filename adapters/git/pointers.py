@@ -64,12 +64,12 @@ def is_plain(path: str) -> bool:
 
 
 def unsafe(message: str, *fix: str) -> Refusal:
-    """What git's files say cannot be trusted, so nothing is granted on their word."""
+    """Return the refusal (git-unsafe) of git files that cannot be trusted: nothing is granted by what they say."""
     return Refusal("git-unsafe", message, fix=fix)
 
 
 def _path(file: str, content: bytes) -> str:
-    """The path that is a file's content, as git takes it: without line ends, relative to the file's folder."""
+    """Return the path that is a file's content, as git takes it: without line ends, relative to the file's folder."""
     raw = content.rstrip(b"\r\n")
     if not raw or b"\0" in raw or b"\n" in raw or len(raw) > PATH_BYTES_MAX:
         raise unsafe(f"{file} does not hold a path")

@@ -98,7 +98,7 @@ class ConfigList:
         return listing
 
     def _read_output(self) -> bytes | None:
-        """All that git prints; None where it does not end, or prints too much."""
+        """Return all that git prints; None if it does not end in time, or prints too much."""
         import select
 
         waiting = select.poll()

@@ -1,11 +1,11 @@
-"""Where things are put that the host's programs must not meet: a folder in the state directory, which no sandbox sees.
+"""The quarantine for files that the host's programs must not meet: a folder in the state directory.
 
-Moved there, a program cannot be run by its name, and git takes nothing for a repository: files lose their execute bits,
-a symbolic link becomes a text that says where it led, and in a folder nothing is called `HEAD` or `.git` any more.
-Every move is relative to open folders and follows no link.
+No sandbox sees that folder. Moved there, a program cannot be run by its name, and git takes nothing for a repository.
+Files lose their execute bits, a symbolic link becomes a text that says where it led, and in a folder nothing is called
+`HEAD` or `.git` any more. Every move is relative to open folders and follows no link.
 
-On another file system a move is a copy, and then a removal. What is larger than may be copied, or cannot be copied as a
-whole, stays as it is: a git folder of which a part is here and a part there would be lost to its owner.
+On another file system a move is a copy, and then a removal. An entry that is larger than may be copied, or that cannot
+be copied as a whole, stays as it is: a git folder of which a part is here and a part there would be lost to its owner.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def disarmed(parent: int, name: str) -> str:
 
 
 class _TooMany(Exception):
-    """More than ENTRIES_MAX."""
+    """The entries to be defused are more than ENTRIES_MAX."""
 
 
 def _defuse(parent: int, name: str, depth: int, left: int) -> int:
@@ -176,8 +176,8 @@ def _carry(parent: int, name: str, target: int, kept: str, left: int) -> int:
 
 
 class _Carried:
-    """What is to be copied into the open folder `target`, in `left` bytes: a file counts once, and is copied once,
-    however many names it has."""
+    """The entries that are copied into the open folder `target`, in `left` bytes: a file counts once, and is copied
+    once, however many names it has."""
 
     def __init__(self, target: int, left: int) -> None:
         self.left = left

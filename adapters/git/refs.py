@@ -129,7 +129,8 @@ def discard(session: Session) -> None:
 
 
 def bring_home(session: Session) -> list[tuple[str, str]]:
-    """Repeat on the host what was done to the copy, and remove it: (ref, what could not be done or was not allowed)."""
+    """Repeat on the host what was done to the copy, and remove it. Return (ref, what could not be done or was not
+    allowed)."""
     if not is_folder(session.folder):
         return []
     ended = _ended(session)
@@ -159,7 +160,8 @@ def make(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str
 
 
 def _ended(session: Session) -> dict[str, str] | None:
-    """What the session's copy says now; `base` itself where nothing was done to it, None where it cannot be read."""
+    """Return the refs of the session's copy now; `base` itself where the copy is unchanged, None where it is
+    unreadable."""
     if not session.narrowed:
         try:
             if pointers.read(f"{session.folder}/packed-refs", BYTES_MAX) == session.packed:
@@ -215,7 +217,7 @@ def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
 
 
 def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
-    """What a copy says now; None where it cannot be read. `refs/replace` is never part of it."""
+    """Return the refs of a copy now; None where it cannot be read. `refs/replace` is never part of them."""
     try:
         values = parsed(pointers.read(f"{folder}/packed-refs", BYTES_MAX) or b"")
         if narrowed:
@@ -226,7 +228,7 @@ def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
 
 
 def parsed(packed: bytes) -> dict[str, str]:
-    """Names and values of a packed-refs file; what is not well-formed, and replacements, are left out."""
+    """Return names and values of a packed-refs file; lines that are not well-formed, and replacements, are left out."""
     values: dict[str, str] = {}
     for line in packed.decode(errors="surrogateescape").split("\n"):
         value, space, name = line.partition(" ")
@@ -236,7 +238,7 @@ def parsed(packed: bytes) -> dict[str, str]:
 
 
 def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
-    """Names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed."""
+    """Return names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed."""
     values: dict[str, str] = {}
     waiting = [(folder, "refs")]
     while waiting and len(values) < LOOSE_MAX:
@@ -327,7 +329,7 @@ def _cut_off(logs: list[tuple[int, int]]) -> None:
 
 
 def _git(common: str, commands: list[str]) -> str:
-    """`git update-ref --stdin` in a folder whose configuration was pinned; no hook runs. Returns its complaint."""
+    """Run `git update-ref --stdin` in a folder whose configuration was pinned; no hook runs. Return its complaint."""
     unset = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false")
     lines = "".join(command + "\n" for command in commands).encode(errors="surrogateescape")
     return program.complaint(*unset, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin", stdin=lines)

@@ -68,18 +68,18 @@ def identify(root: str, workdir: str) -> Repository | None:
 
 
 def is_git_folder(path: str) -> bool:
-    """Whether git would take it for a git folder of its own: HEAD, objects and refs are there, of whatever kind."""
+    """Return whether git would take a folder for a git folder: HEAD, objects and refs are there, of whatever kind."""
     return mode_of(f"{path}/HEAD") != 0 and os.path.exists(f"{path}/objects") and os.path.exists(f"{path}/refs")
 
 
 def require_real(path: str, said_by: str) -> None:
-    """Raises Refusal where a path passes through a symbolic link."""
+    """Raise Refusal where a path passes through a symbolic link."""
     if os.path.realpath(path) != path:
         raise unsafe(f"{said_by} leads to {path} through a symbolic link")
 
 
 def mode_of(path: str) -> int:
-    """lstat's mode; 0 where nothing is, or where nothing can be known."""
+    """Return lstat's mode; 0 where nothing is, or where nothing can be known."""
     try:
         return os.lstat(path).st_mode
     except (OSError, ValueError):
@@ -87,12 +87,12 @@ def mode_of(path: str) -> int:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder, and no link to one, is there."""
+    """Return whether a path is a folder, and no link to one."""
     return stat.S_ISDIR(mode_of(path))
 
 
 def _linked(root: str, dot: str, admin: str, workdir: str) -> Repository:
-    """Rules 1 to 3 for a linked worktree."""
+    """Return the repository of a linked worktree, by rules 1 to 3. Raises Refusal."""
     common = pointers.common(admin)
     folder = os.path.dirname(admin)
     if common is None or os.path.basename(folder) != "worktrees" or common != os.path.dirname(folder):
@@ -111,7 +111,7 @@ def _linked(root: str, dot: str, admin: str, workdir: str) -> Repository:
 
 
 def _require_own_worktree(root: str, git: str) -> None:
-    """Rule 2 for a git folder that is not an admin folder."""
+    """Raise Refusal by rule 2, for a git folder that is not an admin folder."""
     worktree = ""
     try:
         content = pointers.read(f"{git}/config", pointers.CONFIG_BYTES_MAX) or b""

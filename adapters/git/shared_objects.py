@@ -48,7 +48,7 @@ def unshare(objects: str) -> list[str]:
 
 
 class _Left:
-    """What may still be looked at, and copied."""
+    """The numbers of entries that may still be inspected, and of bytes that may still be copied."""
 
     def __init__(self) -> None:
         self.entries = LOOSE_MAX

@@ -1,4 +1,4 @@
-"""What tells whether a file is still the one it was: device, inode, kind, size and change time.
+"""The stamp that shows whether a file is still the one it was: device, inode, kind, size and change time.
 
 A program cannot set the change time, nor can it give a new file an inode that is in use.
 """
@@ -12,7 +12,7 @@ Stamp = tuple[int, int, int, int, int]
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Return the stamp of what was looked at."""
+    """Return the stamp of a file by its status."""
     return (status.st_dev, status.st_ino, stat.S_IFMT(status.st_mode), status.st_size, status.st_ctime_ns)
 
 

@@ -1,4 +1,4 @@
-"""What git knows of a worktree, read without running it: the commit it is at, and which files its index has."""
+"""The state of a worktree, read from git's files without running git: its commit, and which files its index has."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _index(project: str, folders: Mapping[str, Folder]) -> bytes:
 
 
 def _has(index: bytes, path: str) -> bool:
-    """Whether an index has an entry of this name; of version 4 only those whose whole name is written there."""
+    """Return whether an index has an entry of this name; of version 4 only those whose whole name is written there."""
     name = path.encode(errors="surrogateescape")
     at = index.find(name + b"\0")
     while at >= 0:

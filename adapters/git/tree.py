@@ -1,7 +1,7 @@
-"""What lies in a folder and matters before a launch: repositories, and files whose name is to be hidden.
+"""The parts of a folder that matter before a launch: repositories, and files whose name is to be hidden.
 
-A bounded walk, parents first, that follows no link. Of git folders only those parts are walked in which files may have
-any name; in what merely looks like one, everything is.
+The walk is bounded, visits parents first, and follows no link. Of git folders only those parts are walked in which
+files may have any name; a folder that merely looks like one is walked as a whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def walk(
     names: HiddenNames | None = None,
     left_out: AbstractSet[str] = frozenset(),
 ) -> TreeContents:
-    """Look through a canonical folder; `complete` says whether all of it was seen. Folders of `left_out` are not."""
+    """Walk through a canonical folder; `complete` says whether all of it was seen. Folders of `left_out` are not
+    entered."""
     scan = _Scan(workdir, names)
     waiting = [workdir]
     for path in waiting:  # which grows meanwhile
@@ -57,7 +58,7 @@ def walk(
 
 
 class _Scan:
-    """What was `found` so far, and how many entries were `seen`."""
+    """The state of a walk: what it has `found`, and how many entries it has `seen`."""
 
     def __init__(self, workdir: str, names: HiddenNames | None) -> None:
         self.found = TreeContents()
@@ -66,7 +67,7 @@ class _Scan:
         self._names = names
 
     def folder(self, path: str) -> list[str]:
-        """Look through one folder; return those in it that are to be looked through."""
+        """Scan one folder; return the folders in it that are to be scanned."""
         try:
             scan = os.scandir(path)
         except OSError as error:

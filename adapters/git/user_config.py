@@ -1,4 +1,4 @@
-"""Who commits: a copy of the user's own git settings for a confined git, without what git keeps secret in them.
+"""The user's own git settings, which say who commits: a copy for a confined git, without the secrets in them.
 
 Rules
 
@@ -6,8 +6,8 @@ Rules
    name, to a folder of the sandbox's own, and the settings that name them are changed accordingly. Conditions stay.
 2. A setting that holds a credential, or has git run a program that hands one out, is left out. `.git-credentials` is
    never read.
-3. A signature is asked for only where the SSH agent can make it. Otherwise a commit is left unsigned, and that is told.
-4. What lies where a sandbox can write may have been written by the last one: settings there count as they do for git
+3. A signature is asked for only where the SSH agent can make it. Otherwise commits are left unsigned, with a warning.
+4. A file where a sandbox can write may have been written by the last one: its settings count as they do for git
    outside, but no file that they name is read for them, and no link there is followed.
 5. Links are followed: the files are the user's own, and many keep them elsewhere. Sizes and numbers are bounded.
 """
@@ -108,7 +108,8 @@ def agent_entry(environment: Mapping[str, str]) -> Entry:
 
 
 class _Settings:
-    """What was read: `files` are settings by the place they are for; `named` are copies by their path inside."""
+    """The settings that were read: `files` are settings by the place they are for; `named` are copies by their path
+    inside."""
 
     def __init__(self, home: str, environment: Mapping[str, str], agent: bool, writable: Sequence[str]) -> None:
         self.files: list[tuple[str, list[tuple[str, str]]]] = []
@@ -121,7 +122,8 @@ class _Settings:
         self._read = 0
 
     def copies(self) -> list[tuple[str, bytes]]:
-        """Path inside and content of every file, when all are read: only then is known how commits are signed."""
+        """Return the path inside and the content of every file. Call it when all are read: only then is known how
+        commits are signed."""
         every = [pair for _, pairs in self.files for pair in pairs]
         formats = [value for key, value in every if key == "gpg.format"]
         signs = self._agent and "ssh" in formats
@@ -169,7 +171,7 @@ class _Settings:
         return kept
 
     def content(self, path: str) -> bytes | None:
-        """What a file holds; None where it is missing or not to be had, which is told."""
+        """Return the content of a file; None where it is missing, or, with a warning, where it may not be read."""
         try:
             links, real = trail(path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
@@ -194,7 +196,7 @@ class _Settings:
         return None
 
     def _include(self, path: str, value: str, depth: int) -> str:
-        """Where a copy of an included file is, inside; empty if there is none."""
+        """Return the path, inside, of a copy of an included file; empty without one."""
         target = self._expanded(value)
         if not target.startswith("/"):
             if target.startswith(("~", "%")):
@@ -225,7 +227,8 @@ class _Settings:
         return place
 
     def _signing_key(self, value: str) -> str:
-        """`user.signingKey`, where it names a file: a copy of the public one, never of the private one."""
+        """Return `user.signingKey`; where it names a file, the path of a copy of the public key, never of the private
+        one."""
         path = self._expanded(value)
         if not path.startswith("/"):
             return value
@@ -240,7 +243,7 @@ class _Settings:
         return self._home + value[1:] if value == "~" or value.startswith("~/") else value
 
     def _is_there(self, command: str) -> bool:
-        """Whether a command's program is one of the system's."""
+        """Return whether a command's program is one of the system's; `true`, `false` and an assignment pass, too."""
         words = command.split()
         if not words or words[0] in ("true", "false") or "=" in words[0]:
             return True
@@ -251,7 +254,7 @@ class _Settings:
 
 
 def _plain(key: str) -> str:
-    """`http.<url>.sslcainfo` as `http.sslcainfo`."""
+    """Return a key of http without its URL: `http.<url>.sslcainfo` as `http.sslcainfo`."""
     section, _, rest = key.partition(".")
     return f"http.{rest.rpartition('.')[2]}" if section == "http" else key
 
@@ -269,7 +272,7 @@ def _condition(key: str, path: str) -> str:
 
 
 def _is_secret(key: str, value: str) -> bool:
-    """Whether a setting holds a credential, or hands one out."""
+    """Return whether a setting holds a credential, or has git run a program that hands one out."""
     section, _, rest = key.partition(".")
     name = rest.rpartition(".")[2]
     letters = "" if section in ("alias", "color") else name.replace("-", "")
@@ -285,7 +288,8 @@ def _is_secret(key: str, value: str) -> bool:
 
 
 def _names_user(text: str) -> bool:
-    """Whether a URL in a text says who asks: over HTTP any name may be a token, elsewhere a password counts."""
+    """Return whether a URL in a text names a user: over HTTP and FTP any name may be a token, else a password
+    counts."""
     before, mark, rest = text.partition("://")
     while mark:
         scheme = before[-5:].lower()

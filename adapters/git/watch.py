@@ -221,7 +221,7 @@ class GitWatch:
             os.close(opened)
 
     def _is_unwritten(self, opened: int, folder: str, name: str) -> bool:
-        """Whether a `.git` file was made and holds nothing yet; it is judged when it does."""
+        """Watch a `.git` file, and return whether it holds nothing yet; it is judged when it does."""
         return self._follow(folder, name) and content_of(opened, name, BYTES_MAX) == b""
 
     def _follow(self, folder: str, name: str) -> bool:

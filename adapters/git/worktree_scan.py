@@ -1,8 +1,8 @@
-"""Everything in a project but git's own folders: repositories in it, files that programs of the host obey, odd files.
+"""A project without git's own folders: repositories in it, files that programs of the host obey, odd files.
 
 The walk keeps an open descriptor and a listing for each folder on the way down, and nothing of a folder that it has
-left. What git takes for a repository is judged as one: a `.git` entry, and a folder with `HEAD` and what goes for
-`objects` and `refs`, of any kind (is_git_directory in git's setup.c).
+left. A folder is judged as a repository where git takes it for one: a `.git` entry, or a folder with `HEAD` and what
+goes for `objects` and `refs`, of any kind (is_git_directory in git's setup.c).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class WorktreeScan:
         self._levels: list[_Level] = []
 
     def run(self) -> None:
-        """Walk. Raises Exhausted, when what was not reached has been set aside; OSError for the project itself."""
+        """Walk through the project. Raises Exhausted, when what was not reached has been set aside; OSError for the
+        project itself."""
         obeyed = None if self._project in self._inspection.kept else Obeyed("")
         self._levels = [_Level(opened_root(self._project), self._project, self._since_ns, obeyed)]
         try:
