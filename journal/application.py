@@ -26,10 +26,10 @@ Evolve = Callable[[State, Event], State]
 
 
 class CommitGroup(msgspec.Struct, frozen=True, gc=False):
-    """What one caller appends, all or nothing: events with the versions it expects, as they are and as they are stored,
-    and what is recorded beside them.
+    """The events that one caller appends, all or nothing: with the versions that it expects, as they are and as they
+    are stored, and with the envelope that is recorded beside them.
 
-    The time in the envelope is raised, if it must be, so that recorded time never runs back.
+    The journal raises the time in the envelope if it must, so that recorded time never runs back.
     """
 
     drafts: Sequence[Draft]
@@ -48,7 +48,7 @@ class Journal(Application[str]):
         super().__init__()
 
     def construct_env(self, name: str, env: Any = None) -> Environment:
-        """Nothing of the process environment configures a journal."""
+        """Return an empty environment: the process environment does not configure a journal."""
         return Environment(name, {})
 
     def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
@@ -67,7 +67,8 @@ class Journal(Application[str]):
         return records(self.store.reader, self.codec, after, until)
 
     def folded(self, after: int = 0, until: int | None = None) -> Iterator[Recorded]:
-        """The same for a fold of a state (`Codec.folding`). Raises Refusal."""
+        """Return all records above position `after`, up to `until`, in order, for a fold of a state (`Codec.folding`).
+        Raises Refusal."""
         return records(self.store.reader, self.codec.folding(), after, until)
 
     def history(self, stream: StreamId) -> list[Recorded]:
@@ -79,7 +80,7 @@ class Journal(Application[str]):
         return load(self.store.reader, self.codec, stream, initial, evolve)
 
     def envelope(self, cause: Cause, spooled: Spooled | None = None) -> Envelope:
-        """What is recorded beside events that are appended now; `spooled` is the file that they come from."""
+        """Return the envelope for events that are appended now; `spooled` is the file that they come from."""
         run, happened = (self.run, None) if spooled is None else (spooled.run, spooled.happened)
         return Envelope(self.clock(), run, cause.actor, cause.correlation, cause.causation, happened, spooled)
 

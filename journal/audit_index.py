@@ -33,8 +33,8 @@ CREATE INDEX link_correlation ON link (correlation) WHERE correlation IS NOT NUL
 
 
 class IndexProgress(NamedTuple):
-    """How far an index is: `digest` is that of the record at `position`, `begun` the journal's last position when it
-    was begun, `state` that of the fold."""
+    """The progress of an index: `digest` is that of the record at `position`, `begun` the journal's last position when
+    the index was begun, `state` that of the fold."""
 
     position: int
     digest: bytes

@@ -243,7 +243,7 @@ def put_back(path: str) -> bool:
 
 
 def _draft(path: str) -> str:
-    """Where the copy that takes the place of a journal is made."""
+    """Return the path at which the copy that replaces a journal is made."""
     return f"{path}.restoring"
 
 

@@ -80,10 +80,10 @@ class BundleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BundleManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a bundle is. `at` in nanoseconds since 1970 UTC; `size` and `root` (hexadecimal) are of the journal's tree,
-    `late` is the last position that got its leaf later than it was recorded. `rotations` are notes, each signed by two
-    keys, that lead to the key that signs the manifest. `writer` is the library, with its version, that decides the
-    bytes of the data, where one does."""
+    """The manifest of a bundle. `at` is in nanoseconds since 1970 UTC; `size` and `root` (hexadecimal) are of the
+    journal's tree. `late` is the last position that got its leaf later than it was recorded. `rotations` are notes,
+    each signed by two keys, that lead to the key that signs the manifest. `writer` is the library, with its version,
+    that decides the bytes of the data, if a library does."""
 
     format: str
     data: str

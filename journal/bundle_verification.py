@@ -45,7 +45,7 @@ class BundleFlaw(NamedTuple):
 
 
 class VerifiedBundle(NamedTuple):
-    """What was found. `manifest` None: it cannot be trusted."""
+    """The result of verifying a bundle. `manifest` None: the manifest cannot be trusted."""
 
     manifest: BundleManifest | None
     events: int
@@ -123,7 +123,7 @@ def _manifest(folder: str, keys: Sequence[VerifierKey]) -> tuple[BundleManifest,
 
 
 class _Rotations(msgspec.Struct, frozen=True):
-    """What of a manifest is read before its signature is verified."""
+    """The part of a manifest that is read before its signature is verified."""
 
     journal: str
     rotations: tuple[str, ...] = ()
@@ -135,7 +135,8 @@ def _data_file(manifest: BundleManifest) -> str:
 
 
 def _of_files(folder: str, manifest: BundleManifest) -> Iterator[BundleFlaw]:
-    """What is wrong with the files themselves; whatever is read of them afterwards is what was signed."""
+    """Yield a flaw for each file that does not belong to the bundle. Raises BundleError for a file that differs from
+    the signed manifest: files that are read afterwards are those that were signed."""
     for name in sorted(os.listdir(folder)):
         if name not in (*manifest.files, MANIFEST, SIGNATURE):
             yield BundleFlaw(name, 0, "it does not belong to the bundle")

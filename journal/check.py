@@ -40,10 +40,10 @@ Fold = Callable[[Recorded], None]  # raises Refusal for a record that cannot fol
 
 
 class Damage(NamedTuple):
-    """What is wrong at a position; 0: with the journal as a whole.
+    """Damage at a position; at position 0, of the journal as a whole.
 
-    `stream`, `version` and `kind` are what the row says, "" and None where it is missing. `remedy` is what a repair
-    does; `keeps` are the stream and version of the emptied position, `after` the least time it may have.
+    `stream`, `version` and `kind` are those of the row, "" and None if it has none. `remedy` is the repair; `keeps` are
+    the stream and version of the emptied position, `after` the least time it may have.
     """
 
     position: int
@@ -158,7 +158,8 @@ def _none_of_segments(findings: list[Damage], sealed_to: int) -> Iterator[Damage
 
 
 def _has_other_versions(connection: JournalConnection) -> bool:
-    """Whether the last versions of sealed streams are not those that the segments have, as far as these have them."""
+    """Return whether the last versions of sealed streams differ from those in the segments. If segments were pruned,
+    only the streams left in segments are compared."""
     listed, sealed = dict(connection.execute(_SEALED).fetchall()), connection.sealed_versions()
     is_pruned = any(segment.pruned for segment in connection.segments())
     return any(listed.get(stream) != version for stream, version in sealed.items()) or (
@@ -264,7 +265,7 @@ def _early(connection: sqlite3.Connection) -> int:
 
 
 class _Contents:
-    """What the rows hold, decoded and folded in order."""
+    """The contents of the rows, decoded and folded in order."""
 
     def __init__(self, connection: JournalConnection, layout: _Layout, fold: Fold, codec: Codec) -> None:
         self._connection = connection

@@ -37,8 +37,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Checkpoint(NamedTuple):
-    """What is signed: the journal's id, how many events it has, their root, when (nanoseconds since 1970 UTC), and the
-    last position that got its leaf later than it was recorded."""
+    """The state of a journal that is signed: its id, its number of events, their root, the time (nanoseconds since 1970
+    UTC), and the last position that got its leaf later than it was recorded."""
 
     journal: str
     size: int

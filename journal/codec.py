@@ -118,7 +118,7 @@ class Codec:
             raise TypeError(f"{cls.__qualname__} is not in the registry of events") from None
 
     def _newest(self, kind: str) -> tuple[bytes, Callable[[bytes], Event]]:
-        """How a body of a kind's current version begins, and what decodes the rest."""
+        """Return the bytes that begin a body of a kind's current version, and the decoder for the rest."""
         current, cls = self._kinds[kind]
         newest = self._current[kind] = self._encode(current), msgspec.msgpack.Decoder(cls).decode
         return newest

@@ -55,8 +55,9 @@ class OpenedField(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Where the fields of a kind are: the one that names the directory, and the personal ones, in their order, each
-    with what an erased one is read as. `has_texts_alone`: no field can hold the bytes that begin a commitment."""
+    """The places of the fields of a kind: the field that names the directory, and the personal fields in order, each
+    with the value that an erased one is read as. `has_texts_alone`: no field can hold the bytes that begin a
+    commitment."""
 
     directory: int
     blanks: dict[int, Any]

@@ -27,7 +27,7 @@ class Feed:
         return own
 
     def news(self) -> list[Recorded]:
-        """What others have committed and nobody here has seen."""
+        """Return the records that other processes committed after position `seen`."""
         return self._up_to(self._journal.store.head())
 
     def _up_to(self, head: int) -> list[Recorded]:

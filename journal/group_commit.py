@@ -253,7 +253,7 @@ class Writer(trio.abc.Instrument):
                 token.run_sync_soon(self._end)
 
     def _take(self) -> tuple[list[_Item], bool]:
-        """What is waiting now, after a pause at most; False once closed."""
+        """Return the waiting items, after a pause at most, and whether the queue is still open."""
         open_, may_wait = True, not self._taken
         pause_s = max(0.0, self._look_at() - time.monotonic()) if self._is_look_due else self._poll_s
         try:
@@ -274,7 +274,8 @@ class Writer(trio.abc.Instrument):
         return batch, open_
 
     def _look_at(self) -> float:
-        """When to look at what others did, by the monotonic clock, if that is due."""
+        """Return the time, by the monotonic clock, at which to check for records of other processes, if a check is
+        due."""
         return min(self._active_at + LOOK_S, self._looked_at + BUSY_LOOK_S)
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:

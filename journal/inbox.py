@@ -54,13 +54,14 @@ class Inbox(NamedTuple):
         return waiting_in(self.folder)
 
     def stamp(self) -> int:
-        """When a file last came or went: nanoseconds since 1970, of a clock that ticks every few milliseconds."""
+        """Return the time when a file last came or went, in nanoseconds since 1970, of a clock that ticks every few
+        milliseconds. Return 0 if the folder cannot be read."""
         with contextlib.suppress(OSError):
             return os.stat(self.folder).st_mtime_ns
         return 0
 
     def rejected(self) -> int:
-        """How many files were set aside."""
+        """Return the number of files that were rejected."""
         with contextlib.suppress(OSError):
             return len(os.listdir(os.path.join(self.folder, REJECTED)))
         return 0
@@ -93,7 +94,8 @@ class Pass:
         os.close(self._folder)
 
     def records(self) -> list[list[SpooledRecord]]:
-        """What can be taken now: the records of each launch in their order, any other alone. Raises Refusal."""
+        """Return the records that can be appended now: those of each launch in their order, any other alone. Raises
+        Refusal."""
         try:
             present = frozenset(os.listdir(self._folder))
             read = list(self._read_all())
@@ -189,7 +191,7 @@ class _Unfit(Exception):
 
 
 class _SpoolFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of the spool says."""
+    """The content of a file of the spool."""
 
     form: int
     id: Annotated[str, msgspec.Meta(pattern=_ID)]

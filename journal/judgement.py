@@ -20,10 +20,11 @@ from omac.journal.log_connection import JournalConnection
 
 
 class Envelope(msgspec.Struct):
-    """What is recorded beside the events of one caller: who, in which run, after what, and when.
+    """The context that is recorded beside the events of one caller: actor, run, cause and time.
 
-    `at` and `happened` in nanoseconds since 1970 UTC. The recorder raises `at` where the last record is later: recorded
-    time never runs back. `spooled` names the file of a spool that they come from; it is remembered with them.
+    `at` and `happened` are in nanoseconds since 1970 UTC. The recorder raises `at` if the last record is later:
+    recorded time never runs back. `spooled` names the file of a spool that the events come from; the name is stored
+    with them.
     """
 
     at: int
@@ -48,7 +49,7 @@ class Conflict(Exception):
 
 
 class Conflicts(IntegrityError):
-    """Nothing was appended: the callers `of_groups`, by number, were in conflict with what is recorded."""
+    """The callers `of_groups`, by number, were in conflict with recorded events, so nothing was appended."""
 
     def __init__(self, of_groups: dict[int, Conflict]) -> None:
         super().__init__("; ".join(map(str, of_groups.values())))
@@ -62,7 +63,8 @@ def conflicts_of(
     ids: dict[str, int],
     unheard: Container[str],
 ) -> dict[int, Conflict]:
-    """What keeps callers from appending, by their number; `unheard` are names that no event has yet."""
+    """Return the conflicts that keep callers from appending, by their number; `unheard` are names that no event has
+    yet."""
     conflicts: dict[int, Conflict] = {}
     heads: dict[str, int] = {}
     files: set[tuple[str, str]] = set()

@@ -61,7 +61,7 @@ def content(
 
 
 class Contents:
-    """What the leaves of stored events are the hashes of, read by one connection."""
+    """The contents whose hashes are the leaves of stored events, read by one connection."""
 
     def __init__(self, connection: JournalConnection) -> None:
         self._connection = connection

@@ -16,8 +16,8 @@ Link = tuple[int, int | None, str | None]
 
 
 class LinkProgress(NamedTuple):
-    """How far it is: `digest` is that of the record at `position`; `repaired` is the position of the journal's last
-    repair, `pruned` the last position that was pruned."""
+    """The progress of the index: `digest` is that of the record at `position`. `repaired` is the position of the
+    journal's last repair, `pruned` the last position that was pruned."""
 
     position: int
     digest: bytes

@@ -205,7 +205,7 @@ class JournalConnection(sqlite3.Connection):
 
 @contextmanager
 def _named(segment: Segment | None) -> Iterator[None]:
-    """Whatever fails in a segment names it."""
+    """Name the segment in an error of SQLite that occurs inside: raise SegmentError in its place."""
     try:
         yield
     except (SegmentError, SegmentPrunedMeanwhile):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 
 class PersonalFields(NamedTuple):
-    """Which fields of a kind are personal, in their order, and the one that names the directory, or the directories,
-    whose they are."""
+    """The personal fields of a kind, in order, and the field that names the directory or directories that they belong
+    to."""
 
     directory: str
     names: tuple[str, ...]

@@ -220,7 +220,9 @@ class Repair:
 def _chosen(
     findings: Sequence[Damage], positions: Collection[int], mended: Sequence[Damage], *, first: bool
 ) -> list[Damage]:
-    """What is to be mended: all, or what stands at `positions` with the later findings of the same streams."""
+    """Return the findings to be repaired: all, or those at `positions` with later ones of the same streams. Findings
+    about the journal as a whole, and rows to be removed, are always among them. With `first`, raises Refusal (misuse)
+    for a position that is sound."""
     if not positions:
         return list(findings)
     if first and (sound := sorted(set(positions) - {finding.position for finding in findings})):

@@ -155,8 +155,8 @@ def write_segment(
 
 
 class PrunedContent(NamedTuple):
-    """What is left of a segment: the positions that are `kept`. The event in the place of that at `counted_at` has the
-    body `counts`; `at` is the time of the last event, `pruned` the present."""
+    """The content that pruning leaves of a segment: the positions that are `kept`. An event with the body `counts`
+    replaces the one at `counted_at`; `at` is the time of the last event, `pruned` the present."""
 
     kept: Container[int]
     counted_at: int

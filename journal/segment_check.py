@@ -59,7 +59,7 @@ def _listed_otherwise(connection: JournalConnection) -> Iterator[SegmentError]:
 
 
 def _sealed(connection: JournalConnection) -> Iterator[SegmentSealed | SegmentPruned]:
-    """What was recorded of segments, as far as it can be read."""
+    """Yield the recorded events about segments, as far as they can be read."""
     codec = Codec()
     for (stream,) in connection.execute("SELECT id FROM name WHERE text > 'segment/' AND text < 'segment0'").fetchall():
         try:

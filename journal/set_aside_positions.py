@@ -19,8 +19,8 @@ from omac.journal.merkle import leaf_hash
 
 
 class SetAsidePositions:
-    """What repairs of a journal say, read when it is first needed. In the ranges `absent` (above which position, up to
-    which) events cannot be read. Raises sqlite3.Error."""
+    """The repairs that a journal records, read when they are first needed. In the ranges `absent` (above which
+    position, up to which) events cannot be read. Raises sqlite3.Error."""
 
     def __init__(self, connection: JournalConnection, absent: Sequence[tuple[int, int]] = ()) -> None:
         self._connection = connection

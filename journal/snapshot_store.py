@@ -93,7 +93,7 @@ class SnapshotStore:
             os.unlink(self.path(position))
 
     def _binding(self, position: int) -> bytes:
-        """What must be the same for a snapshot to count."""
+        """Return a digest of all that must be unchanged for a snapshot to count."""
         rows = self._reader.select(position - 1, 1, position)
         bound = (self._form, self._reader.journal_id(), self._reader.repaired_at(), rows)
         return sha256(msgspec.msgpack.encode(bound)).digest()

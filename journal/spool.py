@@ -124,7 +124,7 @@ class Spool:
 
 
 def is_id(text: str) -> bool:
-    """Whether it may be the id of a record: it becomes part of a file's name."""
+    """Return whether a text may be the id of a record, which becomes part of a file's name."""
     return text.isalnum() and text.isascii() and len(text) <= ID_MAX
 
 
@@ -170,7 +170,7 @@ def _require_private(folder: str, status: os.stat_result) -> None:
 
 
 def bounded(value: object) -> object:
-    """The same with long texts cut, and saying so."""
+    """Return the value with long texts cut; a cut text ends in "..." to show it."""
     if isinstance(value, str):
         return value if len(value) <= TEXT_MAX else _cut(value)
     if isinstance(value, list | tuple):

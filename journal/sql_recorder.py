@@ -137,7 +137,7 @@ class SqlRecorder(ApplicationRecorder):
         return unheard
 
     def changed_by_others(self) -> bool:
-        """Whether another connection committed since the last call; at the first call, yes.
+        """Return whether another connection committed since the last call; true at the first call.
 
         SQLite counts the commits of others for each connection (PRAGMA data_version), which costs no transaction.
         """
@@ -173,7 +173,8 @@ class SqlRecorder(ApplicationRecorder):
             self._mark.write(self.journal_id(), self.head())
 
     def _require_same_file(self) -> None:
-        """What is written to a file that was removed, replaced or cut is lost. Raises Refusal (journal-unavailable)."""
+        """Raise Refusal (journal-unavailable) if the file was removed, replaced or cut: data written to it would be
+        lost."""
         self._watch.require_same(self._rescue)
 
     def _rescue(self) -> bool:
@@ -221,7 +222,7 @@ class SqlRecorder(ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Any]:
-        """See eventsourcing.persistence.ApplicationRecorder; gives StoredRows."""
+        """Implement ApplicationRecorder of eventsourcing.persistence: return StoredRows."""
         return self.reader.select((start or 0) - inclusive_of_start, limit, stop, topics)
 
     def max_notification_id(self) -> int | None:

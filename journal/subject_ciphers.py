@@ -18,8 +18,8 @@ REMEMBERED_MAX = 10_000  # directories
 
 
 class SubjectKeys(Protocol):
-    """Where the keys of directories are kept: several of one where a backup brought older ones back, the newest last.
-    Every method raises Refusal."""
+    """A store for the keys of directories. A directory has several keys if a backup restored older ones; the newest is
+    last. Every method raises Refusal."""
 
     def current(self, subject: WorkdirId) -> tuple[bytes, ...]:
         """Return the keys of a directory; none where they were destroyed, too."""

@@ -15,10 +15,10 @@ from omac.journal.reader import PAGE, Reader
 
 
 class SubjectRows(NamedTuple):
-    """How many events of each kind are encrypted by keys of the directory that are there, and how many are in the
-    clear. `path` is the directory's, as they have it; "" where no event says. `unread` are segments that cannot be
-    read: what they have is not counted, and erased all the same. `exports` are folders that the journal, whomever it
-    is about, was exported to."""
+    """The numbers of events of each kind that are encrypted by keys of the directory, even destroyed ones, and of those
+    in the clear. `path` is the directory's, as the events have it; "" if no event names it. `unread` are segments that
+    cannot be read: their events are not counted, and erased all the same. `exports` are all folders that the journal
+    was exported to, for this or any other directory."""
 
     path: str
     encrypted: Counter[str]

@@ -53,7 +53,7 @@ class KeptRoot(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """What is wrong at a position, up to and with `last`."""
+    """A mismatch at the positions from `position` up to and with `last`."""
 
     position: int
     last: int
@@ -74,8 +74,8 @@ class Chain(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a verification found in a journal of `size` leaves with this root. `checked` events were compared with their
-    leaves; those up to `late` had got theirs later than they were recorded, those above `size` have none yet."""
+    """The result of verifying a journal of `size` leaves with this root. `checked` events were compared with their
+    leaves. Events up to `late` had got theirs later than they were recorded, those above `size` have none yet."""
 
     size: int
     root: bytes

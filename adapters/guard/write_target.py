@@ -1,7 +1,7 @@
-"""Where a write to a path would land, and which checkout of which repository that is in.
+"""The canonical path that a write to a path changes, and the git checkout and repository that it lies in.
 
-Everything is read at the moment of asking, without git, which would take longer than the whole hook. Paths are bytes,
-so that no locale stands between a name and its file. Functions raise Unclear and OSError.
+Functions read the file system at each call, without git, which would take longer than the whole hook. Paths are bytes,
+so that no locale decides how a name is read. Functions raise Unclear and OSError.
 """
 
 from __future__ import annotations

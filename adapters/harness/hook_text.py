@@ -1,7 +1,7 @@
-"""What an agent's settings say of omac's hooks: to find them there, to add them, and to take them out again.
+"""The hooks of omac in the text of an agent's settings: finding them, adding them and removing them.
 
-All agents with hooks keep them in the same form: `hooks` has a list of groups for each event, each group a list of
-handlers, which are commands, and, for an event of tools, a `matcher` for their names.
+All agents with hooks use the same form: `hooks` has a list of groups for each event. Each group has a list of handlers,
+which are commands, and, for an event of tools, a `matcher` for their names.
 """
 
 import os
@@ -127,7 +127,8 @@ class _HookCall(PlainData):
         return value
 
     def cuts(self, made: Collection[str]) -> list[Cut]:
-        """What goes with it: itself, or what it would leave empty, of which `made` are the keys that omac made."""
+        """Return the cuts that remove this handler, together with the group, list and keys that would be empty without
+        it. A key is removed only if `made`, the keys that omac made, has it. Anything that holds a comment stays."""
         whole, groups = self.whole, self.groups
         group = groups.children[self.place]
         handlers = whole.member(group, "hooks")
@@ -191,7 +192,7 @@ def _others(whole: JsonText) -> object:
 
 
 def _is_effective(call: _HookCall, matcher: str) -> bool:
-    """Whether the agent waits for the hook, and calls it for all tools that it is for."""
+    """Return whether the agent waits for the hook, and calls it for all tools that the hook is for."""
     handler, tools = call.handler, call.group.get("matcher")
     return (
         handler.get("type") == "command"
@@ -201,7 +202,7 @@ def _is_effective(call: _HookCall, matcher: str) -> bool:
 
 
 def _verb(handler: object) -> str | None:
-    """What a handler calls omac for; None if it does not."""
+    """Return the verb with which a handler calls `omac hook`; None if it does not call omac."""
     command = handler.get("command") if isinstance(handler, dict) else None
     match = _CALL.search(command) if isinstance(command, str) and len(command) <= COMMAND_CHARS_MAX else None
     if match is None:

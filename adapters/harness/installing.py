@@ -1,4 +1,4 @@
-"""What `omac bridge` finds in the settings files of agents, and how it changes them: by insertions, and back again."""
+"""The changes of `omac bridge` to the files of agents: finding omac's hooks, inserting them, and removing them."""
 
 import json
 import shlex
@@ -27,7 +27,7 @@ class BridgeFile(NamedTuple):
 
 
 class BridgeFinding(NamedTuple):
-    """What a file has of omac: a state for each of its hooks, and what a person should know about the file."""
+    """The hooks of omac in a file: the state of each, and notes for a person about the file."""
 
     states: Mapping[str, str]
     notes: tuple[str, ...] = ()

@@ -159,7 +159,8 @@ def _new_mode(file: AgentFile) -> int:
 
 
 def _content(file: AgentFile, folder: int) -> tuple[bytes | None, int]:
-    """What is in the file and its mode; None, and the mode for a new one, where there is none."""
+    """Return the content and the mode of the file; None, and the mode for a new file, if no file exists. Raises Refusal
+    (settings-invalid) for a file that omac may not change."""
     try:
         content, status = bounded.read_with_status(file.name, BYTES_MAX, dir_fd=folder)
     except FileNotFoundError:

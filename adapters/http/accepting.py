@@ -76,7 +76,7 @@ def log_failure(log: logging.Logger, error: BaseException) -> None:
 
 
 class HeadLimits(msgspec.Struct, frozen=True):
-    """How long a connection waits for the head of a request, and how many bytes it may have.
+    """The time that a connection waits for the head of a request, and the number of bytes that a head may have.
 
     `head_timeout_s` runs from the first byte of a request (from the accept, for the first request of a connection);
     `idle_timeout_s` between two requests.

@@ -22,7 +22,7 @@ class UpstreamError(Exception):
 
 
 class Framing(msgspec.Struct, frozen=True):
-    """How the end of a body is found: a length in bytes, chunks, or the end of the connection.
+    """The end of a body: after a length in bytes, after the last chunk, or at the end of the connection.
 
     A request with none of the three has no body (RFC 9112 section 6.3).
     """
@@ -33,7 +33,7 @@ class Framing(msgspec.Struct, frozen=True):
 
     @property
     def has_body(self) -> bool:
-        """Whether at least one byte of framing or body follows the head."""
+        """Return whether at least one byte of framing or body follows the head."""
         return self.chunked or self.until_close or bool(self.content_length)
 
 
@@ -82,7 +82,7 @@ class LengthDecoder:
         return [body] if body else []
 
     def feed_eof(self) -> bool:
-        """Whether nothing is missing."""
+        """Return whether the body was complete when the connection ended."""
         return self.finished
 
 
@@ -156,7 +156,7 @@ class ChunkedDecoder:
         return body
 
     def feed_eof(self) -> bool:
-        """Whether the last chunk and the trailers had arrived."""
+        """Return whether the last chunk and the trailers had arrived when the connection ended."""
         return self.finished
 
     def _line(self, buffer: bytes, at: int) -> bytes | None:

@@ -79,9 +79,10 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 def head_end(buffer: bytearray, start: int = 0) -> int:
-    """Where the head at the front of `buffer` ends, -1 when it goes on; `start` bytes were searched before.
+    """Return the index at which the head at the front of `buffer` ends, -1 if more of it must come. The first `start`
+    bytes were searched before.
 
-    A lone LF ends it too: no more bytes can make that head good, and the parser says why.
+    A lone LF ends the head too: no further bytes can make that head valid, and the parser reports why.
     """
     end = buffer.find(b"\r\n\r\n", max(0, start - 3))
     if end >= 0:
@@ -226,7 +227,7 @@ def _has_too_many_fields(head: bytes) -> bool:
 
 
 def _fault(head: bytes) -> str | None:
-    """What is wrong with the lines of a head (RFC 9112 sections 2.2 and 5.2), None when they are good."""
+    """Return the fault in the lines of a head (RFC 9112 sections 2.2 and 5.2); None if they are valid."""
     if head.find(b"\r\n\r\n") != len(head) - 4 or not (head.count(b"\r\n") == head.count(b"\r") == head.count(b"\n")):
         return "a line of the head does not end in CRLF"
     if len(head.translate(None, _CONTROLS)) != len(head):
@@ -237,7 +238,7 @@ def _fault(head: bytes) -> str | None:
 
 
 def _line_fault(head: bytes) -> str:
-    """What is wrong with the request line of a head."""
+    """Return the fault in the request line of a head."""
     line = _REQUEST_LINE.match(head)
     if line is None or b"#" in line[2]:
         return "the request line is not METHOD /path HTTP/1.1 in visible ASCII, without fragment"

@@ -138,7 +138,8 @@ class Slot:
         return not self.evicted
 
     async def may_refuse(self) -> bool:
-        """Whether the caller is given a refusal at all: a known one always, a stranger at a bounded rate."""
+        """Return whether the caller gets a refusal as an answer: a known caller always, a stranger at a bounded
+        rate."""
         return self.known or await self._slots.turn()
 
     def leave(self) -> None:

@@ -39,11 +39,11 @@ class Wire:
         self.finished = False  # the peer has finished sending
 
     async def receive(self, bytes_max: int = BODY_READ_BYTES) -> bytes:
-        """What came ahead, else what comes next; empty when the peer has finished sending."""
+        """Return the bytes that arrived ahead, or else the next bytes; empty when the peer has finished sending."""
         return self.take_ahead() or await self._receive(bytes_max)
 
     def take_ahead(self) -> bytes:
-        """What came ahead, empty when nothing did."""
+        """Return the bytes that arrived ahead, and forget them; empty when none did."""
         data = bytes(self.ahead)
         self.ahead.clear()
         return data

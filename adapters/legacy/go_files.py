@@ -41,7 +41,7 @@ class _Unreadable(Exception):
 
 
 class _GoFile(NamedTuple):
-    """What was read of a file, or nothing (`content` None), and where the notes about it go."""
+    """The content of a file (None if it was not read), and the list that notes about the file are added to."""
 
     path: str
     content: bytes | None
@@ -88,7 +88,7 @@ def read_profiles(workdir: str, environment: Mapping[str, str]) -> tuple[dict[st
 
 
 def _decoded(file: _GoFile) -> Any:  # Any: whatever JSON says
-    """What a JSON file holds; UNSET where there is none, or, with a note, where it cannot be read."""
+    """Return the value in a JSON file; UNSET if the file was not read, or, with a note, if it is not valid."""
     try:
         return msgspec.UNSET if file.content is None else msgspec.json.decode(file.content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -97,7 +97,7 @@ def _decoded(file: _GoFile) -> Any:  # Any: whatever JSON says
 
 
 def copy_path(name: str, bundle_hash: str, environment: Mapping[str, str]) -> str:
-    """Where the old omac kept its copy of an approved skill: the real path, whether there is one or not."""
+    """Return the real path at which the old omac kept its copy of an approved skill, whether a copy exists or not."""
     assert SKILL_NAME.fullmatch(name)
     assert HASH.fullmatch(bundle_hash)
     return os.path.realpath(os.path.join(_user_folders(environment)[0], "skills", name, bundle_hash[7:]))
@@ -304,7 +304,7 @@ def _name(section: dict[Any, Any]) -> str:
 
 
 def _folder(section: dict[Any, Any], workdir: str) -> str:
-    """Where the folder leads now."""
+    """Return the real path that `skill_dir` leads to now. Raises _Unreadable."""
     path = _text(section, "skill_dir")
     if not path.isprintable() or ".." in path.split("/"):
         raise _Unreadable(f"skill_dir {shown(path)} must be a plain path, without .. and control characters")

@@ -1,4 +1,4 @@
-"""How the keychain library of the old omac spells what it keeps: on macOS not as it is, but encoded."""
+"""The encoding of the old omac's keychain library, which on macOS does not store a value as it is."""
 
 import base64
 import binascii

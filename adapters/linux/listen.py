@@ -1,4 +1,4 @@
-"""Where omac listens: loopback TCP, and Unix sockets that only their owner may connect to."""
+"""The sockets that omac listens on: loopback TCP, and Unix sockets that only their owner may connect to."""
 
 import errno
 import os
@@ -76,7 +76,7 @@ def unix(path: str) -> socket.socket:
 
 
 def listener(sock: socket.socket) -> "trio.SocketListener":
-    """The same socket, for trio; it takes it over."""
+    """Return a listener of trio, which owns `sock` from then on."""
     import trio  # late: commands that only connect do without
 
     return trio.SocketListener(trio.socket.from_stdlib_socket(sock))

@@ -61,7 +61,8 @@ def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
 
 
 def _asked(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
-    """The same from sock_diag. Raises OSError, struct.error where it answers otherwise."""
+    """Yield the listening sockets of a family at a port (0: at any), as sock_diag reports them. Raises OSError or
+    struct.error if sock_diag answers otherwise."""
     wanted = _SOCKET.pack(port.to_bytes(2, "big"), b"", b"", b"", 0, b"\xff" * 8)
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, LISTENING) + wanted
     head = _HEAD.pack(_HEAD.size + len(question), SOCK_DIAG_BY_FAMILY, REQUEST | DUMP, 1, 0)
@@ -83,7 +84,7 @@ def _asked(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
 
 
 def _listed(path: str) -> Iterator[Listener]:
-    """The same from a table in /proc."""
+    """Yield the listening sockets in a table in /proc; none if the table does not exist."""
     try:
         file = open(path, encoding="ascii")  # noqa: SIM115 - closed below; IPv6 may be switched off
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""What /proc and pidfds say about processes: who descends from whom, who listens, and signals that hit no stranger.
+"""Processes as /proc and pidfds show them: their descendants, their listening sockets, and signals that reach no other
+process.
 
-Everything is read at the moment of asking and nothing is kept. A pid alone names nobody for long: together with
-the start time and the boot (`birth.py`) it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
+Functions read at each call and keep nothing. A pid alone does not identify a process for long: together with the start
+time and the boot (`process_identity.py`) it does. Sources: proc(5), proc_pid_stat(5), pidfd_open(2),
 pidfd_send_signal(2).
 """
 
@@ -34,13 +35,13 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int) -> Stat | None:
-    """What /proc/PID/stat says, or None when there is no such process. Zombies are processes."""
+    """Return the fields of /proc/PID/stat, or None when no such process exists. Zombies are processes."""
     fields = stat_fields(pid)
     return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])) if fields else None
 
 
 def living(pid: int, ticks: int) -> bool:
-    """Whether the process that had `pid` and began at `ticks` still runs (a zombie does not)."""
+    """Return whether the process that had `pid` and began at `ticks` still runs (a zombie does not)."""
     process = stat(pid)
     return process is not None and process.start_ticks == ticks and process.alive
 
@@ -84,9 +85,10 @@ def socket_inodes(pids: Collection[int]) -> set[int]:
 
 
 def owns_listener(pids: Collection[int], port: int) -> bool:
-    """Whether a connection to 127.0.0.1:`port` can reach these processes and nobody else.
+    """Return whether a connection to 127.0.0.1:`port` can reach these processes and no others.
 
-    With SO_REUSEPORT several sockets share a port and the kernel deals connections out: all of them must be theirs.
+    With SO_REUSEPORT several sockets share a port, and the kernel distributes connections among them: all must belong
+    to these processes.
     """
     reachable = {listener.inode for listener in answering(port)}
     return bool(reachable) and reachable <= socket_inodes(pids)
@@ -150,7 +152,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
-    """The same from every process's parent, for kernels without CONFIG_PROC_CHILDREN."""
+    """Return a function that gives the children of a pid, found by every process's parent: for kernels without
+    CONFIG_PROC_CHILDREN."""
     below: dict[int, list[int]] = {}
     for entry in everyone():
         below.setdefault(entry.parent, []).append(entry.pid)

@@ -12,7 +12,8 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process began, in clock ticks after boot; None when there is none. Zombies are processes."""
+    """Return the start of the process, in clock ticks after boot; None when no such process exists. Zombies are
+    processes."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 

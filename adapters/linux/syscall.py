@@ -45,7 +45,7 @@ _syscall.argtypes = (_Word,) * 7
 
 
 def call(number: int, *arguments: int | bytes | SyscallBuffer | None) -> int:
-    """What the kernel answers. Raises OSError with its errno."""
+    """Make a system call and return its result. Raises OSError with its errno."""
     answer: int = _syscall(number, *arguments, *(0,) * (6 - len(arguments)))
     if answer == -1:
         code = _ctypes.get_errno()
@@ -64,5 +64,6 @@ def words(*values: int) -> bytes:
 
 
 def address(data: bytes) -> bytes:
-    """Where `data` lies in memory, as the bytes of a C pointer; true for as long as the caller keeps `data`."""
+    """Return the address of `data` in memory, as the bytes of a C pointer; valid for as long as the caller keeps
+    `data`."""
     return bytes(memoryview(_Address(data)))

@@ -51,7 +51,7 @@ class SyslogWitness:
 
 
 def present(path: str) -> bool:
-    """Whether a socket is there."""
+    """Return whether a socket exists at a path."""
     try:
         return stat.S_ISSOCK(os.stat(path).st_mode)
     except OSError:

@@ -1,9 +1,10 @@
-"""Who else has a terminal: an omac that launched a program there, which can read what is typed.
+"""Detection of another omac at a terminal: the program that it launched there can read what a person types.
 
-A program in a sandbox has the terminal that its omac was started at, in the foreground. While that omac is suspended
-(^Z), or goes on in the background, a process of the program that has left the session goes on reading there, and job
-control stops it not. So whoever asks a person for a secret has to know. No program changes the command line of the omac
-that launched it, nor what that has open, nor outlives it (proc_pid_cmdline(5), proc_pid_fd(5)).
+A program in a sandbox has the terminal that its omac was started at, in the foreground. That omac may be suspended (^Z)
+or go on in the background. Then a process of the program that has left the session goes on reading there, and job
+control does not stop it. So a command that asks a person for a secret has to know. No program changes the command line
+of the omac that launched it, or the files that this omac has open, and none outlives it (proc_pid_cmdline(5),
+proc_pid_fd(5)).
 """
 
 import fcntl
@@ -42,8 +43,8 @@ def _words(process: str) -> bytes:
 
 
 def _shares(process: str) -> bool:
-    """Whether a process has its terminal open by that name, as adapters/sandbox/terminal.py does; also where that is
-    not known."""
+    """Return whether a process has its terminal open as /dev/tty, which adapters/sandbox/terminal.py opens; also true
+    if its open files cannot be read."""
     try:
         with os.scandir(f"/proc/{process}/fd") as entries:
             return any(os.readlink(entry.path) == "/dev/tty" for entry in entries)

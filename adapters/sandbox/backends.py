@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from omac.domain.sandbox.request import SandboxRequest
 
     class GitPart(Protocol):
-        """What a policy has of git."""
+        """The git part of a policy: its entries, and the repositories."""
 
         @property
         def entries(self) -> tuple[Entry, ...]: ...
@@ -115,7 +115,7 @@ def chosen(request: SandboxRequest, policy: Policy) -> Backend:
 
 
 def namespaced(backend: str) -> bool:
-    """Whether a program gets namespaces of its own by the backend that was asked for."""
+    """Return whether the requested backend gives a program its own namespaces."""
     return backend == "bubblewrap" or (backend == "auto" and bool(host_programs.find("bwrap")))
 
 

@@ -1,12 +1,13 @@
-"""What every sandbox is given of the system, and what one is given for its harness.
+"""The parts of the system that every sandbox shows, and those of the home that it shows for its harness.
 
 Rules
 
-1. Of the system: programs, libraries and settings that every user may read. As root also only those.
-2. Of the home, of /tmp and of /run: nothing; they are empty folders of the sandbox's own.
-3. Of a harness: what it must write to keep its login and its sessions. What runs code later, here or outside, is
-   pinned, and put there empty where it is missing, so that a session cannot leave it for the next one. So are the
-   scripts that its settings name.
+1. Of the system, a sandbox shows programs, libraries and settings that every user may read. A sandbox of root shows no
+   more than that.
+2. Of the home, of /tmp and of /run, a sandbox shows nothing: they are empty folders of its own.
+3. Of a harness, a sandbox shows what the harness must write to keep its login and its sessions. Files and folders that
+   run code later, here or outside, are pinned. Missing ones are made empty, so that a session cannot leave them for the
+   next one. Scripts that the harness's settings name are pinned too.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def home_entry(home: str) -> Entry:
 
 
 def harness_entries(harness: Harness, home: str, environment: Mapping[str, str]) -> tuple[list[Entry], list[str]]:
-    """What a harness keeps in the home, and warnings. What is missing is made for as long as the session lasts."""
+    """Return the entries for files and folders that a harness keeps in the home, and warnings. Missing ones are made
+    for as long as the session lasts."""
     granted: list[Entry] = []
     warnings: list[str] = []
     for place in harness.folders:
@@ -124,7 +126,8 @@ def _loose_link(path: str, entries: Sequence[Entry]) -> str:
 
 
 def readable(path: str, reason: str) -> list[Entry]:
-    """What it takes to read an absolute path under this name: its links, what they lead to; nothing if it is gone."""
+    """Return the entries that make an absolute path readable under this name: its links, and their final target. Return
+    none if the target does not exist."""
     links, real = trail(path)
     if not os.path.exists(real):
         return []
@@ -172,13 +175,14 @@ def exposed(own: Iterable[Entry], entries: Sequence[Entry]) -> list[str]:
 
 
 def _access_around(path: str, entries: Sequence[Entry]) -> str:
-    """What may be done where `path` lies, links apart; empty where nothing is shown."""
+    """Return the access that applies to `path`, links apart; empty if nothing is shown there."""
     around = governing((entry for entry in entries if entry.access != LINK), path)
     return around.access if around else ""
 
 
 def _only_for_root(folder: str) -> list[str]:
-    """What lies in a folder and other users may not read, and known places of keys deeper in it."""
+    """Return the items of a folder that other users may not read, and known places of keys deeper in it that they may
+    not."""
     paths = []
     with os.scandir(folder) as listing:
         for item in listing:

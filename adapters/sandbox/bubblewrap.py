@@ -56,7 +56,7 @@ class Files:
 
 
 def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
-    """What stands between `bwrap` and `--`. Raises Refusal (policy-too-large)."""
+    """Return the arguments between `bwrap` and `--`. Raises Refusal (policy-too-large)."""
     words = [*NAMESPACES]
     if policy.network == "none":
         words.append("--unshare-net")
@@ -84,7 +84,7 @@ def arguments(policy: Policy, files: Files, filter_program: bytes) -> list[str]:
 
 
 def _memory_bytes(limits: Mapping[str, float]) -> int:
-    """How large each folder that lives in memory may become."""
+    """Return the largest size, in bytes, of each folder that lives in memory."""
     if "tmp" in limits:
         return int(limits["tmp"])
     share = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_SHARE
@@ -111,10 +111,11 @@ def _mounts(entry: Entry, policy: Policy, files: Files, size: str) -> list[str]:
 
 
 def _masked(path: str, files: Files, masks: list[str], marker: bytes = b"") -> list[str]:
-    """Nothing is seen of what is there, but a `marker` in the place of a file; what is not there needs no mask.
+    """Return the arguments that hide a path: behind a `marker` if it is a file, behind an empty folder if it is a
+    folder. A path that does not exist, or is a link, needs none.
 
-    A folder can be passed through, to what an entry names below it, and so that programs that look for something in it
-    are told that it is not there.
+    A hidden folder can be passed through, to what an entry names below it. Programs that search it find that the file
+    does not exist.
     """
     try:
         mode = os.lstat(path).st_mode

@@ -135,7 +135,7 @@ def remove(folder: str, ms_max: int) -> bool:
 
 
 def read(path: str) -> str:
-    """What is in a file of the kernel's; empty where it cannot be read."""
+    """Return the content of a file of the kernel's; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
@@ -174,7 +174,7 @@ def _kill(folder: str) -> None:
 
 
 def _mounts(proc: str) -> list[tuple[str, str]]:
-    """Where version 2 is mounted, and from which cgroup on."""
+    """Return the mount points of cgroup version 2, each with the cgroup at its root."""
     mounts = []
     for line in read(f"{proc}/mountinfo").splitlines():
         fields, _, rest = line.partition(" - ")
@@ -185,7 +185,8 @@ def _mounts(proc: str) -> list[tuple[str, str]]:
 
 
 def _inside(path: str, root: str) -> str:
-    """Where a cgroup is below a mount that shows the hierarchy from `root` on; ".." where it is not."""
+    """Return the path of a cgroup below a mount that shows the hierarchy from `root` on; ".." if the mount does not
+    show it."""
     root = root.rstrip("/")
     return path[len(root) :].strip("/") if path == root or path.startswith(root + "/") else ".."
 

@@ -21,10 +21,11 @@ DEPTH_MAX = 8  # of folders between something readable and what is denied in it
 
 
 def flattened(policy: Policy, temporary: str) -> Policy:
-    """The same for Landlock alone. `temporary` is an empty folder of this launch's own, and made ready here.
+    """Return the policy in the form for Landlock alone. `temporary` is an empty folder of this launch's own; copies of
+    files are put into it here.
 
-    It is the home too, unless something of the home was granted for writing. What is shown in another place than its
-    own, a socket, is left out: there are none to connect to.
+    `temporary` is the home too, unless something of the home was granted for writing. Entries that are shown at another
+    path than their own, such as a socket, are left out: a program has no sockets to connect to.
     """
     denied = [entry.path for entry in policy.entries if entry.access == DENY]
     denied += [path for path in policy.hidden if governing(policy.entries, path) is not None]

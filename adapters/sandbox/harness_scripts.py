@@ -46,7 +46,8 @@ def named_scripts(
 
 
 def _pinned(path: str, word: Word, writable: Sequence[str]) -> list[str]:
-    """What of a path that a command names keeps it as it is."""
+    """Return the paths to be pinned so that a path that a command names stays unchanged; none for data, such as a
+    log."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -69,7 +70,7 @@ def _is_program_folder(folder: str) -> bool:
 
 
 def _is_within_reach(path: str, entries: Sequence[Entry]) -> bool:
-    """Whether the file, or a link that leads to it, lies where `entries` let it be changed."""
+    """Return whether the file, or a link that leads to it, lies where `entries` allow changes."""
     links, real = trail(path)
     for one in (real, *(link for link, _ in links)):
         around = governing(entries, one)

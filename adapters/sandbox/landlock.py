@@ -43,7 +43,8 @@ FENCE_ABI, NETWORK_ABI, SCOPE_ABI = 2, 4, 6
 
 
 def abi() -> int:
-    """What this kernel's Landlock knows, as a number that grows (KERNELS); 0 where it is not there, or off."""
+    """Return the version of the Landlock ABI of this kernel, a number that grows (KERNELS); 0 if Landlock is missing or
+    off."""
     try:
         return syscall.call(CREATE, None, 0, _VERSION)
     except OSError:
@@ -105,7 +106,8 @@ def allowbelow(rules: int, path: str, accesses: int) -> None:
 
 
 def allow(rules: int, descriptor: int, accesses: int) -> None:
-    """The same for what is open as `descriptor`; for a file no more than OF_FILES. Raises OSError."""
+    """Allow these accesses for the file or folder open as `descriptor`, and all below it; for a file no more than
+    OF_FILES. Raises OSError."""
     syscall.call(ADD, rules, _BENEATH, syscall.words(accesses) + descriptor.to_bytes(4, "little"), 0)
 
 
@@ -158,7 +160,7 @@ def _beside(folders: Iterable[str]) -> list[str]:
 
 
 def _mounts() -> list[str]:
-    """Where something is mounted, that can be entered."""
+    """Return the mount points that are folders this process can reach."""
     with open("/proc/self/mountinfo", "rb") as file:
         paths = [line.split()[4] for line in file]
     for escaped, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):

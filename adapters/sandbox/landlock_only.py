@@ -48,7 +48,8 @@ _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
 
 
 def refusals(policy: Policy) -> list[str]:
-    """What this policy asks for and Landlock cannot express, each in words for a person; empty: it can be enforced."""
+    """Return the parts of this policy that Landlock cannot express, each in words for a person; none if it can enforce
+    the policy."""
     problems = ((entry, _problem(entry, _above(policy.entries, entry))) for entry in policy.entries)
     lines = [f"{entry.path}: {problem}" for entry, problem in problems if problem]
     for hidden in policy.hidden:
@@ -126,7 +127,8 @@ def _above(entries: tuple[Entry, ...], entry: Entry) -> Entry | None:
 
 
 def _writing(policy: Policy, path: str) -> int:
-    """What may be done below something writable; behind the fence no links, FIFOs and sockets are made."""
+    """Return the accesses allowed below a writable path; in folders of the fence, links, FIFOs and sockets cannot be
+    made."""
     fenced = any(below(path, folder) for folder in policy.fence)
     return WRITING & ~SPECIAL if fenced else WRITING
 

@@ -161,14 +161,15 @@ def mends(name: str, place: cgroups.ControlGroupFolder) -> tuple[str, ...]:
 
 
 def _by_size(namespaced: bool) -> str:
-    """What the limit of folders in memory means, in words. Raises Refusal where there are none."""
+    """Return the effect of the limit on folders in memory, in words. Raises Refusal if the sandbox has no such
+    folders."""
     if not namespaced:
         raise _unenforceable("the limit tmp is for folders of the sandbox's own, and Landlock alone has none", ())
     return "the size of each folder that lives in memory"
 
 
 def _by_rlimit(name: str, amount: float, namespaced: bool, place: cgroups.ControlGroupFolder) -> str:
-    """What the rlimit means, in words. Raises Refusal where none would hold."""
+    """Return the effect of the rlimit, in words. Raises Refusal if no rlimit would hold."""
     if name == "files":
         return "RLIMIT_NOFILE, for each process"
     if name == "memory":
@@ -189,7 +190,8 @@ def _by_rlimit(name: str, amount: float, namespaced: bool, place: cgroups.Contro
 
 
 def _bounds_root() -> bool:
-    """Whether RLIMIT_NPROC holds for this process though it is called root, as in a container's user namespace."""
+    """Return whether RLIMIT_NPROC holds for this process though its user is called root, as in a container's user
+    namespace."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,14 +1,15 @@
-"""Whether what was to be mounted is mounted: looked at from outside, before the first instruction of the program.
+"""A check, from outside and before the program's first instruction, that the sandbox has the mounts of its policy.
 
-bubblewrap resolves paths itself, so somebody who swaps a folder for a link meanwhile chooses what is mounted, or where.
+bubblewrap resolves paths itself, so a process that swaps a folder for a link meanwhile chooses what is mounted, or
+where.
 
 Rules
 
-1. What is shown of the host is found by a walk without links, when the policy is made and below the sandbox's root, and
-   is the same file both times.
-2. Every path of the policy that is a mount is the root of a mount of its own, and of the one that lies on top there. A
-   file that is mounted onto itself shows by nothing else that it is.
-3. What was to be read-only is.
+1. A file or folder of the host that is shown is found twice by a walk without links: when the policy is made, and below
+   the sandbox's root. Both walks find the same file.
+2. Every path of the policy that is a mount is the root of its own mount, and of the mount on top there. Nothing else
+   shows that a file was mounted onto itself.
+3. A mount that the policy makes read-only is read-only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Expected:
-    """What is to be found: `nodes` are device and inode by path, `read_only` says it of each path that is a mount."""
+    """The expected mounts: `nodes` has device and inode by path; `read_only` says for each path that is a mount whether
+    it is read-only."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[int, int]] = {}
@@ -76,7 +78,7 @@ def check(pid: int, wanted: Expected) -> None:
 
 
 def _is_mount(entry: Entry, policy: Policy) -> bool:
-    """Whether bubblewrap mounts something at the entry's path: see `bubblewrap.arguments`."""
+    """Return whether bubblewrap mounts something at the entry's path (`bubblewrap.arguments`)."""
     if entry.access == LINK:
         return False
     if entry.access == COPY:

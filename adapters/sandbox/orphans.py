@@ -16,7 +16,7 @@ _PAUSE_S = 0.001
 
 
 def adopt_orphans() -> None:
-    """Whatever descends from this process becomes its child when its own parent ends."""
+    """Make any descendant of this process its child when the descendant's own parent ends."""
     syscall.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
-"""What this machine can do to confine a program, found out by trying.
+"""Probes of this machine, which find out by trying how it can confine a program.
 
-A setting may forbid what another allows, and a container may forbid both: so a sandbox is built and left, with the
-same bubblewrap and the same namespaces as the real one. Nothing is changed.
+One setting may forbid what another allows, and a container may forbid both. So a probe builds a sandbox and leaves it,
+with the same bubblewrap and the same namespaces as the real one. Probes change nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _lacking(bwrap: str) -> tuple[str, ...]:
 
 
 def _try(bwrap: str) -> tuple[str, str]:
-    """What bubblewrap said if it could not build a sandbox, and the setting that could be written inside, if any."""
+    """Return the error of bubblewrap if it could not build a sandbox, and the setting that could be written inside, if
+    any."""
     line = [bwrap, *bubblewrap.NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for path in bubblewrap.KERNEL_SETTINGS:
         line += ["--ro-bind-try", path, path]
@@ -110,7 +111,7 @@ def _try(bwrap: str) -> tuple[str, str]:
 
 
 def _filtered(architecture: str) -> bool:
-    """Whether a process can put omac's filter on itself."""
+    """Return whether a process can put omac's filter on itself."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -139,7 +140,7 @@ def _distribution() -> tuple[str, ...]:
 
 
 def _said(line: list[str]) -> str:
-    """What a command writes, on one line of blanks; empty if it cannot be run."""
+    """Return the output of a command on one line, with single blanks; empty if the command cannot be run."""
     environment = {"PATH": host_programs.SEARCHED, "LC_ALL": "C"}
     try:
         done = subprocess.run(line, capture_output=True, timeout=TRY_S_MAX, check=False, env=environment)

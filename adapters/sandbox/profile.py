@@ -249,7 +249,7 @@ class _ProfileReader(PlainData):
 
 
 def _is_text(value: object) -> bool:
-    """Whether a value is a text that a path or a variable can have."""
+    """Return whether a value is text that a path or a variable can have."""
     return isinstance(value, str) and not any(
         character == "\0" or "\ud800" <= character <= "\udfff" for character in value
     )

@@ -52,7 +52,8 @@ class Program(PlainData):
     withheld: list[str]
 
     def warnings(self, entries: Sequence[Entry]) -> list[str]:
-        """What a person should know who grants these: what was withheld, and they do not show either."""
+        """Return warnings for the person who grants these `entries`: paths that were withheld and that the entries do
+        not show either."""
         warnings = []
         for path in self.withheld:
             around = governing(entries, path)
@@ -65,8 +66,8 @@ class Program(PlainData):
 
 
 def resolve(argv: Sequence[str], environment: Mapping[str, str], cwd: str, writable: Sequence[str] = ()) -> Program:
-    """What starting `argv` in `cwd` takes. `writable` are the folders, beside `cwd`, that a sandbox can write. Raises
-    Refusal (command-not-found, command-not-executable, misuse)."""
+    """Return the program that starts `argv` in `cwd`, with the entries that it needs. `writable` are the folders,
+    beside `cwd`, that a sandbox can write. Raises Refusal (command-not-found, command-not-executable, misuse)."""
     if not argv or not argv[0]:
         raise Refusal("misuse", "no command was given", fix=["omac sandbox run -- COMMAND"])
     needs = _Needs(environment, cwd, (cwd, *writable))
@@ -100,7 +101,7 @@ def path_outside_system(path: str) -> list[str]:
 
 
 class _Needs:
-    """What is needed, as it is found out."""
+    """The paths that a command needs, collected step by step."""
 
     def __init__(self, environment: Mapping[str, str], cwd: str, writable: Sequence[str]) -> None:
         self.reason = "the command"

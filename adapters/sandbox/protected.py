@@ -95,7 +95,8 @@ def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def contains_protected(folder: str, home: str) -> bool:
-    """Whether a canonical folder is, has in it, or lies in a protected place, be that there now or not."""
+    """Return whether a canonical folder is a protected place, contains one or lies in one, even if that does not exist
+    now."""
     if below(home, folder):
         return True
     if not below(folder, home):

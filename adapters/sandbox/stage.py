@@ -31,10 +31,11 @@ def command(
     *,
     python: str = sys.executable,
 ) -> list[str]:
-    """What bubblewrap runs so that in the end `argv` runs, whose first word is the program's path as it is inside.
+    """Return the command for bubblewrap that in the end runs `argv`. The first word of `argv` is the program's path
+    inside.
 
-    `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`. To
-    be called while signals are as they were when omac began.
+    `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`.
+    Call this while signals are as they were when omac began.
     """
     usual = [str(int(one)) for one in SIGNALS if _signal.getsignal(one) is not _signal.SIG_IGN]
     home = __file__

@@ -81,7 +81,8 @@ class Terminal:
             raise OSError(*problem.args) from None
 
     def _is_nobodys(self) -> bool:
-        """Whether the group in the foreground has no process any more: a shell that goes on keeps its terminal."""
+        """Return whether the process group in the foreground has no process any more. A shell that goes on keeps its
+        terminal."""
         try:
             os.killpg(os.tcgetpgrp(self._descriptor), 0)
         except ProcessLookupError:
@@ -134,7 +135,7 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
             _signal.signal(number, before if number == _signal.SIGTSTP else _nothing)  # type: ignore[arg-type]  # as it was
 
     def _end(self, _number: int, _frame: object) -> None:
-        """Whoever launched omac was killed: so is the program, which nobody answers for any more."""
+        """Kill the program, because the process that launched omac was killed."""
         self._pass_on(_signal.SIGKILL, None)
 
     def _pass_on(self, number: int, _frame: object) -> None:
@@ -189,6 +190,7 @@ def ignored() -> None:
 
 
 def default() -> None:
-    """As a program expects them. Handlers of ours end with exec; what was ignored when omac began stays ignored."""
+    """Set the signals that Python ignores as a program expects them. Handlers of omac end with exec; signals that were
+    ignored when omac began stay ignored."""
     for number in IGNORED_BY_PYTHON:
         _signal.signal(number, _signal.SIG_DFL)

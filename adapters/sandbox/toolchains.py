@@ -1,9 +1,11 @@
-"""What PATH names of toolchains in the home: each is shown with what it needs, and without credentials.
+"""The toolchains in the home that PATH names: a sandbox shows each with what it needs, and without credentials.
 
 Rules
 
-1. The table says which, and which parts of them. What else PATH names is not shown for that.
-2. Nothing is shown on the word of a place that a sandbox can write, nor what a person's own entries decide about.
+1. The table names the toolchains, and the parts of them that are shown. Being in PATH alone does not get a folder
+   shown.
+2. A path that a sandbox can write is no reason to show a toolchain. Nor is anything shown that a person's own entries
+   decide about.
 """
 
 from __future__ import annotations

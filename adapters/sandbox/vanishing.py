@@ -1,7 +1,8 @@
-"""What a program wrote into the home of its own, which is gone with its sandbox.
+"""The files that a program wrote into its private home, which are gone with its sandbox.
 
-The folder is opened before the program begins, and listed after all of its processes have ended: it stays for as long
-as it is open, and nobody changes it any more. The names are the program's choice; their number and length are bounded.
+The folder is opened before the program begins, and listed after all of its processes have ended. The folder exists for
+as long as it is open, and no process changes it any more. The names are the program's choice; their number and length
+are bounded.
 """
 
 from __future__ import annotations

@@ -39,13 +39,14 @@ def user_path(environment: Mapping[str, str]) -> str:
 
 
 def read_user(environment: Mapping[str, str]) -> SettingsFile:
-    """What the user's file says; nothing if there is none. Raises Refusal (settings-invalid)."""
+    """Return the settings in the user's file; empty ones if no file exists. Raises Refusal (settings-invalid)."""
     path = user_path(environment)
     return user_settings(printable(path), _user_document(path)[1])
 
 
 def read_project(workdir: str) -> SettingsFile:
-    """What the project's file says; nothing if there is none. Raises nothing: `warnings` tell what was wrong."""
+    """Return the settings in the project's file; empty ones if no file exists. Raises nothing: `warnings` report the
+    faults."""
     path = printable(os.path.join(workdir, PROJECT_FOLDER, FILE))
     try:
         document = _decoded(_project_content(workdir))

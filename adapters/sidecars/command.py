@@ -1,4 +1,4 @@
-"""What exactly is executed for a sidecar: its argument vector, with the program found and the port filled in."""
+"""The argument vector that is executed for a sidecar, with the program found and the port filled in."""
 
 import os
 import re

@@ -25,7 +25,8 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\r\n]*)?")
 
 
 class _Probed(msgspec.Struct, frozen=True):
-    """What one try brought: `text` for a person; whether it was 2xx, and whether anything listened."""
+    """The result of one try: `text` describes it for a person, `healthy` means a 2xx, `listened` that a process
+    listened."""
 
     text: str
     healthy: bool = False

@@ -1,4 +1,5 @@
-"""Where sidecars are started: a free port, a log, a clean environment, and a life that ends with omac's."""
+"""The host that starts sidecars: each with a free port, a log, a clean environment, and a life that ends with
+omac's."""
 
 import logging
 import os
@@ -59,8 +60,8 @@ class LinuxSidecarHost(SidecarHost):
         return self._isolation_problem
 
     async def isolation_available(self) -> bool:
-        """Whether bubblewrap can build the namespace here: tried once, with the same flags, for at most 5 s. Where it
-        cannot, that is logged."""
+        """Return whether bubblewrap can build the namespace here. Unless that is switched off, the first call tries it,
+        with the same flags, for at most 5 s, and logs a failure."""
         async with self._probing:
             if not self._isolation_known:
                 self._isolation_problem = await self._try_isolation()

@@ -40,7 +40,7 @@ _PAUSE_S = 0.0005
 
 
 class SidecarProgram(NamedTuple):
-    """What is to be run where; `read_only` keeps it from changing `folder`, whoever it runs as."""
+    """A program to run in `folder`. `read_only` keeps it from changing `folder`, as any user."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -53,7 +53,7 @@ class NoNamespace(Exception):
 
 
 class _Info(msgspec.Struct):
-    """What bubblewrap writes to --info-fd; `child-pid` is the namespace's init as the host sees it."""
+    """The report that bubblewrap writes to --info-fd; `child-pid` is the namespace's init as the host sees it."""
 
     child_pid: int = msgspec.field(name="child-pid")
 

@@ -48,7 +48,8 @@ async def _kill(remains: Callable[[], list[Stat]]) -> None:
 
 
 def _remains(birth: Birth, known: dict[tuple[int, int], Stat]) -> list[Stat]:
-    """What lives of it now; `known` collects all that ever did, since the dead no longer lead to their children."""
+    """Return the processes of a sidecar that are alive now. `known` collects every process that was found, because dead
+    processes no longer lead to their children."""
     leader = process.stat(birth.pid)
     ours = leader is not None and leader.start_ticks == birth.start_ticks
     remains: list[Stat] = []

@@ -47,7 +47,7 @@ class LinuxSidecarProcess(SidecarProcess):
 
     @property
     def birth(self) -> Birth:
-        """What identifies it on this host; the pid is that of the outer process."""
+        """The identity of the sidecar on this host; the pid is that of the outer process."""
         return self._birth
 
     async def probe(self, health: Health) -> None:
@@ -58,7 +58,7 @@ class LinuxSidecarProcess(SidecarProcess):
         await health_check.probe(health, self._birth.port, self._pids)
 
     def listens(self) -> bool:
-        """Whether it, and nobody else, still listens on its port."""
+        """Return whether the sidecar, and no other process, still listens on its port."""
         return process.owns_listener(self._pids(), self._birth.port)
 
     async def wait(self) -> Exit:

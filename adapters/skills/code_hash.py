@@ -16,7 +16,8 @@ def code_hash_of(source: str, known: Mapping[str, bytes]) -> str:
 
 
 def code_hash_from(digests: Iterator[tuple[str, bytes]]) -> str:
-    """The same of `(relpath, SHA-256)` of each file that counts, and `(relpath + LINK, SHA-256 of the target)`."""
+    """Return the hash of a skill's code, from `(relpath, SHA-256)` of each file that counts, and `(relpath + LINK,
+    SHA-256 of the target)` of each link."""
     files: list[tuple[str, bytes]] = []
     others: list[tuple[str, bytes]] = []
     for relpath, digest in digests:

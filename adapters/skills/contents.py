@@ -1,4 +1,4 @@
-"""What is in a skill's folder, and in its approved copy, for people who read it before they approve it."""
+"""The files in a skill's folder, and in its approved copy, for people who read them before they approve the skill."""
 
 import hashlib
 import os

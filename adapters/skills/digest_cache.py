@@ -1,4 +1,5 @@
-"""What skill folders are now, read again only when something in them has changed."""
+"""Digests and code hashes of skill folders as they are now; a folder is read again only after something in it has
+changed."""
 
 import hashlib
 import threading
@@ -47,7 +48,8 @@ class LiveCode:
         self._memory: _Memory[str] = _Memory()
 
     def code_hash(self, source: str, known: Mapping[str, bytes]) -> str:
-        """As `code_hash_of`. What was remembered was hashed with the very same `known`. Raises OSError."""
+        """Return what `code_hash_of` returns, from memory where it was computed with the very same `known` and the
+        folder has not changed since. Raises OSError."""
         now_ns = file_system_now_ns()
         try:
             before = _stamps(source, PRUNED_FOLDERS)
@@ -78,7 +80,7 @@ class _Memory(Generic[Seen]):
         self._remembered: dict[str, tuple[bytes, Seen]] = {}
 
     def recall(self, source: str, mark: bytes) -> Seen | None:
-        """What was seen under this very mark."""
+        """Return the value that was stored for `source` under this very mark, None otherwise."""
         with self._lock:
             remembered = self._remembered.get(source)
         return remembered[1] if remembered and remembered[0] == mark else None

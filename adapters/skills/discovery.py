@@ -64,7 +64,8 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
 
 
 def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
-    """What is in these folders, first hit per name wins; with `guidance`, then also the skills without a sidecar."""
+    """Return the skills in these folders; the first of a name wins. With `guidance`, skills without a sidecar follow,
+    if no other has their name."""
     skills: dict[str, FoundSkill] = {}
     guides: dict[str, FoundSkill] = {}
     folded: dict[str, FoundSkill] = {}
@@ -101,7 +102,8 @@ class _SkillsFolder:
         self._within = root.within
 
     def skills(self, taken: Mapping[str, FoundSkill]) -> Iterator[FoundSkill]:
-        """What is found, by folder name; a skill whose name is `taken` is not read to the end."""
+        """Yield the skills of the folder, in the order of folder names; a skill whose name is `taken` is not read to
+        the end."""
         label, shown = self._root.label, self._root.path
         try:
             path = canonical_folder(shown, self._within)

@@ -40,14 +40,16 @@ class DiskSkillFolders:
         self._workdirs: dict[str, None] = {}
 
     async def canonical(self, path: str, roots: Sequence[str]) -> str:
-        """As in the port. A directory that may not be read, or whose name is not UTF-8, is a bad-request."""
+        """Implement SkillFolders: return the canonical path of a directory. One that may not be read, or whose name is
+        not UTF-8, is a bad-request."""
         return await CANONICAL.run("", lambda: _canonical(path, tuple(roots)))
 
     async def discover(self, workdir: str, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
-        """As in the port; `workdir` must be canonical. What keeps a skill from being read becomes its `problem`.
+        """Implement SkillFolders: return the skills of a project; `workdir` must be canonical. A fault that keeps a
+        skill from being read becomes its `problem`.
 
-        With `guidance` also the skills without a sidecar whose name no other has, after the others: `guide` is set,
-        `meta` is None or has no sidecar.
+        With `guidance`, the skills without a sidecar whose name no other skill has follow the others. Their `guide` is
+        set, and their `meta` is None or has no sidecar.
         """
         self._workdirs.pop(workdir, None)
         self._workdirs[workdir] = None
@@ -57,16 +59,19 @@ class DiskSkillFolders:
         return await LOOKS.run(workdir, lambda: discover(roots, code_hash, guidance=guidance))
 
     async def discover_global(self, bases: Sequence[str], *, guidance: bool = False) -> list[FoundSkill]:
-        """As in the port; without HOME there are none. `guidance` as for `discover`."""
+        """Implement SkillFolders: return the skills of this user, none without HOME. `guidance` is as for
+        `discover`."""
         roots, code_hash = global_roots(self._environment, bases), self._shared_code.code_hash
         return await LOOKS.run("", lambda: discover(roots, code_hash, guidance=guidance))
 
     async def bundle_hash(self, source: str) -> str:
-        """As in the port; `source` must be canonical: a link on the way raises OSError too."""
+        """Implement SkillFolders: return the bundle hash of a skill folder. `source` must be canonical: a link on the
+        way raises OSError too."""
         return await LOOKS.run(self._owner(source), lambda: code_hash_of(source, {}))
 
     async def digest(self, source: str) -> str:
-        """As in the port; `source` must be canonical. OSError names the culprit, also where it cannot be copied.
+        """Implement SkillFolders: return the digest of a skill folder; `source` must be canonical. An OSError names the
+        culprit, also a file that cannot be copied.
 
         A folder that has not changed since it was last read is not read again.
         """

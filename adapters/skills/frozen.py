@@ -42,16 +42,18 @@ class DiskFrozenSkills:
         self._folder = os.path.realpath(folder)
 
     async def freeze(self, source: str) -> Frozen:
-        """As in the port; `source` must be canonical. A copy that is there and damaged is replaced. Raises Refusal
-        (state-unusable) too, where others could change the copies."""
+        """Implement FrozenSkills: copy a skill folder; `source` must be canonical. A damaged copy is replaced. Raises
+        Refusal (state-unusable) too, if other users could change the copies."""
         return await COPIES.run(os.path.dirname(source), lambda: self._freeze(source))
 
     async def checked(self, digest: str, source: str) -> str:
-        """As in the port; `source` must be what it was when the copy was made."""
+        """Implement FrozenSkills: return the path of an unchanged copy; `source` must be the path that the copy was
+        made of."""
         return await COPIES.run(os.path.dirname(source), lambda: self._checked(digest, source))
 
     async def prune(self, kept: Collection[str]) -> list[str]:
-        """As in the port. New is what was made, or asked for again, in the last hour."""
+        """Implement FrozenSkills: remove copies that are neither `kept` nor new, and return their digests. A copy is
+        new that was made, or asked for again, in the last hour."""
         wanted = frozenset(kept)
         return await COPIES.run("", lambda: self._prune(wanted))
 
@@ -81,7 +83,7 @@ class DiskFrozenSkills:
             staging.drop()
 
     def _renewed(self, path: str, source: str) -> bool:
-        """Whether the copy is there already and good; then it counts as new."""
+        """Return whether an undamaged copy exists already; such a copy counts as new from now on."""
         try:
             check_copy(path, source)
         except CopyDamaged:
@@ -135,7 +137,7 @@ class DiskFrozenSkills:
         return removed
 
     def _age_ns(self, path: str) -> int:
-        """When the copy was made or asked for."""
+        """Return the time when the copy was made or last asked for, in nanoseconds since 1970 UTC."""
         return max(_changed_ns(path), _changed_ns(manifest_path(path)))
 
     def _prepare(self) -> None:
@@ -165,7 +167,7 @@ def _changed_ns(path: str) -> int:
 
 
 def _remove(path: str) -> None:
-    """Whatever it is, as far as possible; follows no link."""
+    """Remove a file, a link or a folder, as far as possible, following no link."""
     if os.path.isdir(path) and not os.path.islink(path):
         remove_tree(path)
     else:

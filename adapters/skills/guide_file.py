@@ -12,9 +12,10 @@ GUIDE_FILE = "SKILL.md"
 
 
 def read_guide(folder: int, source: str, skill: str) -> Guide | None:
-    """What the SKILL.md in the open folder `source` says of the skill called `skill`; None if there is none.
+    """Return the guide in the SKILL.md of the open `folder`, whose path is `source`, for the skill called `skill`; None
+    if no SKILL.md exists.
 
-    Whatever is wrong with it is the Guide's `problem`, with file and line.
+    Any fault in the file is the Guide's `problem`, with file and line.
     """
     shown = printable(os.path.join(source, GUIDE_FILE))
     try:

@@ -57,7 +57,8 @@ class Links:
         return parts[len(above) :] if target.startswith("/") and parts[: len(above)] == above else None
 
     def _stays(self, folder: list[str], target: str) -> bool:
-        """Whether following it never leaves the tree, other links that lead out aside: these are judged themselves."""
+        """Return whether following a link never leaves the tree. Other links on the way that lead out do not count:
+        each of them is judged by itself."""
         at, hops = list(folder), 0
         pending = self._turn(at, target)
         if pending is None:
@@ -118,7 +119,7 @@ class Links:
 
 
 def still_leads(target_path: str, resolved: str) -> bool:
-    """Whether an interpreter that was believed is found at the same place, and still to be believed."""
+    """Return whether the link to a trusted interpreter still leads to `resolved`, and that is still to be trusted."""
     try:
         return os.path.realpath(target_path, strict=True) == resolved and _untrusted(resolved) is None
     except OSError:

@@ -45,7 +45,7 @@ def open_below(top: int, relpath: str, shown: str) -> int:
 
 
 def is_utf8(path: str) -> bool:
-    """Whether it can be written as text, for example as JSON."""
+    """Return whether a path can be written as text, for example as JSON."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -31,7 +31,7 @@ from omac.domain.skills.bundle import (
 
 
 class SinkFailed(Exception):
-    """What is read could not be put away, for the reason `error`: it is not the skill's fault."""
+    """The sink could not store what was read, for the reason `error`: the skill is not at fault."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -39,23 +39,24 @@ class SinkFailed(Exception):
 
 
 class Sink(Protocol):
-    """Where a tree that is read goes to. Raises SinkFailed, and no OSError."""
+    """A receiver of a tree while it is read. Its methods raise SinkFailed, and no OSError."""
 
     def enter(self, below: str) -> None:
-        """What comes next is in this folder ("" or "a/b/")."""
+        """Enter the folder `below` ("" or "a/b/"), which the next calls are about."""
 
     def folder(self, name: str) -> None:
-        """It has this folder."""
+        """Receive a folder of this name, in the folder that was entered."""
 
     def write(self, name: str, chunk: memoryview, first: bool) -> None:
         """A file's next bytes; of every file there are some, be it none at all."""
 
 
 class Tree:
-    """What was read: by relpath the files, the links (as they were) and the folders.
+    """The files, the links (as they were) by relpath, and the folders of a tree that was read.
 
-    `settled` has the links as a copy has them, `outside` what those that lead out led to by what they said, `carriers`
-    the files that mention `source` where it matters, `named` the places that files name to be run.
+    `settled` has the links as a copy has them. `outside` maps the targets of links that lead out to their resolved
+    paths. `carriers` are the files that mention `source` where it matters. `named` has the places that each file names
+    to be run.
     """
 
     def __init__(self, source: str) -> None:

@@ -29,7 +29,7 @@ class Relocation:
         return self._old.sub(lambda _: self.new, content)
 
     def back(self, content: bytes) -> bytes | None:
-        """What became this `content`; None if nothing does."""
+        """Return the original that a copy holds as `content`; None if no original becomes that."""
         original = self._new.sub(lambda _: self.old, content)
         return original if self.there(original) == content else None
 
@@ -43,17 +43,19 @@ def mentions_of(path: bytes) -> re.Pattern[bytes]:
 
 
 def is_whole(relpath: str) -> bool:
-    """Whether all of the file at `relpath` may hold paths; of others it is the first lines, if they are scripts."""
+    """Return whether all of the file at `relpath` may hold paths; in other files only the first lines may, if they are
+    scripts."""
     return WHOLE.fullmatch(relpath) is not None
 
 
 def beginning(relpath: str, chunk: memoryview) -> bytes:
-    """What `extent` has to see of a file that begins with `chunk`."""
+    """Return the part of a file's first `chunk` that `extent` needs."""
     return bytes(chunk if is_whole(relpath) else chunk[: HEAD_BYTES + 1])
 
 
 def extent(relpath: str, start: bytes) -> int:
-    """How many bytes of a file with this `beginning` hold paths to relocate; in a copy it is as many lines."""
+    """Return how many bytes of a file that begins with `start` hold paths to relocate; in a copy they are as many
+    lines."""
     if is_whole(relpath):
         return len(start)
     if not start.startswith(b"#!"):

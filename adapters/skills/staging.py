@@ -107,7 +107,8 @@ class Staging:
 
 
 def _relocated(shown: str, relpath: str, start: bytes, end: int, relocation: Relocation) -> bytes:
-    """What the first `end` bytes of a file become; a check of the copy finds out what they were."""
+    """Return the first `end` bytes of a file as a copy has them. A check of the copy can compute the original from
+    them. Raises Uncopyable."""
     there = relocation.there(start[:end])
     line = there.partition(b"\n")[0]
     unfit = len(line) > SHEBANG_BYTES_MAX or relocation.new.split() != [relocation.new]

@@ -1,7 +1,8 @@
-"""What the file system says of everything in a folder: enough to see that nothing has changed since, in milliseconds.
+"""The stamps that the file system keeps of everything in a folder: enough to see in milliseconds that nothing has
+changed.
 
-Nobody can set the time of a status change (ctime) but by setting the clock: whoever edits a file, renames it or puts
-another in its place leaves another ctime or another inode.
+A process cannot set the time of a status change (ctime), except by setting the clock. So editing, renaming or replacing
+a file leaves another ctime or another inode.
 """
 
 import os
@@ -25,11 +26,11 @@ class Stamps(NamedTuple):
     rows: list[Stamp]
 
     def encoded(self) -> bytes:
-        """The same in bytes."""
+        """Return the stamps in bytes, as msgpack."""
         return msgspec.msgpack.encode(self.rows)
 
     def settled_at(self, now_ns: int) -> bool:
-        """Whether all was as it is for long enough at `now_ns` that a later change bears another time."""
+        """Return whether the last change is so long before `now_ns` that a later one bears another time."""
         return max(row[5] for row in self.rows) < now_ns - TICK_NS
 
 

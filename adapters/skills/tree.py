@@ -35,7 +35,9 @@ def walk(source: str, skipped: Collection[str]) -> Iterator[BundleFolder]:
 
 
 def walk_open(top: int, shown: str, skipped: Collection[str]) -> Iterator[BundleFolder]:
-    """The same for a folder that is open already and called `shown`: it stays this one, whatever is renamed."""
+    """Yield each folder of the open folder `top`, itself first; folders whose name is `skipped` are left out. `shown`
+    is its path in messages: renaming that path does not lead to another folder. Raises OSError, also beyond
+    BUNDLE_ENTRIES_MAX and BUNDLE_DEPTH_MAX."""
     entries_left = BUNDLE_ENTRIES_MAX
     waiting = [""]
     while waiting:
@@ -111,7 +113,7 @@ class BundleReader:
                     return digest.digest(), status
 
     def _fill(self, read: Callable[[memoryview], int | None], view: memoryview, shown: str) -> int:
-        """As many bytes as there are, up to the length of `view`."""
+        """Read as many bytes as exist, up to the length of `view`, and return their number."""
         size = 0
         while size < len(view):
             go_on()

@@ -31,9 +31,10 @@ _OF_THE_COPY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EP
 
 
 class CopyManifest(msgspec.Struct, frozen=True):
-    """What a copy was when it was last read: its stamps in the boot `boot`, and a record of each entry.
+    """The state of a copy when it was last read: its stamps in the boot `boot`, and a record of each entry.
 
-    `trusted` says whether the stamps can tell every later change; `source` is that of a copy which mentions it.
+    `trusted` says whether the stamps show every later change. `source` is the path that the copy was made of, if the
+    copy mentions it.
     """
 
     boot: str
@@ -43,7 +44,7 @@ class CopyManifest(msgspec.Struct, frozen=True):
     records: bytes
 
     def covers(self, boot: str, source: str, stamps: bytes) -> bool:
-        """Whether a copy of `source` that has these stamps in this boot is as it was."""
+        """Return whether a copy of `source` that has these stamps in this boot is unchanged."""
         return self.trusted and self.boot == boot and self.source in (None, source) and self.stamps == stamps
 
 
@@ -62,7 +63,7 @@ def check_copy(path: str, source: str) -> None:
 
 
 def manifest_path(path: str) -> str:
-    """Where it is kept what the copy at `path` was when it was last read."""
+    """Return the path of the manifest of the copy at `path`."""
     return f"{path}.stat"
 
 
@@ -191,7 +192,7 @@ def _boot() -> str:
 
 
 def _load(path: str) -> CopyManifest | None:
-    """What is remembered of the copy; None if that is nothing, or cannot be used."""
+    """Return the stored manifest of the copy; None if none exists, or it cannot be used."""
     try:
         file = os.open(manifest_path(path), FILE_FLAGS)
         with open(file, "rb") as opened:

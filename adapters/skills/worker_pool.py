@@ -25,7 +25,7 @@ _ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
 
 
 class LookEnded(Exception):
-    """Nobody waits for this look any more."""
+    """The work ended early, because its caller was cancelled."""
 
 
 def go_on() -> None:
@@ -37,7 +37,7 @@ def go_on() -> None:
 
 @contextmanager
 def to_the_end() -> Iterator[None]:
-    """What happens in here is done, whoever waits for it."""
+    """Keep `go_on` from ending the work in this block, even when its caller is cancelled."""
     before = _ended.set(None)
     try:
         yield
@@ -117,14 +117,14 @@ class _Places:
 
 
 class _Place:
-    """What trio takes for a limiter: a place among those of a key, and only then one among all."""
+    """A limiter for trio: it takes a place among those of a key, and only then one among all."""
 
     def __init__(self, places: _Places, key: str) -> None:
         self._places = places
         self._key = key
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """As in trio's limiters."""
+        """Take both places, as a limiter of trio does."""
         own = self._places.of(self._key)
         try:
             await own.acquire_on_behalf_of(borrower)
@@ -137,7 +137,7 @@ class _Place:
             self._places.tidy(self._key)
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        """As in trio's limiters."""
+        """Release both places, as a limiter of trio does."""
         self._places.all.release_on_behalf_of(borrower)
         self._places.of(self._key).release_on_behalf_of(borrower)
         self._places.tidy(self._key)

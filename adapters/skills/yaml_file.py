@@ -144,7 +144,8 @@ def _loader() -> "YAML":
 
 
 class _Expansion:
-    """How much a document holds once each alias is what it stands for. `alias` and `begin` give a problem, or ""."""
+    """The size of a document in which each alias is replaced by its value. `alias` and `begin` return a problem, or an
+    empty text."""
 
     def __init__(self) -> None:
         self._nodes = 0
