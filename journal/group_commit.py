@@ -26,7 +26,7 @@ import outcome
 import trio
 
 from omac.domain.kernel.event import Cause, Draft, Recorded, Spooled
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 from omac.journal.application import CommitGroup, Journal
 from omac.journal.feed import Feed
 from omac.journal.judgement import Conflict
@@ -107,7 +107,12 @@ class Writer(trio.abc.Instrument):
         """Serve until cancelled; then write what is queued and return. Raises what made it impossible to go on."""
         token = trio.lowlevel.current_trio_token()
         thread = threading.Thread(target=self._work, args=(token,), name="omac-journal", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._closed = True
+            message = f"the journal needs a thread, and the system starts no more for this user: {error}"
+            raise Refusal("journal-unavailable", message, fix=[COUNT_PROCESSES]) from error
         trio.lowlevel.add_instrument(self)
         task_status.started()
         try:
@@ -123,7 +128,7 @@ class Writer(trio.abc.Instrument):
             self._queue.put(None)
             with trio.move_on_after(STOP_S, shield=True) as waiting:
                 await self._ended.wait()
-                await trio.to_thread.run_sync(thread.join, abandon_on_cancel=True)  # it may still be writing
+                thread.join()  # it has said so as the last thing that it does
             if waiting.cancelled_caught:
                 _log.error("the journal did not take the last records within %g s; the next start settles them", STOP_S)
                 self._end()

@@ -93,6 +93,12 @@ def test_only_the_opening_makes_what_can_append() -> None:
     assert modules_with(lambda tree: calls_of(tree, OPENS)) == MAKING
 
 
+def test_one_place_waits_for_threads() -> None:
+    """Work in threads goes through what waits where the system has none to give."""
+    modules = modules_with(lambda tree: calls_of(tree, ("run_sync",)))
+    assert set(modules) == {"services/kernel/threads.py"}
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -13,6 +13,7 @@ from omac.domain.access.control import Listener
 from omac.services.access.receiving import Receiving
 from omac.services.directories.requests import Directories
 from omac.services.guard.claims import DenialClaims
+from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import VaultKeys
 
 SWITCH_S = 0.0005  # whatever else is to be done meanwhile waits so long for the interpreter, and no longer
@@ -46,7 +47,7 @@ class LateApp:
                 interval = sys.getswitchinterval()
                 sys.setswitchinterval(SWITCH_S)
                 try:
-                    control_app = await trio.to_thread.run_sync(_control_app, abandon_on_cancel=True)
+                    control_app = await run_in_thread(_control_app, abandon_on_cancel=True)
                 finally:
                     sys.setswitchinterval(interval)
                 self._app = control_app(*self._parts, bridge_compat=self._bridge_compat)

@@ -20,6 +20,7 @@ from omac.adapters.credentials.vault import Vault
 from omac.adapters.credentials.vault_format import VaultKey
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
+from omac.services.kernel.threads import run_in_thread
 
 KEYCHAIN, VAULT = "keychain", "vault"
 VAULT_FILE = "vault"  # in the state directory
@@ -162,7 +163,7 @@ class SecretStores:
         seconds = timeout_s or self._timeout_s
         outcome: T | Refusal = _timed_out(store, seconds, self.vault.path)
         with trio.move_on_after(seconds):
-            outcome = await trio.to_thread.run_sync(
+            outcome = await run_in_thread(
                 partial(_outcome, store, work), abandon_on_cancel=True, limiter=self._threads[store]
             )
         if isinstance(outcome, Refusal):

@@ -11,7 +11,7 @@ import subprocess
 
 from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, problem_of
 from omac.domain.sandbox.confinement import LIMITS
 from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
 
@@ -24,7 +24,7 @@ EXAMPLES = {"pids": 1000.0, "memory": 4.0 * 2**30, "cpu": 1.0, "files": 1024.0, 
 
 
 def machine(search: str = host_programs.SEARCHED) -> Machine:
-    """All facts, in some 50 ms; elsewhere than on Linux there are none.
+    """Return all facts, in some 50 ms; elsewhere than on Linux there are none. Raises Refusal (sandbox-failed).
 
     `search` are the folders, separated by colons, where bubblewrap may be.
     """
@@ -88,8 +88,11 @@ def container() -> str:
 
 
 def _lacking(bwrap: str) -> tuple[str, ...]:
-    """The options that omac needs and this bubblewrap does not name in its help."""
+    """Return the options that omac needs and this bubblewrap does not name in its help; none where it prints none, as
+    while no process can be started: a try shows more."""
     known = set(_said([bwrap, "--help"]).replace("[", " ").split())
+    if not known:
+        return ()
     needed = [word for word in (*bubblewrap.NAMESPACES, *OPTIONS) if word.startswith("--")]
     return tuple(word for word in needed if word not in known)
 
@@ -111,8 +114,12 @@ def _try(bwrap: str) -> tuple[str, str]:
 
 
 def _filtered(architecture: str) -> bool:
-    """Return whether a process can put omac's filter on itself."""
-    child = os.fork()
+    """Return whether a process can put omac's filter on itself. Raises Refusal (sandbox-failed)."""
+    try:
+        child = os.fork()
+    except OSError as problem:
+        message = f"this machine cannot be probed: {problem_of(problem)}"
+        raise Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES]) from problem
     if child == 0:
         status = 1
         try:

@@ -16,7 +16,9 @@ from omac.adapters.sidecars import command, interpreters, launch, logfile, orpha
 from omac.adapters.sidecars.process import LinuxSidecarProcess
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import problem_of
+from omac.domain.sandbox.doctor import USERNS_MAX, is_lack
 from omac.domain.sidecars.sidecar import Birth, SidecarSpec, environment
+from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import SidecarHost, SpawnFailed
 
 _log = logging.getLogger("omac.sidecars")
@@ -64,10 +66,11 @@ class LinuxSidecarHost(SidecarHost):
         with the same flags, for at most 5 s, and logs a failure."""
         async with self._probing:
             if not self._isolation_known:
-                self._isolation_problem = await self._try_isolation()
-                self._isolation_known = True
-                if self._isolation_problem is not None:
-                    _log.warning("sidecars get no pid namespace of their own: %s", self._isolation_problem)
+                problem = self._isolation_problem = await self._try_isolation()
+                self._isolation_known = problem is None or not self._bwrap or is_lack(problem, _sysctls())
+                if problem is not None:
+                    outlook = "" if self._isolation_known else "; none is started without, and the next one tries again"
+                    _log.warning("sidecars get no pid namespace of their own: %s%s", problem, outlook)
         return self._isolation_problem is None
 
     async def warn_without_isolation(self) -> None:
@@ -86,7 +89,7 @@ class LinuxSidecarHost(SidecarHost):
         """
         port = self._free_port()
         host_path = self._host_environment.get("PATH", os.defpath)
-        path = await trio.to_thread.run_sync(interpreters.trusted_path, spec, host_path, self._writable)
+        path = await run_in_thread(interpreters.trusted_path, spec, host_path, self._writable)
         variables = environment(spec, port, self._host_environment | {"PATH": path}, secrets) | {"PWD": folder}
         argv = command.argv(spec, folder, port, variables)
         log_path = os.path.join(self._logs, f"{label}.log")
@@ -132,6 +135,8 @@ class LinuxSidecarHost(SidecarHost):
                 return started
         if await self.isolation_available():
             return await launch.start_in_namespace(self._bwrap, program, log)
+        if not self._isolation_known:
+            raise launch.NoNamespace(self._isolation_problem)
         return launch.start(program.argv, program.environment, program.folder, log), None
 
     def _birth(self, pid: int, port: int, isolated: bool, log: str) -> Birth:
@@ -182,3 +187,12 @@ class LinuxSidecarHost(SidecarHost):
             return f"bubblewrap did not finish within {ISOLATION_PROBE_S:g} s"
         finally:
             os.close(output)
+
+
+def _sysctls() -> dict[str, str]:
+    """Return the setting of the kernel that says whether there are user namespaces at all."""
+    try:
+        with open(f"/proc/sys/{USERNS_MAX.replace('.', '/')}", encoding="ascii") as file:
+            return {USERNS_MAX: file.read().strip()}
+    except OSError:
+        return {}

@@ -6,14 +6,13 @@ import shlex
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-import trio
-
 from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of
 from omac.adapters.linux import host_programs
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
+from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import InterpreterChanged, Interpreters
 
 DIGEST_BYTES_MAX = 128 << 20  # what is larger is known by its device and inode
@@ -30,7 +29,7 @@ class HostInterpreters(Interpreters):
 
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
         writable = (*self._writable, workdir) if workdir else self._writable
-        return await trio.to_thread.run_sync(_resolve, command, source, copy, self._path, writable)
+        return await run_in_thread(_resolve, command, source, copy, self._path, writable)
 
 
 def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:

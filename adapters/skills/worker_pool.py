@@ -61,6 +61,8 @@ class Pool:
 
         if not trio.lowlevel.in_trio_run():
             return work()
+        from omac.services.kernel.threads import run_in_thread
+
         places = self._places_of_run()
         ended = threading.Event()
 
@@ -70,7 +72,7 @@ class Pool:
 
         place = _Place(places, key)
         try:
-            return await trio.to_thread.run_sync(
+            return await run_in_thread(
                 look,
                 abandon_on_cancel=True,
                 limiter=place,  # type: ignore[arg-type]  # trio takes whatever has a limiter's two methods

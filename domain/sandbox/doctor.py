@@ -13,7 +13,7 @@ Sources: bwrap(1) and its messages, sysctl documentation in the kernel's admin-g
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 BWRAP_MIN = "0.8.0"  # the first with --disable-userns
@@ -28,6 +28,8 @@ APPARMOR_RESTRICTS = "kernel.apparmor_restrict_unprivileged_userns"
 USERNS_CLONE = "kernel.unprivileged_userns_clone"
 USERNS_MAX = "user.max_user_namespaces"
 TIOCSTI = "dev.tty.legacy_tiocsti"
+# what the kernel says where it never allows something; all else may pass
+REFUSALS = ("ermission", "not permitted", "not implemented", "not supported", "Invalid argument", "old file caps")
 SYSCTLS = (APPARMOR_RESTRICTS, USERNS_CLONE, USERNS_MAX, TIOCSTI)
 
 INSTALLERS = {  # by ID or ID_LIKE of os-release(5)
@@ -120,12 +122,32 @@ def report(findings: tuple[Diagnosis, ...]) -> Iterator[str]:
 def diagnose_bubblewrap(
     output: str, sysctls: Mapping[str, str], *, uid: int, bwrap: str = "/usr/bin/bwrap", container: str = ""
 ) -> Refusal:
-    """Why bubblewrap ended before the program began: from what it wrote, and from what this machine forbids.
+    """Return why bubblewrap ended before the program began: from what it wrote, and from what this machine forbids.
 
-    The refusal has the reason "sandbox-unavailable".
+    The reason is "sandbox-unavailable" where the machine can have no such sandbox, for which Landlock alone may stand
+    in. All else is "sandbox-failed": it may pass, an agent may have caused it, and nothing weaker takes its place.
     """
-    cause, fix = _cause(_said(output), sysctls, uid, bwrap, container)
-    return Refusal("sandbox-unavailable", cause, fix=fix)
+    complaint = _said(output)
+    namespaces = sysctls.get(USERNS_MAX, "")
+    if (cause := _cause_of_lack(complaint, sysctls, uid, bwrap, container)) is not None:
+        return Refusal("sandbox-unavailable", cause[0], fix=cause[1])
+    if "Resource temporarily unavailable" in complaint:
+        message = f"the limit of this user's processes and threads is reached ({complaint})"
+        return Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES])
+    if _concerns_namespaces(complaint) and ("No space left" in complaint or "ENOSPC" in complaint):
+        message = f"the limit of user namespaces, or of their nesting, is reached ({complaint})"
+        more = _as_root(f"sysctl -w {USERNS_MAX}={4 * int(namespaces or NAMESPACES_USUAL)}", uid)
+        return Refusal("sandbox-failed", message, fix=[f"sysctl {USERNS_MAX}", more])
+    if not complaint:
+        message = "bubblewrap ended before the program began, and did not say why"
+        return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
+    fix = ["omac sandbox doctor", "omac sandbox run --explain -- true"]
+    return Refusal("sandbox-failed", f"bubblewrap could not build the sandbox ({complaint})", fix=fix)
+
+
+def is_lack(output: str, sysctls: Mapping[str, str]) -> bool:
+    """Return whether bubblewrap wrote that this machine can have no namespace, which does not pass by itself."""
+    return _cause_of_lack(_said(output), sysctls, 0, "", "") is not None
 
 
 def install(package: str, distribution: tuple[str, ...], uid: int) -> str:
@@ -162,9 +184,12 @@ def _namespaces(machine: Machine) -> Diagnosis:
     if not machine.bwrap:
         return Diagnosis("namespaces", WARN, "not tried without bubblewrap")
     if machine.tried:
-        cause, fix = _cause(_said(machine.tried), machine.sysctls, machine.uid, machine.bwrap, machine.container)
-        without = [command for command in fix if command != LANDLOCK_ONLY]
-        return Diagnosis("namespaces", FAIL, cause, (*without, *_instead(machine)))
+        refusal = diagnose_bubblewrap(
+            machine.tried, machine.sysctls, uid=machine.uid, bwrap=machine.bwrap, container=machine.container
+        )
+        without = [command for command in refusal.fix if command != LANDLOCK_ONLY]
+        instead = _instead(machine) if refusal.reason == "sandbox-unavailable" else ()
+        return Diagnosis("namespaces", FAIL, refusal.message, (*without, *instead))
     if machine.settings_writable:
         says = (
             f"{machine.settings_writable} is writable inside the sandbox: a program there could take over the machine"
@@ -232,24 +257,24 @@ def _git(machine: Machine) -> Diagnosis:
     return Diagnosis("git", OK, f"version {machine.git_version}")
 
 
-def _cause(
+def _cause_of_lack(
     complaint: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
-) -> tuple[str, tuple[str, ...]]:
-    """Return the cause of a message of bubblewrap's, in a sentence, and the commands that mend it."""
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return what this machine lacks, by a message of bubblewrap's, in a sentence, with the commands that mend it; None
+    for a message that says nothing of the kind."""
     if "Unknown option" in complaint:
         return f"{bwrap} is too old, omac needs {BWRAP_MIN} or later ({complaint})", (install("bubblewrap", (), uid),)
     if "PR_SET_SECCOMP" in complaint:
         return f"this kernel loads no filter of system calls ({complaint})", ("omac sandbox doctor",)
     if _concerns_proc(complaint):
         return _proc_masked(complaint, container)
-    if _concerns_namespaces(complaint):
-        return _namespaces_refused(complaint, sysctls, uid, bwrap, container)
-    if not complaint:
-        return "bubblewrap ended before the program began, and did not say why", ("omac sandbox doctor",)
-    return f"bubblewrap could not build the sandbox ({complaint})", (
-        "omac sandbox doctor",
-        "omac sandbox run --explain -- true",
-    )
+    if not _concerns_namespaces(complaint):
+        return None
+    if sysctls.get(USERNS_MAX) == "0":
+        return f"{USERNS_MAX} is 0: user namespaces are disabled ({complaint})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
+    if not any(refusal in complaint for refusal in REFUSALS):
+        return None
+    return _namespaces_refused(complaint, sysctls, uid, bwrap, container)
 
 
 def _concerns_proc(complaint: str) -> bool:
@@ -260,7 +285,17 @@ def _concerns_proc(complaint: str) -> bool:
 
 
 def _concerns_namespaces(complaint: str) -> bool:
-    messages = ("namespace", "uid map", "gid map", "uid_map", "gid_map", "make / slave", "loopback", "old file caps")
+    messages = (
+        "namespace",
+        "user ns",
+        "uid map",
+        "gid map",
+        "uid_map",
+        "gid_map",
+        "make / slave",
+        "loopback",
+        "old file caps",
+    )
     return any(message in complaint for message in messages)
 
 
@@ -275,13 +310,6 @@ def _proc_masked(complaint: str, container: str) -> tuple[str, tuple[str, ...]]:
 def _namespaces_refused(
     complaint: str, sysctls: Mapping[str, str], uid: int, bwrap: str, container: str
 ) -> tuple[str, tuple[str, ...]]:
-    if sysctls.get(USERNS_MAX) == "0" or "No space left" in complaint or "nesting" in complaint:
-        if sysctls.get(USERNS_MAX) not in ("0", None):
-            return f"the limit of user namespaces, or of their nesting, is reached ({complaint})", (
-                f"sysctl {USERNS_MAX}",
-                _as_root(f"sysctl -w {USERNS_MAX}={4 * int(sysctls[USERNS_MAX])}", uid),
-            )
-        return f"{USERNS_MAX} is 0: user namespaces are disabled ({complaint})", _set(USERNS_MAX, NAMESPACES_USUAL, uid)
     if uid != 0 and sysctls.get(USERNS_CLONE) == "0":
         return f"{USERNS_CLONE} is 0: only root may have user namespaces ({complaint})", _set(USERNS_CLONE, 1, uid)
     if uid != 0 and sysctls.get(APPARMOR_RESTRICTS) not in ("0", None):

@@ -19,6 +19,7 @@ from omac.domain.kernel.event import Cause, Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.execution import Execution
+from omac.services.kernel.threads import run_in_thread
 
 EVENTS_MAX = 10_000  # that no checkpoint counts yet
 EVERY_S = 300.0
@@ -38,7 +39,7 @@ class SignedNote(NamedTuple):
 async def record_checkpoint(execution: Execution, sign: Callable[[], SignedNote], cause: Cause) -> SignedNote:
     """Sign what the journal holds now, record it, and return it. Raises Refusal."""
     try:
-        note = await trio.to_thread.run_sync(sign)
+        note = await run_in_thread(sign)
     except OSError as error:  # such as EMFILE: it passes
         raise Refusal("journal-unavailable", f"the journal cannot be signed: {error}") from error
     command = signing.RecordCheckpoint(note.size, note.text)

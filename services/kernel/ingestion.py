@@ -19,6 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox import inspection, launch
 from omac.journal.inbox import Inbox, Pass, SpooledRecord, open_pass
 from omac.services.kernel.execution import AlreadyRecorded, Execution
+from omac.services.kernel.threads import run_in_thread
 
 WAIT_NS = 24 * 3_600 * 10**9
 REMOVAL_S = 5.0  # for the files of what is recorded, also when omac is stopping
@@ -33,7 +34,7 @@ async def ingest(inbox: Inbox, execution: Execution, wait_s: float = 0.0) -> int
     When another process is at it, waits up to `wait_s` for its end, then leaves it to that. Raises Refusal:
     state-unusable (the folder is not this user's alone), or the journal cannot be written.
     """
-    begun = await trio.to_thread.run_sync(open_pass, inbox, execution.clock, wait_s)
+    begun = await run_in_thread(open_pass, inbox, execution.clock, wait_s)
     if begun is None:
         return 0
     try:
@@ -65,10 +66,10 @@ class _Ingestion:
         self._problem: Refusal | None = None
 
     async def run(self) -> int:
-        turns = await trio.to_thread.run_sync(self._pass.records)
+        turns = await run_in_thread(self._pass.records)
         self._present = self._pass.present()
         if turns:
-            self._recorded = await trio.to_thread.run_sync(self._execution.recorded_files, self._host)
+            self._recorded = await run_in_thread(self._execution.recorded_files, self._host)
         try:
             for start in range(0, len(turns), AT_ONCE):
                 async with trio.open_nursery() as nursery:
@@ -84,7 +85,7 @@ class _Ingestion:
 
     async def _remove(self) -> None:
         done, self._done = self._done, []
-        await trio.to_thread.run_sync(self._pass.remove, done)
+        await run_in_thread(self._pass.remove, done)
 
     async def _take(self, turn: list[SpooledRecord]) -> None:
         for record in turn:

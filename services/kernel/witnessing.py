@@ -12,6 +12,7 @@ from omac.domain.kernel.event import Cause
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.services.kernel.engine import Engine
+from omac.services.kernel.threads import run_in_thread
 
 DELIVERY_S = 10.0  # then it counts as failed
 RETRY_S, RETRY_S_MAX = 5.0, 300.0
@@ -57,7 +58,7 @@ class Witnessing:
         size, why = self._signed(), ""
         try:
             with trio.fail_after(DELIVERY_S):
-                await trio.to_thread.run_sync(self._hand_over, self._to, size, abandon_on_cancel=True)
+                await run_in_thread(self._hand_over, self._to, size, abandon_on_cancel=True)
         except OSError as problem:
             why = problem.strerror or str(problem)
         except trio.TooSlowError:

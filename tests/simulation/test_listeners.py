@@ -1,11 +1,14 @@
 """Anybody on the machine may connect to omac's TCP ports: that neither ends omac nor keeps its user out."""
 
 import os
+import re
 import resource
 import signal
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from polling import eventually, stays
@@ -13,6 +16,7 @@ from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
 
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
+HEADROOM = 7 << 20  # of its address space: less than the stack of a thread takes
 
 
 class Scene:
@@ -25,7 +29,8 @@ class Scene:
         omac.approve(self.project, "own")
         limit = ("prlimit", f"--nofile={DESCRIPTORS_MAX}:{DESCRIPTORS_MAX}")
         serve = ("serve", "--no-inner", "--json", "--root", str(omac.root))
-        self.server: Serving = omac.start(*serve, within=limit).await_ready()
+        extra = {"GLIBC_TUNABLES": "glibc.pthread.stack_cache_size=0"}  # a thread's stack is gone when it has ended
+        self.server: Serving = omac.start(*serve, within=limit, extra=extra).await_ready()
         self.skill = self.server.skill(self.project, "own")["base"]
         self.bearer = f"Authorization: Bearer {self.server.token}"
 
@@ -97,3 +102,37 @@ def test_without_a_descriptor_omac_goes_on_trying(scene: Scene) -> None:
     assert "Too many open files" in said
     assert "Traceback" not in said
     assert len(said.splitlines()) < 12, said
+
+
+@pytest.mark.full
+def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
+    """The system starts no more for omac than one at a time: calls pass, and what needs a thread is done later."""
+    pid = scene.server.process.pid
+    eventually(lambda: not idle_threads(pid), 20.0, "the end of its idle threads")
+    projects = [scene.omac.project(f"q{number}") for number in range(8)]
+    assert curl(f"{scene.skill}/x").status == 200  # what a call needs is loaded
+    before = resource.prlimit(pid, resource.RLIMIT_AS)
+    resource.prlimit(pid, resource.RLIMIT_AS, (address_space(pid) + HEADROOM, before[1]))
+    try:
+        with ThreadPoolExecutor(len(projects)) as pool:
+            activated = list(pool.map(lambda at: scene.server.call("activate", {"dir": str(at)}).status, projects))
+        assert activated == [200] * len(projects)
+        assert curl(f"{scene.skill}/x").status == 200
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_AS, before)
+    scene.works()
+    said = scene.server.said()
+    assert "waits for threads" in said
+    assert "Traceback" not in said
+
+
+def idle_threads(pid: int) -> list[str]:
+    """Return the names of a process's threads that wait for work, or do some."""
+    names = [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [name for name in names if name.startswith("Trio thread")]
+
+
+def address_space(pid: int) -> int:
+    """Return how many bytes of address space a process has."""
+    (size,) = re.findall(r"^VmSize:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(size) * 1024

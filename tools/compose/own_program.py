@@ -4,11 +4,12 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from errno import EAGAIN
 from importlib.machinery import PathFinder
 from subprocess import Popen
 
 import omac
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 
 PACKAGE = os.path.dirname(omac.__file__)
 
@@ -35,10 +36,12 @@ def begun(
     """Start a program from Trio's own thread: one that ends would take along what asked to die with its parent.
 
     `folder` None: it begins where omac is; `handed_on` are descriptors that it gets. Raises Refusal
-    (prerequisite-missing) when it cannot be run.
+    (prerequisite-missing, sandbox-failed) when it cannot be run.
     """
     try:
         return Popen(argv, env=dict(environment), cwd=folder, pass_fds=handed_on)
     except OSError as problem:
         message = f"{argv[0]} cannot be run: {problem.strerror}"
+        if problem.errno == EAGAIN:  # fork(2): a limit of processes
+            raise Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES]) from problem
         raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem

@@ -22,6 +22,7 @@ from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.launch import Launched
 from omac.services.kernel.engine import Engine
+from omac.services.kernel.threads import run_in_thread
 from omac.tools.compose.agent_launch import AgentLaunch
 
 AFTER_S = 0.2  # a command that ends sooner has not waited for what it did not need
@@ -65,14 +66,14 @@ class LaterLoading:
     def begin(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load beside the activation what is needed soon after it."""
         if self._is_exposed:  # the activation waits for processes
-            nursery.start_soon(trio.to_thread.run_sync, load)
+            nursery.start_soon(run_in_thread, load)
         elif self._is_confined_agent:
             nursery.start_soon(self._load_once_it_runs, app)
 
     async def finish(self, app: LateApp, nursery: trio.Nursery) -> None:
         """Load the rest before a program is launched that could change it, else beside its first moments."""
         if self._is_exposed:
-            await trio.to_thread.run_sync(load)
+            await run_in_thread(load)
             await app.load()
         elif not self._is_confined_agent:
             nursery.start_soon(app.load, AFTER_S if self._is_launching else 0.0)

@@ -15,9 +15,9 @@ class GitRepositories(Repositories):
     """The port, by the files of git; what only claims to be a worktree is none."""
 
     async def of(self, workdir: str) -> WorktreeFolder | None:
-        import trio  # late: commands that only read start without it
+        from omac.services.kernel.threads import run_in_thread  # late: commands that only read start without Trio
 
-        return await trio.to_thread.run_sync(repository_of, workdir)
+        return await run_in_thread(repository_of, workdir)
 
 
 def repository_of(workdir: str) -> WorktreeFolder | None:

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 
 import msgspec
-import trio
 
 from omac.adapters.settings.files import read_project, read_user
 from omac.domain.directories.skill_plan import Drift, SkillPolicy, Unapproved
@@ -16,6 +15,7 @@ from omac.domain.settings.settings import Resolved, SettingsFile, resolve
 from omac.services.access.buffered import BufferedAccessRecorder
 from omac.services.access.port import AccessRecorder
 from omac.services.access.recorder import JournalAccessRecorder
+from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import Policies
 from omac.tools.compose.sandbox_settings import project_warnings
 
@@ -51,7 +51,7 @@ class ServePolicies(Policies):
     async def policy(self, workdir: str) -> SkillPolicy:
         if not workdir:
             return self.asked
-        project = await trio.to_thread.run_sync(read_project, workdir, abandon_on_cancel=True)
+        project = await run_in_thread(read_project, workdir, abandon_on_cancel=True)
         resolved = self._resolve(project)
         if workdir == self._launched:
             self._launched = ""  # what is wrong later is reported here

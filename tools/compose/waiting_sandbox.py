@@ -36,13 +36,14 @@ class WaitingSandbox:
 
     async def begin(self, request: SandboxRequest, environment: Mapping[str, str]) -> "Popen[bytes]":
         """Have it build the sandbox and run the command there, with this environment in the place of its own."""
-        import trio  # late: the process begins before omac loads what it needs itself
+        # late: the process begins before omac loads what it needs itself
+        from omac.services.kernel.threads import run_in_thread
 
         asked = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
         content = json.dumps(asked).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why
-            await trio.to_thread.run_sync(stream.write, content)
+            await run_in_thread(stream.write, content)
         return self._child
 
     def give_up(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EAGAIN
 
 from omac.adapters.git.program import ConfigList
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.hotpath import code_cache
 from omac.tools.hotpath.sandbox_options import help_text, parse
@@ -58,7 +59,8 @@ def _unbuilt(problem: OSError) -> Refusal:
         return Refusal("directory-missing", "the current directory was removed", fix=["cd"])
     where = f"{problem.filename}: " if problem.filename else ""
     message = f"the sandbox cannot be built: {where}{problem.strerror or problem}"
-    return Refusal("sandbox-failed", message, fix=["omac sandbox doctor"])
+    fix = COUNT_PROCESSES if problem.errno == EAGAIN else "omac sandbox doctor"  # fork(2): a limit of processes
+    return Refusal("sandbox-failed", message, fix=[fix])
 
 
 def _handed_in(descriptor: str) -> SandboxRequest:

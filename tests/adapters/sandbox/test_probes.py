@@ -13,7 +13,8 @@ from omac.adapters.sandbox import bubblewrap, probes
 from omac.domain.sandbox.doctor import FAIL, findings
 
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-AS = {"root": (), "nobody": NOBODY}
+CROWDED = ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "prlimit", "--nproc=2", "--")
+AS = {"root": (), "nobody": NOBODY, "crowded": CROWDED}  # the last is a user of no other test
 FOLDERS = "/usr/bin:/bin"
 
 PROBE = """\
@@ -68,7 +69,7 @@ def worse(command: str) -> tuple[str, ...]:
     return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh")
 
 
-@pytest.mark.parametrize("who", AS)
+@pytest.mark.parametrize("who", ["root", "nobody"])
 def test_a_machine_that_can_is_found_able(probe: Callable[..., dict[str, Any]], who: str) -> None:
     """Where sandboxes work, nothing fails, and no setting of the kernel's can be written inside one, even by root."""
     found = probe(who)
@@ -79,7 +80,7 @@ def test_a_machine_that_can_is_found_able(probe: Callable[..., dict[str, Any]], 
     assert "without this policy" in found["failed"]["message"]
 
 
-@pytest.mark.parametrize("who", AS)
+@pytest.mark.parametrize("who", ["root", "nobody"])
 @pytest.mark.parametrize(
     ("before", "cause", "fix"),
     [
@@ -105,6 +106,24 @@ def test_what_stands_in_the_way_is_named(
     assert found["failed"]["reason"] == "sandbox-unavailable"
     assert cause in found["failed"]["message"]
     assert any(fix in command for command in found["failed"]["fix"])
+
+
+@pytest.mark.parametrize(
+    ("who", "before", "cause"),
+    [
+        ("root", worse("echo 1 > /proc/sys/user/max_user_namespaces"), "the limit of user namespaces"),
+        ("crowded", (), "the limit of this user's processes and threads"),
+    ],
+)
+def test_what_is_used_up_is_no_reason_for_less(
+    probe: Callable[..., dict[str, Any]], who: str, before: tuple[str, ...], cause: str
+) -> None:
+    """An agent may have used it up: a launch fails, and no sandbox of another kind takes its place."""
+    found = probe(who, *before)
+    assert cause in found["findings"]["namespaces"]["says"]
+    assert found["failed"]["reason"] == "sandbox-failed"
+    assert cause in found["failed"]["message"]
+    assert not any("landlock" in command for command in found["failed"]["fix"])
 
 
 def test_without_bubblewrap_it_says_how_to_get_it(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from omac.domain.sidecars import sidecar as domain
 from omac.domain.sidecars.sidecar import Exit, Variable
 from omac.domain.skills.meta import Health
 from omac.services.ports import SpawnFailed
+
+NO_NAMESPACES = "No permissions to create new namespace, likely because the kernel does not allow it"
+NO_PROCESSES = "Creating new namespace failed: Resource temporarily unavailable"
 
 PYTHON = (sys.executable, "-I", "-S")
 SERVER = (*PYTHON, "server.py")
@@ -392,26 +396,63 @@ async def test_a_script_of_the_skill(spawn: Spawn, skill: Path) -> None:
     assert Path(sidecar.birth.log).read_text().splitlines()[1:] == ["--help --"]
 
 
-@pytest.mark.parametrize(
-    "bwrap", [None, "#!/bin/sh\necho no namespaces today >&2; exit 1\n", "#!/bin/sh\nexec sleep 60\n"]
-)
-async def test_without_bubblewrap(
-    tmp_path: Path, spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, bwrap: str | None
-) -> None:
-    """Missing, refusing or hanging: it is found out once, said why, and sidecars run without a namespace."""
+@pytest.fixture
+def host_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], LinuxSidecarHost]:
+    """Makes a host whose bubblewrap is this script; "" for none."""
     monkeypatch.setattr(launch, "BUILD_WITHIN_S", 0.2)
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sleep").symlink_to("/bin/sleep")
-    if bwrap:
-        (tools / "bwrap").write_text(bwrap)
-        (tools / "bwrap").chmod(0o755)
-    host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": str(tools)}, bwrap=str(tools / "bwrap") if bwrap else "")
+
+    def make(bwrap: str) -> LinuxSidecarHost:
+        if bwrap:
+            (tools / "bwrap").write_text(bwrap)
+            (tools / "bwrap").chmod(0o755)
+        path = str(tools / "bwrap") if bwrap else ""
+        return LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": str(tools)}, bwrap=path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("bwrap", "why"),
+    [
+        ("", "bubblewrap (bwrap) is not in"),
+        (f"#!/bin/sh\necho bwrap: {NO_NAMESPACES} >&2; exit 1\n", NO_NAMESPACES),
+    ],
+)
+async def test_without_namespaces(
+    tmp_path: Path, spec: MakeSpec, host_with: Callable[[str], LinuxSidecarHost], bwrap: str, why: str
+) -> None:
+    """A machine that can have none: that is found out once, said why, and sidecars run without."""
+    host = host_with(bwrap)
     assert not await host.isolation_available()
-    assert "no namespaces today" in str(host.isolation_problem) or "bubblewrap" in str(host.isolation_problem)
+    assert why in str(host.isolation_problem)
     sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert not sidecar.birth.isolated
     assert await sidecar.stop(1000) == Exit(signal=signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("bwrap", "why"),
+    [
+        (f"#!/bin/sh\necho bwrap: {NO_PROCESSES} >&2; exit 1\n", NO_PROCESSES),
+        ("#!/bin/sh\necho no namespaces today >&2; exit 1\n", "no namespaces today"),
+        ("#!/bin/sh\nexec sleep 60\n", "did not"),
+    ],
+)
+async def test_what_may_pass_is_waited_for(
+    tmp_path: Path, spec: MakeSpec, host_with: Callable[[str], LinuxSidecarHost], bwrap: str, why: str
+) -> None:
+    """A bubblewrap that fails for another reason, which an agent may have caused, leads to no sidecar that has less:
+    none is started, and the next one tries again."""
+    host = host_with(bwrap)
+    with pytest.raises(SpawnFailed, match=why):
+        await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
+    (tmp_path / "tools" / "bwrap").write_text(f'#!/bin/sh\nexec {host_programs.find("bwrap")} "$@"\n')
+    sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
+    assert sidecar.birth.isolated
+    await sidecar.stop(0)
 
 
 async def test_the_first_sidecar_shows_that_there_are_namespaces(tmp_path: Path, spec: MakeSpec) -> None:
@@ -433,12 +474,12 @@ async def test_the_first_sidecar_where_bubblewrap_refuses(
 ) -> None:
     """It runs without a namespace, and omac says so."""
     refusing = tmp_path / "bwrap"
-    refusing.write_text("#!/bin/sh\necho no namespaces today >&2; exit 1\n")
+    refusing.write_text(f"#!/bin/sh\necho bwrap: {NO_NAMESPACES} >&2; exit 1\n")
     refusing.chmod(0o755)
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, bwrap=str(refusing))
     sidecar = await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
     assert not sidecar.birth.isolated
-    assert "sidecars get no pid namespace of their own: bubblewrap failed: no namespaces today" in caplog.text
+    assert f"sidecars get no pid namespace of their own: bubblewrap failed: bwrap: {NO_NAMESPACES}" in caplog.text
     await sidecar.stop(0)
 
 

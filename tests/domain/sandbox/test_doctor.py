@@ -19,6 +19,7 @@ from omac.domain.sandbox.doctor import (
     diagnose_bubblewrap,
     findings,
     healthy,
+    is_lack,
     report,
 )
 
@@ -156,14 +157,6 @@ def test_what_is_missing_is_said_with_what_mends_it(
         (NO_CLONE, {USERNS_CLONE: "0"}, 1000, "", f"{USERNS_CLONE} is 0", "sudo tee /etc/sysctl.d/60-namespaces.conf"),
         (NO_CLONE, {USERNS_MAX: "0"}, 1000, "", f"{USERNS_MAX} is 0", f"sudo sysctl -w {USERNS_MAX}=15000"),
         (
-            "bwrap: Creating new namespace failed: No space left on device",
-            {USERNS_MAX: "50"},
-            0,
-            "",
-            "the limit of user namespaces",
-            f"sysctl -w {USERNS_MAX}=200",
-        ),
-        (
             "bwrap: Can't mount proc on /newroot/proc: Operation not permitted",
             {},
             0,
@@ -180,23 +173,6 @@ def test_what_is_missing_is_said_with_what_mends_it(
             "no filter of system calls",
             "omac sandbox doctor",
         ),
-        (
-            "bwrap: Can't find source path /w: No such file or directory",
-            {},
-            1000,
-            "",
-            "Can't find source path /w",
-            "--explain",
-        ),
-        (
-            "warning\nbwrap: Can't bind mount /a on /b: Too many levels\nmore",
-            {},
-            1000,
-            "",
-            "(Can't bind mount /a on /b: Too many levels)",
-            "doctor",
-        ),
-        ("", {}, 1000, "", "did not say why", "omac sandbox doctor"),
     ],
 )
 def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
@@ -210,6 +186,44 @@ def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
     assert any(fix in command for command in refusal.fix)
     assert not any("\n" in command for command in refusal.fix)
     assert uid or not any(command.startswith("sudo") for command in refusal.fix)
+
+
+@pytest.mark.parametrize(
+    ("output", "cause", "fix"),
+    [
+        ("bwrap: Creating new namespace failed: Resource temporarily unavailable", "processes", "ulimit -u"),
+        ("bwrap: Can't fork for pid 1: Resource temporarily unavailable", "processes", "ulimit -u"),
+        ("bwrap: [Errno 11] Resource temporarily unavailable: '/usr/bin/bwrap'", "processes", "ulimit -u"),
+        (
+            "bwrap: Creating new namespace failed: No space left on device",
+            "the limit of user namespaces",
+            f"sysctl -w {USERNS_MAX}=200",
+        ),
+        (
+            "bwrap: Creating new namespace failed: nesting depth or /proc/sys/user/max_*_namespaces exceeded (ENOSPC)",
+            "the limit of user namespaces",
+            f"sysctl -w {USERNS_MAX}=200",
+        ),
+        ("bwrap: Creating new namespace failed: Cannot allocate memory", "Cannot allocate memory", "doctor"),
+        ("bwrap: Can't find source path /w: No such file or directory", "Can't find source path /w", "--explain"),
+        (
+            "warning\nbwrap: Can't bind mount /a on /b: Too many levels\nmore",
+            "(Can't bind mount /a on /b: Too many levels)",
+            "doctor",
+        ),
+        ("", "did not say why", "omac sandbox doctor"),
+    ],
+)
+@pytest.mark.parametrize("container", ["", "/.dockerenv"])
+def test_what_may_pass_is_no_reason_for_less(output: str, container: str, cause: str, fix: str) -> None:
+    """A shortage, or what is not known, which an agent may have caused: no sandbox of another kind takes its place, and
+    no command makes the machine weaker."""
+    refusal = diagnose_bubblewrap(output, {USERNS_MAX: "50"}, uid=0, container=container)
+    assert refusal.reason == "sandbox-failed"
+    assert cause in refusal.message
+    assert any(fix in command for command in refusal.fix)
+    assert not any("unconfined" in command or "landlock" in command for command in refusal.fix)
+    assert not is_lack(output, {USERNS_MAX: "50"})
 
 
 def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
