@@ -261,6 +261,19 @@ def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
             assert shown[number] == "/dev/null"
 
 
+def test_nobody_reads_what_omac_reports(world: Box) -> None:
+    """Where the reader of stderr is gone, what the program left is inspected, and its status is passed on."""
+    repository(world)
+    world.give(world.workdir / ".git" / "hooks" / "pre-commit", "#!/bin/sh\n", 0o755)
+    options = tuple(word for name, value in told(world, "n").items() for word in ("--env", f"{name}={value}"))
+    script = f"{ARMED}cp n/.git/config later; git -C n config --unset core.fsmonitor; git commit -q --allow-empty -m x"
+    script = f"exec 2> /dev/null; {script}; mv later n/.git/config; exit 3"
+    line = world.omac("sandbox", "run", *options, "--", "bash", "-c", script)
+    done = world.host("bash", "-c", 'set -o pipefail; "$@" 2>&1 >/dev/null | exec 0<&-', "bash", *line)
+    assert done.status == 3, done
+    assert "fsmonitor" not in (world.workdir / "n" / ".git" / "config").read_text()
+
+
 @pytest.mark.full
 def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
     """Interrupted again while it looks at what is left, omac comes to the end of that."""
