@@ -71,8 +71,10 @@ class LaunchInspection:
             self._pending.begun(record, pid)
 
     def watch(self) -> None:
-        """Set aside what must not wait for the end, from now on."""
+        """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
         self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
+        if not all(watch.is_watching for watch in self._watches):
+            self._ports.say("the kernel watches no folders for you now: what git would run is set aside only at the end")
 
     def ended(self, written: Callable[[str], bytes | None]) -> None:
         """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
