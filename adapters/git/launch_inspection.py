@@ -53,9 +53,9 @@ def load() -> None:
     import bisect  # noqa: F401
     import resource  # noqa: F401
     import shlex  # noqa: F401
-    import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
+    from omac.adapters.files import emptying  # noqa: F401
     from omac.adapters.git import (
         inspections,  # noqa: F401
         watch,  # noqa: F401
