@@ -261,6 +261,31 @@ def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
             assert shown[number] == "/dev/null"
 
 
+@pytest.mark.parametrize("folder", [".git", ".git/refs", ".git/objects .git/refs"])
+def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> None:
+    """It does not keep the next launch in that project from running; what it holds stays as it is."""
+    repository(world)
+    folders = " ".join(f"n/{name}" for name in folder.split())
+    assert world.run("sh", "-c", f"git init -q n; chmod 0 {folders}").status == 0
+    done = world.run("sh", "-c", "echo ran")
+    assert done.out == "ran\n", done
+    assert ("nothing is granted for" in done.err) == bool(world.uid)  # root may change it all the same
+
+
+@pytest.mark.full
+def test_an_admin_folder_that_cannot_be_changed(world: Box) -> None:
+    """The command that is proposed lets the next launch in that repository run."""
+    repository(world)
+    assert world.run("sh", "-c", "git worktree add -q w; chmod 0 .git/worktrees/w").status == 0
+    done = world.run("sh", "-c", "echo ran")
+    if world.uid:
+        mend = done.err.partition("try: ")[2].strip()
+        assert mend == f"chmod u+rwx {world.workdir}/.git/worktrees/w", done
+        assert world.host("sh", "-c", mend).status == 0
+        done = world.run("sh", "-c", "echo ran")
+    assert done.out == "ran\n", done
+
+
 def test_nobody_reads_what_omac_reports(world: Box) -> None:
     """Where the reader of stderr is gone, what the program left is inspected, and its status is passed on."""
     repository(world)
