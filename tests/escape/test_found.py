@@ -272,6 +272,13 @@ def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> 
     assert ("nothing is granted for" in done.err) == bool(world.uid)  # root may change it all the same
 
 
+def test_a_folder_for_a_reftable(world: Box) -> None:
+    """A program makes a folder that only repositories of another format have: the next launch runs."""
+    repository(world)
+    assert world.run("sh", "-c", "mkdir .git/reftable; touch .git/reftable/tables.list").status == 0
+    assert world.run("git", "log", "--format=%s").out == "one\n"
+
+
 @pytest.mark.full
 def test_an_admin_folder_that_cannot_be_changed(world: Box) -> None:
     """The command that is proposed lets the next launch in that repository run."""
