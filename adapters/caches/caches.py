@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from omac.adapters.caches.removal import Step, empty_trash, to_trash
+from omac.adapters.caches.removal import empty_trash, to_trash
 from omac.adapters.caches.size import Size, measured
 from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot, hold, marked, open_root
+from omac.adapters.files.emptying import Step
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.cache_eviction import Cache
 from omac.domain.sandbox.tool_cache import is_cache_id

@@ -3,8 +3,8 @@
 import os
 from typing import NamedTuple
 
-from omac.adapters.caches.removal import BATCH, Step
 from omac.adapters.caches.tree import FOLDER_FLAGS
+from omac.adapters.files.emptying import BATCH, Step
 
 DEPTH_MAX = 100  # folders are open while what is below them is counted
 NAMES_MAX = 5_000_000

@@ -54,9 +54,9 @@ def load() -> None:
     import bisect  # noqa: F401
     import resource  # noqa: F401
     import shlex  # noqa: F401
-    import shutil  # noqa: F401
     import subprocess  # noqa: F401
 
+    from omac.adapters.files import emptying  # noqa: F401
     from omac.adapters.git import (
         inspections,  # noqa: F401
         watch,  # noqa: F401
@@ -135,14 +135,21 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
             line = finding.line(max(SHORTEST_PATH, LINE_CHARACTERS_MAX - rest))[:LINE_CHARACTERS_MAX]
         shown.append(line)
     if is_long:
-        folder = _folder(state, name)
-        os.makedirs(folder, 0o700, exist_ok=True)
-        path = f"{folder}/{REST}"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
-            for finding in findings:
-                file.write(f"{finding}\n".encode(errors="surrogateescape"))
-        shown.append(f"all {len(findings)} findings are in {path}")
+        path = f"{_folder(state, name)}/{REST}"
+        try:
+            _write(path, findings)
+            shown.append(f"all {len(findings)} findings are in {path}")
+        except OSError as problem:
+            shown.append(f"all {len(findings)} findings cannot be written to {path}: {problem.strerror}")
     return shown
+
+
+def _write(path: str, findings: Sequence[Finding]) -> None:
+    """Write all findings to a file. Raises OSError."""
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
+        for finding in findings:
+            file.write(f"{finding}\n".encode(errors="surrogateescape"))
 
 
 def _folder(state: str, name: str) -> str:

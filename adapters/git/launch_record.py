@@ -102,10 +102,12 @@ def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: boo
     return record
 
 
-def parsed(name: str, lines: list[bytes]) -> Record:
-    """Return the record of these lines. Raises ValueError, SyntaxError, LookupError, TypeError: it is none."""
+def parsed(name: str, content: bytes) -> Record:
+    """Return the record with this content, whose last line may be cut off, as by a full disk or a kill. Raises
+    ValueError, SyntaxError, LookupError, TypeError: it is none."""
     from ast import literal_eval
 
+    *lines, cut_off = content.split(b"\n")
     head = literal_eval(lines[0].decode())
     if head["version"] != _VERSION:
         raise ValueError(head["version"])
@@ -126,6 +128,9 @@ def parsed(name: str, lines: list[bytes]) -> Record:
         written = literal_eval(lines[3].decode())["written"]
         for copy in record.copies:
             copy.after = written.get(copy.path, copy.before)
+    elif len(lines) == 3 and cut_off:
+        for copy in record.copies:
+            copy.after = None  # nobody knows it any more
     return record
 
 

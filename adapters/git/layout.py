@@ -224,7 +224,10 @@ def _add(
     """The entries of one repository; returns warnings. Raises Refusal."""
     workdir = layout.workdir
     common, git = repository.common, repository.git
-    _require_format(common)
+    settings = config_targets.TargetSettings()
+    settings.add(f"{common}/config", home)
+    settings.add(f"{git}/config.worktree", home)
+    _require_format(common, settings)
     if repository.kind == LINKED and not below(common, workdir):
         session = next((known for known in layout.sessions if known.common == common), None)
         if session is None:
@@ -236,9 +239,6 @@ def _add(
         folders.whole_folder(common, outside=not below(common, workdir))
     if repository.kind not in (PLAIN, BARE):
         folders.pin_pointer(repository.dot)
-    settings = config_targets.TargetSettings()
-    settings.add(f"{common}/config", home)
-    settings.add(f"{git}/config.worktree", home)
     settings.pairs += users.pairs
     _pin_configured(folders, settings, repository.root, home)
     layout.repositories.append(repository)
@@ -268,9 +268,10 @@ def _add_nested(
         return [f"nothing is granted for {root}: {refusal.message}"]
 
 
-def _require_format(common: str) -> None:
-    """Raise Refusal (git-unsupported) for reftable where git is too old to have been tested with it."""
-    if not is_folder(f"{common}/reftable"):
+def _require_format(common: str, settings: config_targets.TargetSettings) -> None:
+    """Raise Refusal (git-unsupported) for reftable where git is too old to have been tested with it. Its settings say
+    so, not a folder of that name, which a program can make."""
+    if not any(key == "extensions.refstorage" and value.startswith("reftable") for key, value, _ in settings.pairs):
         return
     import subprocess
 

@@ -141,7 +141,7 @@ class Pending:
             return None
         try:
             with open(descriptor, "rb", closefd=False) as file:
-                record = parsed(name.removesuffix(_BUSY), file.read().splitlines())
+                record = parsed(name.removesuffix(_BUSY), file.read())
         except (ValueError, SyntaxError, LookupError, TypeError):
             os.close(descriptor)
             return None  # written by a later omac; or not whole, so that its program has not begun

@@ -12,7 +12,7 @@ import stat
 from omac.adapters.git import pointers
 from omac.adapters.git.repository import mode_of
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import list_command
+from omac.domain.kernel.refusal import list_command, quoted
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 
 
@@ -34,8 +34,10 @@ class Pins:
         """Keep a path as it is; a missing one is `made` ("file" or "folder"), or else left out. Raises Refusal."""
         if path == self.workdir or not self._there(path, made):
             return
-        self._hold_parents(path)
         missing = mode_of(path) == 0
+        if missing:
+            _require_writable(os.path.dirname(path))
+        self._hold_parents(path)
         known = self.entries.get(path)
         if known is None or known.access in (WRITE, READ) or access == DENY:
             self.entries[path] = Entry(
@@ -74,3 +76,12 @@ class Pins:
             if path in self.entries:
                 return self.entries[path].access == WRITE
         return False
+
+
+def _require_writable(folder: str) -> None:
+    """Raises Refusal (git-unsafe) where nothing can be made in a folder, or in the one above that is there."""
+    while mode_of(folder) == 0 and len(folder) > 1:
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        message = f"nothing can be pinned in {folder}, which you may not change"
+        raise pointers.unsafe(message, f"chmod u+rwx {quoted(folder)}")

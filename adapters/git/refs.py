@@ -339,16 +339,18 @@ def _remove(folder: str) -> None:
     """Remove the copy, and whatever a program has put into it."""
     try:
         opened = opened_folder(folder)
+    except OSError:
+        return  # it is gone
+    try:
         try:
             for name in os.listdir(opened):
                 os.unlink(name, dir_fd=opened)
-        finally:
-            os.close(opened)
-        os.rmdir(folder)
-    except OSError:  # there are folders in it
-        import shutil  # takes 10 ms
+        except OSError:  # there are folders in it
+            from omac.adapters.files import emptying  # seldom needed
 
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-        except RecursionError:
-            pass  # a program made it too deep to be removed; it is in nobody's way
+            emptying.clear(opened)
+        os.rmdir(folder)
+    except OSError:
+        pass  # it is in nobody's way
+    finally:
+        os.close(opened)

@@ -59,7 +59,8 @@ _UNWATCHED = frozenset(("objects", "lfs", "annex"))  # of a git folder: a file t
 
 
 class GitWatch:
-    """The watch of one launch, in a thread of its own. Where the kernel has none, there is none."""
+    """The watch of one launch, in a thread of its own. Where the kernel has none, there is none. It has its descriptor
+    from `start` on, before the program begins: the kernel gives a user so many, and a program can take all."""
 
     def __init__(self, record: Record, quarantine: Quarantine) -> None:
         assert record.baseline is not None
@@ -79,9 +80,16 @@ class GitWatch:
         self._ended = _thread.allocate_lock()
 
     def start(self) -> None:
+        if not self._begin():
+            return
         self._stopped, self._stop = os.pipe()
         self._ended.acquire()
         _thread.start_new_thread(self._run, ())
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the kernel has a watch for it."""
+        return self._inotify >= 0
 
     def end(self) -> list[Finding]:
         """Stop, and return what was set aside."""
@@ -105,7 +113,7 @@ class GitWatch:
         try:
             stopping = select.poll()
             stopping.register(self._stopped, select.POLLIN)
-            if stopping.poll(BEGINS_AFTER_S * 1000) or not self._begin():
+            if stopping.poll(BEGINS_AFTER_S * 1000):
                 return
             waiting = select.poll()
             waiting.register(self._inotify, select.POLLIN)
@@ -122,8 +130,7 @@ class GitWatch:
                 self._judge_all()
         finally:
             self._ended.release()
-            if self._inotify >= 0:
-                os.close(self._inotify)  # the kernel takes 5 ms for it: the end has begun meanwhile
+            os.close(self._inotify)  # the kernel takes 5 ms for it: the end has begun meanwhile
 
     def _settle(self) -> float:
         """Keep packed refs in step; how soon there may be more to do."""

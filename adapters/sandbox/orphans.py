@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal
 import os
 import time
 
@@ -13,6 +14,7 @@ _SIGKILL = 9
 _ROUNDS_MAX = 2_000
 _QUIET_ROUNDS = 5
 _PAUSE_S = 0.001
+_SECONDS_MAX = 60.0
 
 
 def adopt_orphans() -> None:
@@ -49,18 +51,27 @@ def end_holders(file: str) -> None:
         time.sleep(_PAUSE_S)
 
 
-def end_orphans(spared: list[int]) -> None:
-    """Kill all children of this process, and the children they leave, until none is there but the `spared`."""
+def end_orphans(spared: list[int]) -> bool:
+    """Kill all children of this process, and the children they leave, until none is there but the `spared`. Returns
+    False where they start others for longer than that is tried.
+
+    Nothing waits between two rounds, and the kernel reaps: processes that fork and end at once leave thousands.
+    """
     own = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
-    for _ in range(_ROUNDS_MAX):
-        with open(own, "rb") as file:
-            left = [int(pid) for pid in file.read().split() if int(pid) not in spared]
-        if not left:
-            return
-        for pid in left:
-            try:
-                os.kill(pid, _SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
-            except OSError:
-                pass  # it has just ended
-        time.sleep(_PAUSE_S)
+    before = _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+    deadline = time.monotonic() + _SECONDS_MAX
+    try:
+        while time.monotonic() < deadline:
+            with open(own, "rb") as file:
+                left = [pid for pid in map(int, file.read().split()) if pid not in spared]
+            if not left:
+                return True
+            for pid in left:
+                try:
+                    os.kill(pid, _SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+                except OSError:
+                    pass  # it has just ended
+        return False
+    finally:
+        _signal.signal(_signal.SIGCHLD, before)

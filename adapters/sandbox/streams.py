@@ -54,7 +54,10 @@ class Streams:
     def finish(self) -> None:
         """Wait until what the program has written has arrived."""
         for pump in self.pumps:
-            os.waitpid(pump, 0)
+            try:
+                os.waitpid(pump, 0)
+            except ChildProcessError:
+                pass  # it ended while the kernel reaped children (end_orphans)
         self.pumps = []
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 
 from omac.adapters.sandbox.landlock_only import enter
 from omac.adapters.sandbox.launch import HeldProgram
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from omac.adapters.sandbox.streams import Streams
     from omac.domain.sandbox.confinement import Policy
 
+LEFT = "processes that it started go on, as too many start others too fast; what they change is not inspected"
+
 
 class WithoutNamespaces(HeldProgram):
     """A program that confines itself by Landlock; the folder `temporary` is removed when it has ended.
@@ -25,6 +29,7 @@ class WithoutNamespaces(HeldProgram):
     def __init__(self, policy: Policy, argv: Sequence[str], temporary: str) -> None:
         super().__init__(policy, argv)
         self._temporary = temporary
+        self._are_left = False
 
     def _start(self) -> int:
         from omac.adapters.sandbox.orphans import adopt_orphans
@@ -46,22 +51,35 @@ class WithoutNamespaces(HeldProgram):
         from omac.adapters.sandbox.orphans import end_orphans
 
         status = self._wait()
-        end_orphans(self._streams.pumps)
+        if not end_orphans(self._streams.pumps):
+            self._are_left = True
+            with suppress(OSError):  # nobody reads it
+                sys.stderr.write(f"omac: {LEFT}\n")
+            return status  # they may hold the streams
         self._streams.finish()
         return status
 
     def _close(self) -> None:
-        remove(self._temporary)
+        if not self._are_left:
+            remove(self._temporary)
 
     def _target(self) -> int | None:
         return self.init if self._begun else None
 
 
 def remove(folder: str) -> None:
-    """Remove a folder with all that is in it."""
-    import shutil
+    """Remove a folder with all that is in it, as far as possible."""
+    from omac.adapters.files import emptying
 
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            emptying.clear(opened)
+        finally:
+            os.close(opened)
+        os.rmdir(folder)
+    except OSError:
+        pass  # something of it could not be removed
 
 
 def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:

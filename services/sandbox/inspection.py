@@ -34,6 +34,7 @@ class LaunchInspection:
         self._watches: list[Opaque] = []
         self._flushing: list[Opaque] = []
         self._found_before: list[Opaque] = []
+        self._unkept = ""  # why settings that the program wrote could not be kept
 
     def begin(self) -> bool:
         """Record the launch; return False where something was inspected first. The plan may then be out of date, so the
@@ -70,14 +71,19 @@ class LaunchInspection:
             self._pending.begun(record, pid)
 
     def watch(self) -> None:
-        """Set aside what must not wait for the end, from now on."""
+        """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
         self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
+        if not all(watch.is_watching for watch in self._watches):
+            self._ports.say("the kernel watches no folders for you now: what git would run is set aside only at the end")
 
     def ended(self, written: Callable[[str], bytes | None]) -> None:
         """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
         for record in self._records:
             self._steps.keep_written(record, written)
-            self._pending.ended(record)
+            try:
+                self._pending.ended(record)
+            except OSError as problem:  # such as a disk that the program has filled
+                self._unkept = problem.strerror
 
     def end(self) -> list[str]:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises
@@ -86,6 +92,8 @@ class LaunchInspection:
         for record in self._records:
             if not self._end(record) and not record.kept:
                 self._ports.say("another launch still runs there: when that one ends, what this one left is inspected")
+                if self._unkept:
+                    self._ports.say(f"git's settings that were made inside cannot be kept until then: {self._unkept}")
         if self._found_before:  # that one knows nothing of what was set aside while this one ran
             _report(self._ports, self._found_before, self._name)
             self.findings += map(str, self._found_before)

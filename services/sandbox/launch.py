@@ -135,9 +135,9 @@ class SandboxLaunch:
                 if self._replaceable and not self._replaceable.place(pid):
                     self._ports.say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
                 self._open_home(pid)
+                self._inspection.watch()
                 program.release()
                 self._records.append("sandbox.launched", {"pid": pid}, durable=False)  # implied by what follows
-                self._inspection.watch()
                 status = program.ended()
                 self._list_home()
         finally:

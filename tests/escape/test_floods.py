@@ -115,6 +115,22 @@ def test_without_namespaces_temporary_files_are_removed(world: Box) -> None:
     assert not os.path.exists(os.path.dirname(done.out.strip()))
 
 
+DEEP = """\
+import os
+os.chdir(os.environ["TMPDIR"])
+print(os.getcwd())
+os.makedirs("locked/folder"); os.chmod("locked", 0)
+for level in range(2000): os.mkdir("d"); os.chdir("d")
+"""
+
+
+def test_without_namespaces_deep_temporary_folders_are_removed(world: Box) -> None:
+    """However deep it is, and though nobody may list it; the program's status is passed on."""
+    done = world.run(SYSTEM_PYTHON, "-c", f"{DEEP}raise SystemExit(3)", options=("--backend", "landlock"))
+    assert done.status == 3, done
+    assert not os.path.exists(done.out.strip())
+
+
 def test_what_nothing_enforces_is_refused(world: Box, backend: str) -> None:
     """A limit is kept, or the launch is refused with the reason and a command; never left out."""
     done = world.run("sh", "-c", "echo ran", options=("--backend", backend, "--limit", "cpu=1"))

@@ -261,6 +261,51 @@ def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
             assert shown[number] == "/dev/null"
 
 
+@pytest.mark.parametrize("folder", [".git", ".git/refs", ".git/objects .git/refs"])
+def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> None:
+    """It does not keep the next launch in that project from running; what it holds stays as it is."""
+    repository(world)
+    folders = " ".join(f"n/{name}" for name in folder.split())
+    assert world.run("sh", "-c", f"git init -q n; chmod 0 {folders}").status == 0
+    done = world.run("sh", "-c", "echo ran")
+    assert done.out == "ran\n", done
+    assert ("nothing is granted for" in done.err) == bool(world.uid)  # root may change it all the same
+
+
+def test_a_folder_for_a_reftable(world: Box) -> None:
+    """A program makes a folder that only repositories of another format have: the next launch runs."""
+    repository(world)
+    assert world.run("sh", "-c", "mkdir .git/reftable; touch .git/reftable/tables.list").status == 0
+    assert world.run("git", "log", "--format=%s").out == "one\n"
+
+
+@pytest.mark.full
+def test_an_admin_folder_that_cannot_be_changed(world: Box) -> None:
+    """The command that is proposed lets the next launch in that repository run."""
+    repository(world)
+    assert world.run("sh", "-c", "git worktree add -q w; chmod 0 .git/worktrees/w").status == 0
+    done = world.run("sh", "-c", "echo ran")
+    if world.uid:
+        mend = done.err.partition("try: ")[2].strip()
+        assert mend == f"chmod u+rwx {world.workdir}/.git/worktrees/w", done
+        assert world.host("sh", "-c", mend).status == 0
+        done = world.run("sh", "-c", "echo ran")
+    assert done.out == "ran\n", done
+
+
+def test_nobody_reads_what_omac_reports(world: Box) -> None:
+    """Where the reader of stderr is gone, what the program left is inspected, and its status is passed on."""
+    repository(world)
+    world.give(world.workdir / ".git" / "hooks" / "pre-commit", "#!/bin/sh\n", 0o755)
+    options = tuple(word for name, value in told(world, "n").items() for word in ("--env", f"{name}={value}"))
+    script = f"{ARMED}cp n/.git/config later; git -C n config --unset core.fsmonitor; git commit -q --allow-empty -m x"
+    script = f"exec 2> /dev/null; {script}; mv later n/.git/config; exit 3"
+    line = world.omac("sandbox", "run", *options, "--", "bash", "-c", script)
+    done = world.host("bash", "-c", 'set -o pipefail; "$@" 2>&1 >/dev/null | exec 0<&-', "bash", *line)
+    assert done.status == 3, done
+    assert "fsmonitor" not in (world.workdir / "n" / ".git" / "config").read_text()
+
+
 @pytest.mark.full
 def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
     """Interrupted again while it looks at what is left, omac comes to the end of that."""

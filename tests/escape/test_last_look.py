@@ -315,6 +315,25 @@ def test_while_the_program_runs(ground: Ground, deed: str) -> None:
         process.communicate(timeout=WITHIN_S)
 
 
+@pytest.mark.parametrize(("instances", "is_watched"), [(1, True), (0, False)])
+def test_a_program_takes_all_watches(ground: Ground, instances: int, is_watched: bool) -> None:
+    """A program that takes all that the kernel has for watching folders does so behind omac; where somebody else has
+    taken it, omac reports that, and sets aside at the end."""
+    ground.renew("plain")
+    number = {"x86_64": 294, "aarch64": 26}[os.uname().machine]  # inotify_init1
+    late = "for i in {1..60}; do grep -q fsmonitor aaa/.git/config || { touch soon; break; }; sleep 0.05; done"
+    line = ground.world.omac(
+        "sandbox", "run", "--env", f"W={ground.project}", "--env", "MARK=x", "--",
+        "perl", "-e", f"syscall({number}, 0); exec @ARGV", "bash", "-c", f"{PRELUDE}{ARMED}{late}",
+    )  # fmt: skip
+    few = f'echo {instances} > /proc/sys/user/max_inotify_instances; exec "$@"'
+    done = ground.world.host("unshare", "--map-root-user", "bash", "-c", few, "bash", *line)
+    assert done.status == 0, done
+    assert (ground.project / "soon").exists() == is_watched
+    assert ("the kernel watches no folders" in done.err) != is_watched
+    assert "fsmonitor" not in (ground.project / "aaa" / ".git" / "config").read_text()
+
+
 def begun(
     ground: Ground, *program: str, workdir: Path | None = None, stderr: int | IO[str] = subprocess.PIPE
 ) -> subprocess.Popen[str]:

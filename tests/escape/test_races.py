@@ -1,9 +1,11 @@
 """Being quicker than omac: paths that are swapped while a sandbox is built, and processes that try to stay behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +101,47 @@ def test_a_daemon_ends_with_the_program(world: Box, backend: str) -> None:
     assert not _running("4713")
 
 
+SECONDS = "40"
+CHAIN = """\
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    signal(SIGCHLD, SIG_IGN);
+    time_t end = time(0) + atoi(words[2]);
+    for (int chains = atoi(words[1]); chains; chains--)
+        if (!fork()) {
+            setsid(); close(0); close(1); close(2);
+            while (time(0) < end) if (fork() > 0) _exit(0);
+            _exit(0);
+        }
+    usleep(300000);
+    return 3;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the processes have to be quick")
+@pytest.mark.full
+def test_processes_that_fork_and_end_at_once(world: Box) -> None:
+    """With Landlock alone such processes are killed when the program ends, long before they would end by themselves."""
+    source = world.give(world.top / "chain.c", CHAIN)
+    program = world.workdir / "chain"
+    subprocess.run(("cc", "-O", "-o", str(program), str(source)), check=True)
+    program.chmod(0o755)
+    line = world.omac("sandbox", "run", "--backend", "landlock", "--", str(program), "50", SECONDS)
+    user = world.uid or None
+    start = time.monotonic()
+    with (world.top / "out").open("w") as out:  # a process of omac's carries what is printed to a file
+        done = subprocess.run(
+            line, cwd=world.workdir, env=world.environment, user=user, group=user, stdout=out, stderr=-1, text=True
+        )
+    assert done.returncode == 3, done.stderr
+    assert time.monotonic() - start < int(SECONDS) / 2
+    assert not _running(SECONDS, str(program))
+
+
 def test_a_daemon_ends_with_omac(world: Box) -> None:
     """And when omac is killed, which it cannot do anything about any more; with Landlock alone it may stay."""
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
@@ -127,11 +170,11 @@ def test_omac_inside_reaches_nothing(world: Box) -> None:
     assert len(after) == 3  # of the outer launch
 
 
-def _running(number: str) -> list[Path]:
+def _running(*words: str) -> list[Path]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if number.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+            if {word.encode() for word in words} <= set((folder / "cmdline").read_bytes().split(b"\0")):
                 found.append(folder)
         except OSError:
             continue

@@ -101,6 +101,16 @@ def test_the_exit_status_is_the_commands(house: Omac, script: str, status: int) 
 
 
 @pytest.mark.full
+def test_nobody_reads_what_it_reports(omac: Omac, shop: Path) -> None:
+    """Where the reader of stderr is gone, the exit status is the command's, and the end is recorded."""
+    unread = ("bash", "-c", '"$@" 2> >(exec 0<&-; sleep 1)', "bash")
+    script = "sleep 0.5; curl -s $OMAC_ECHO_BASE/echo; exit 23"
+    done = omac.run("start", "--workdir", str(shop), "--", "sh", "-c", script, within=unread)
+    assert done.status == 23, done
+    assert [one.event for one in omac.events(RunStopped)]
+    assert omac.left() == []
+
+
 def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
     """With a harness, the words after -- are its arguments, behind omac's own; without one they are the command,
     whatever it is called; the harness that was named is the one that skills are looked for."""

@@ -178,7 +178,14 @@ def _say_plainly(text: str) -> None:
 
 
 def _write(shown: str) -> None:
+    """Print a line to stderr. Where nobody reads that any more, it leads nowhere from now on: what the end of a launch
+    has to do is done, and its status passed on."""
     try:
-        sys.stderr.write(f"{shown}\n")
-    except UnicodeEncodeError:
-        sys.stderr.write(f"{shown.encode('ascii', 'backslashreplace').decode()}\n")
+        try:
+            sys.stderr.write(f"{shown}\n")
+        except UnicodeEncodeError:
+            sys.stderr.write(f"{shown.encode('ascii', 'backslashreplace').decode()}\n")
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)

@@ -244,8 +244,11 @@ def report(text: str, hang: int = 2) -> None:
 
 
 def report_whole(text: str) -> None:
-    """Print a line that stays one, to be copied, to stderr."""
-    print(printable(text), file=current().stderr)
+    """Print a line that stays one, to be copied, to stderr; where nobody reads that any more, what is done goes on."""
+    try:
+        print(printable(text), file=current().stderr)
+    except OSError:
+        pass
 
 
 def report_fix(commands: Iterable[str]) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.caches import removal, size
+from omac.adapters.caches import size
 from omac.adapters.caches.caches import Caches, opened
 from omac.adapters.caches.tree import identity_of, open_cache
+from omac.adapters.files import emptying
 from omac.domain.kernel.refusal import Refusal
 
 Environment = Mapping[str, str]
@@ -104,7 +105,7 @@ def deep(tools: Path, home: Path) -> None:
 def wide(tools: Path, home: Path) -> None:
     """More files and folders side by side than are dealt with at once."""
     outside(home)
-    for number in range(removal.BATCH + 10):
+    for number in range(emptying.BATCH + 10):
         (tools / f"file{number}").touch()
         (tools / f"folder{number}").mkdir()
 
@@ -150,9 +151,9 @@ def test_a_plain_removal_fails_there(tools: Path, home: Path) -> None:
 REMOVE_AS_NOBODY = """\
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from omac.adapters.caches.removal import _clear
+from omac.adapters.files.emptying import clear
 heap = os.open(sys.argv[2], os.O_RDONLY)
-print(_clear(heap, lambda names: None), os.listdir(heap))
+print(clear(heap), os.listdir(heap))
 """
 
 
@@ -168,7 +169,7 @@ def public() -> Iterator[Path]:
 def test_without_privileges_too(public: Path) -> None:
     """Root may write into read-only folders anyway: others have to unlock them, and a plain removal does not."""
     source, heap = public / "src", public / "heap"
-    package = Path(removal.__file__).parents[2]
+    package = Path(emptying.__file__).parents[2]
     for name in ("adapters", "domain"):
         shutil.copytree(package / name, source / "omac" / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(package / "__init__.py", source / "omac")

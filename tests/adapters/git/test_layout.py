@@ -251,6 +251,9 @@ def test_reftable(tmp_path: Path, home: Path) -> None:
     """A repository whose refs an old git cannot read is refused by name."""
     workdir = layouts.plain(tmp_path, home)
     (workdir / ".git" / "reftable").mkdir()
+    assert _look(workdir, home).entries  # a folder of that name alone is none
+    with (workdir / ".git" / "config").open("a") as settings:
+        settings.write("[extensions]\n\trefStorage = reftable\n")
     version = tuple(int(part) for part in host("git", "--version", cwd=tmp_path, home=home).split()[2].split(".")[:2])
     if version >= (2, 45):
         assert _look(workdir, home).entries

@@ -1,0 +1,76 @@
+"""A program fills the disk on which omac keeps its records: what it left is inspected all the same."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from escape.left_behind import Ground, ground_of
+from escape.test_last_look import ARMED, begun
+from polling import eventually
+from real_sandbox import USERS
+
+DISK_KIB = 16_000
+SETTINGS = 'seq 3000 | sed "s/.*/[branch \\"&\\"]\\n\\tdescription = of a branch/" > .git/config; '
+FILL = "dd if=/dev/zero of=ballast bs=4096 2>/dev/null; for i in $(seq 100); do echo x > b$i || break; done 2>/dev/null; "
+ARMED_LATE = ARMED + "cp aaa/.git/config aaa/later; git -C aaa config --unset core.fsmonitor; "
+LAST = "mv aaa/later aaa/.git/config"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A ground whose home and state are on one small disk."""
+    with ground_of(request.param) as made:
+        world = made.world
+        subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "tmpfs", str(world.top)), check=True)
+        try:
+            for folder in (world.top, world.state, world.home, world.workdir, made.marks, made.temporary):
+                made.give_folder(folder)
+            made.renew("plain")
+            shutil.rmtree(world.top / "template-plain")
+            yield made
+        finally:
+            subprocess.run(("umount", "--lazy", str(world.top)), check=True)
+
+
+@pytest.mark.parametrize("settings", ["", SETTINGS], ids=["", "with settings"])
+def test_at_the_end(ground: Ground, settings: str) -> None:
+    """The end that cannot write down what the program set inspects what it left."""
+    done = ground.agent(f"{ARMED_LATE}{settings}{FILL}{LAST}")
+    assert "Traceback" not in done.err
+    _require_harmless(ground, done.err)
+    assert not _records(ground)
+
+
+def test_by_the_next_one(ground: Ground) -> None:
+    """Another launch there, the last to end, inspects what a launch left whose record is cut off."""
+    process = begun(ground, "bash", "-c", "touch up; while [ ! -e ended ]; do sleep 0.05; done")
+    eventually(lambda: (ground.project / "up").exists(), 20, "the first one runs")
+    first = ground.agent(f"{ARMED_LATE}{SETTINGS}{FILL}{LAST}")
+    _remove_ballast(ground)
+    ground.world.give(ground.project / "ended")
+    _, last = process.communicate(timeout=60)
+    assert "Traceback" not in first.err + last
+    _require_harmless(ground, last)
+    assert "the copy of the settings in the sandbox cannot be read" in last
+    assert not _records(ground)
+
+
+def _require_harmless(ground: Ground, said: str) -> None:
+    _remove_ballast(ground)
+    ground.goes_on(("aaa",), ("status",))
+    assert not (ground.marks / "mark").exists(), said
+    assert "core.fsmonitor" in said
+
+
+def _records(ground: Ground) -> list[Path]:
+    return [path for path in (ground.world.state / "inspections").iterdir() if path.name != "lock"]
+
+
+def _remove_ballast(ground: Ground) -> None:
+    for path in (*ground.project.glob("b[0-9]*"), ground.project / "ballast"):
+        path.unlink(missing_ok=True)
