@@ -36,6 +36,7 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.nearest import nearest_existing
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 
@@ -200,4 +201,5 @@ class Vault:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
             message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
-            raise Refusal("vault-unusable", message, fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"]) from None
+            there = shlex.quote(nearest_existing(os.path.dirname(self.path)))
+            raise Refusal("vault-unusable", message, fix=[f"df -h {there}", f"ls -ld {there}"]) from None

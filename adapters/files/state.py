@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files import journal_in_use as in_use
+from omac.adapters.files.nearest import nearest_existing
 from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
 from omac.adapters.files.subject_keys import SubjectKeyFiles
 from omac.adapters.linux import process_identity
@@ -282,10 +283,7 @@ class StateDir:
                 full = f"the disk of the state directory {self.path} is full"
                 raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
-            there = self.path
-            while not os.path.lexists(there):
-                there = os.path.dirname(there)
-            fix = [list_command(there), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [list_command(nearest_existing(self.path)), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 
