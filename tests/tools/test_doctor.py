@@ -112,7 +112,7 @@ def test_a_missing_state_directory_is_made(omac: Omac) -> None:
 
 @pytest.mark.parametrize("below", ["", "/a/b"])
 def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
-    """Whether the state directory is there or not, that is a problem, and each command that is printed can be pasted."""
+    """Whether the state directory is there or not, that is a problem, and each printed command can be pasted."""
     given = {"OMAC_STATE_DIR": f"{omac.state}{below}"}
     within = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state), "--")
     done = omac.run("doctor", "--fix", within=within, extra=given)
