@@ -36,7 +36,7 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, lock
-from omac.adapters.files.nearest import nearest_existing
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 
@@ -122,7 +122,7 @@ class Vault:
 
     def _create(self, header: Header, key: VaultKey) -> None:
         with self._words():
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.path))
             private_file.require_private_folder(os.path.dirname(self.path))
             with self._turn():
                 self._refuse_existing()

@@ -1,4 +1,4 @@
-"""The part of a path that exists, for a command which a person pastes to see why the rest cannot be made."""
+"""Folders of omac's own that may be missing: made, for nobody else, or the part that exists, to be shown."""
 
 import os
 
@@ -8,3 +8,11 @@ def nearest_existing(path: str) -> str:
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return path
+
+
+def make_private(folder: str) -> None:
+    """Make a folder and those above it that are missing, each 0700 whatever the umask: who can change a folder above
+    can replace what is below. Raises OSError."""
+    if not os.path.isdir(folder):
+        make_private(os.path.dirname(os.path.abspath(folder)))
+        os.makedirs(folder, 0o700, exist_ok=True)

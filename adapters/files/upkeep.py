@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
-from omac.adapters.files.nearest import nearest_existing
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
@@ -47,7 +47,7 @@ def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
     """Mend a flaw; whether that was done: False for one that is gone, or is something else by now. Raises OSError."""
     match flaw.kind:
         case "missing":
-            os.makedirs(flaw.path, mode=0o700, exist_ok=True)
+            make_private(flaw.path)
             return True
         case "mode":
             return _mend_mode(flaw)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, bounded, lock
-from omac.adapters.files.nearest import nearest_existing
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, list_command
 
@@ -34,7 +34,7 @@ class Placeholders:
     def hold(self) -> None:
         """Keep what others have made, and what is there, from being removed. Raises Refusal (state-unusable)."""
         try:
-            os.makedirs(self._state, 0o700, exist_ok=True)
+            make_private(self._state)
             self._lock = lock.open_file(f"{self._state}/{LOCK}")
             lock.acquire(self._lock, shared=True)
         except OSError as problem:

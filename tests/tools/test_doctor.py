@@ -110,6 +110,21 @@ def test_a_missing_state_directory_is_made(omac: Omac) -> None:
     assert mode(omac.state) == 0o700
 
 
+def test_folders_above_are_nobody_elses_either(omac: Omac) -> None:
+    """Whatever the umask: who can change a folder above the state directory could replace it."""
+    below = omac.state / "a/b/c"
+    given = {"OMAC_STATE_DIR": str(below / "omac"), "XDG_CONFIG_HOME": str(omac.state / "config/x")}
+    careless = ("/bin/sh", "-c", 'umask 0 && exec "$@"', "sh")
+    for command in (
+        ("settings", "set", "serve.audit", "buffered"),
+        ("vault", "init", "--key-file", str(omac.state / "key/a/b/key")),
+        ("sandbox", "run", "--", "true"),
+    ):
+        assert omac.run(*command, extra=given, within=careless).status == 0
+    made = [path for path in omac.state.rglob("*") if path.is_dir()]
+    assert {mode(path) for path in made if not path.is_relative_to(below / "omac")} == {0o700}
+
+
 @pytest.mark.parametrize("below", ["", "/a/b"])
 def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
     """Whether the state directory is there or not, that is a problem, and each printed command can be pasted."""
