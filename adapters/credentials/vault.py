@@ -36,6 +36,7 @@ from omac.adapters.credentials.vault_format import (
     unseal,
 )
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 
@@ -122,7 +123,7 @@ class Vault:
 
     def _create(self, header: Header, key: VaultKey) -> None:
         with self._words():
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(self.path))
             private_file.require_private_folder(os.path.dirname(self.path))
             with self._turn():
                 self._refuse_existing()
@@ -201,4 +202,5 @@ class Vault:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
             message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
-            raise Refusal("vault-unusable", message, fix=[f"df -h {shlex.quote(os.path.dirname(self.path))}"]) from None
+            there = shlex.quote(nearest_existing(os.path.dirname(self.path)))
+            raise Refusal("vault-unusable", message, fix=[f"df -h {there}", f"ls -ld {there}"]) from None

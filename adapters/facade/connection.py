@@ -135,7 +135,13 @@ class FacadeConnection:
             await self._answer(begun.refused, method=addressed.head.method, close=addressed.closes, skill=skill)
             return not addressed.closes
         exchange = Exchange(
-            self._client, addressed, self._limits, self._connections, begun.forwarded, repeated=begun.repeated
+            self._client,
+            addressed,
+            self._limits,
+            self._connections,
+            begun.forwarded,
+            repeated=begun.repeated,
+            stopped=partial(self._recorder.stopped, addressed.route),
         )
         return await self._relay(exchange, addressed, begun.access, begun.started)
 

@@ -6,6 +6,7 @@ How it may go on and end, and how long it may wait, are the rules of `domain/acc
 
 import math
 import socket
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -41,7 +42,8 @@ class Exchange:
     """The relay of one request and its answer; `run` it once, then `abandon` it and read its progress.
 
     A connection to the skill that can serve another request goes to `connections` behind it. `repeated`: the skill had
-    the request before, and ended the connection.
+    the request before, and ended the connection. `stopped` returns what a call is refused with that fails because omac
+    stops the sidecar.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Exchange:
         forwarded: Forwarded | None = None,
         *,
         repeated: bool = False,
+        stopped: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
         self._client = client
         self._head = head = addressed.head
@@ -62,6 +65,7 @@ class Exchange:
         self._connections = connections
         self._forwarded = forwarded
         self._repeated = repeated
+        self._stopped = stopped
         self._upstream_rests = False
         self._waited_s = waited_s = forwarded.waited_s if forwarded else 0.0
         own, owners_s = addressed.route.limits, addressed.route.bounds.idle_s or math.inf
@@ -176,7 +180,7 @@ class Exchange:
 
     def _not_connected(self, refusal: Refusal) -> None:
         """The skill cannot be reached; where it had the request before, it failed to answer."""
-        self._on("connect-failed", _failed(UNANSWERED) if self._repeated else refusal)
+        self._on("connect-failed", self._stopped() or (_failed(UNANSWERED) if self._repeated else refusal))
 
     async def _connect(self) -> Wire | None:
         try:
@@ -323,7 +327,7 @@ class Exchange:
             self._on("answer-bytes")
             pending = b""
             data = await upstream.receive()
-            if not data and not body.feed_eof():
+            if not data and (not body.feed_eof() or self._stopped()):  # an end that a signal made ends no answer
                 raise UpstreamError("its answer broke off")
 
     # behind a switch of protocols
@@ -353,7 +357,7 @@ class Exchange:
         to.finish()
 
     def _upstream_failed(self, error: UpstreamError) -> None:
-        self._on("skill-failed", _failed(str(error)))
+        self._on("skill-failed", self._stopped() or _failed(str(error)))
 
     def _on(self, kind: Kind, refusal: Refusal | None = None) -> None:
         limit_s = self.progress.on(kind, refusal)

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 
 from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files import journal_in_use as in_use
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.signing_keys import KEY_BYTES, SigningKeys
 from omac.adapters.files.subject_keys import SubjectKeyFiles
 from omac.adapters.linux import process_identity
@@ -91,7 +92,7 @@ class StateDir:
         own = journal == os.path.join(self.path, "journal.db")
         name = SIGNING_KEY if own else f"signing-{journal_id[:JOURNAL_ID_SHOWN]}.key"
         with self._usable():
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            make_private(self.path)
             self._require_private()
         return SigningKeys(os.path.join(self.path, name), os.path.join(self.path, SIGNING_KEY), self._usable)
 
@@ -123,7 +124,7 @@ class StateDir:
     def _minted(self, name: str, mint: Callable[[], str]) -> str:
         path = os.path.join(self.path, name)
         with self._usable():
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            make_private(self.path)
             self._require_private()
             if not os.path.exists(path):  # on the disk before anything is recorded that depends on it
                 with contextlib.suppress(FileExistsError):  # another process was first
@@ -135,7 +136,7 @@ class StateDir:
         path = self.run_path(run)
         draft = os.path.join(os.path.dirname(path), f".{run}")
         with self._usable():
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(path))
             os.mkdir(draft, mode=0o700)
             os.mkdir(os.path.join(draft, "logs"), mode=0o700)
             lock.hold(os.path.join(draft, "lock"))
@@ -218,7 +219,7 @@ class StateDir:
         Refusal (journal-in-use)."""
         path = journal + ".server.lock"
         with self._usable():
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(path))
             try:
                 return lock.hold(path)
             except lock.Locked as locked:
@@ -283,10 +284,7 @@ class StateDir:
                 full = f"the disk of the state directory {self.path} is full"
                 raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
-            there = self.path
-            while not os.path.lexists(there):
-                there = os.path.dirname(there)
-            fix = [list_command(there), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            fix = [list_command(nearest_existing(self.path)), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
 from omac.domain.kernel.ids import RunId
@@ -26,11 +27,14 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     try:
         status = os.stat(state.path)
     except FileNotFoundError:
-        return (*flaws, Flaw("missing", state.path))
+        there = nearest_existing(os.path.abspath(state.path))
+        return (*flaws, Flaw("missing", state.path) if os.access(there, os.W_OK) else Flaw("read-only", there))
     if not stat.S_ISDIR(status.st_mode):
         return (*flaws, Flaw("not-a-folder", state.path))
     if status.st_uid != os.geteuid():
         return (*flaws, Flaw("foreign", state.path))
+    if status.st_mode & 0o200 and not os.access(state.path, os.W_OK):  # a mode that forbids it is a flaw of its own
+        return (*flaws, Flaw("read-only", state.path))
     flaws += [flaw for path in _own(os.path.realpath(state.path)) if (flaw := _flaw(path))]
     current = os.path.join(state.path, "run", "current")
     if os.path.islink(current) and not os.path.exists(current):
@@ -43,7 +47,7 @@ def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
     OSError."""
     match flaw.kind:
         case "missing":
-            os.makedirs(flaw.path, mode=0o700, exist_ok=True)
+            make_private(flaw.path)
             return True
         case "mode":
             return _mend_mode(flaw)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, bounded, lock
+from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.without_links import opened_without_links
 from omac.domain.kernel.refusal import Refusal, list_command
 
@@ -33,12 +34,13 @@ class Placeholders:
     def hold(self) -> None:
         """Keep what others have made, and what is there, from being removed. Raises Refusal (state-unusable)."""
         try:
-            os.makedirs(self._state, 0o700, exist_ok=True)
+            make_private(self._state)
             self._lock = lock.open_file(f"{self._state}/{LOCK}")
             lock.acquire(self._lock, shared=True)
         except OSError as problem:
             message = f"the state directory {self._state} cannot be used: {problem.strerror}"
-            raise Refusal("state-unusable", message, fix=[list_command(self._state)]) from problem
+            fix = [list_command(nearest_existing(self._state)), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            raise Refusal("state-unusable", message, fix=fix) from problem
 
     def make(self, policy: Policy) -> None:
         """Make what is missing. Raises Refusal (path-changed, state-unusable)."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from omac.adapters.files import atomic, bounded
 from omac.adapters.files.lock import hold_folder
+from omac.adapters.files.nearest import make_private
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.refusal import Refusal
@@ -78,7 +79,7 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
     path = user_path(environment)
     try:
         target = os.path.realpath(path)  # people keep it as a link to where they keep such files
-        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(target))
         with _locked(os.path.dirname(target)) as folder:
             content, before = _user_document(path)
             after = _changed(setting, value, content, before, path)

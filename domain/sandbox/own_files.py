@@ -17,7 +17,7 @@ from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
 
 NAME = "own files"
 
-FlawKind = Literal["missing", "not-a-folder", "foreign", "mode", "dangling", "stale"]
+FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale"]
 MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
 
 
@@ -89,6 +89,9 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
     match flaw.kind:
         case "missing":
             return Diagnosis(NAME, OK, f"{flaw.path} does not exist yet; omac makes it when it is needed")
+        case "read-only":
+            says = f"omac cannot write to {flaw.path}, which its state directory needs"
+            return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH  # writable"))
         case "not-a-folder":
             says = f"the state directory {flaw.path} is not a folder"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path), "export OMAC_STATE_DIR=PATH"))

@@ -53,6 +53,7 @@ class BufferedAccessRecorder:
         self.resolve = recorder.resolve
         self.watch = recorder.watch
         self.unwatch = recorder.unwatch
+        self.stopped = recorder.stopped
         self.refused = recorder.refused
         self._last = 0
         self._began: dict[int, _Ahead] = {}  # calls without a record, the first first

@@ -58,6 +58,9 @@ class AccessRecorder(Protocol):
     def unwatch(self, cut: Callable[[Refusal], None]) -> None:
         """Have `cut` called no more. May be called twice."""
 
+    def stopped(self, route: ResolvedRoute) -> Refusal | None:
+        """Return what a call is refused with that failed because omac stops the sidecar; None: omac does not."""
+
     def completed(self, access: int, answer: Answer) -> None:
         """The answer of the skill was relayed to its end. Kept until recorded; never raises."""
 

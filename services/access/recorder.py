@@ -194,6 +194,15 @@ class JournalAccessRecorder:
         if self._is_revoked(route) or skill != route.skill or mounted is None or mounted.why is not None:
             cut(stopping() if self._stopping else _revoked(route))
 
+    def stopped(self, route: ResolvedRoute) -> Refusal | None:
+        """See AccessRecorder."""
+        entries = self._engine.system.sidecars.entries.values()
+        own = (entry.state for entry in entries if entry.run == self._engine.run)
+        births = (state.birth for state in own if state.status == "stopping")
+        if any(birth is not None and birth.port == route.port for birth in births):
+            return Refusal("sidecar-down", f"{route.skill}: its sidecar was stopped; try again", fix=["omac status"])
+        return None
+
     def completed(self, access: int, answer: Answer) -> None:
         assert answer.status is not None
         self._soon(access, AccessCompleted(access, *astuple(answer)))

@@ -32,6 +32,7 @@ from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
+from omac.services.directories.online import is_outdated, online_directories
 from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 from omac.services.ports import SkillFolders
@@ -92,7 +93,9 @@ class Directories:
             stream = self._stream(canonical)
             if caller.listener == "bridge":
                 self._check_bridge(canonical)
-            await self._bring_online(stream, canonical, call)
+            is_fresh = await self._bring_online(stream, canonical, call)
+            if not is_fresh and caller.listener != "bridge" and await is_outdated(self._state(stream), self._folders):
+                await self._look_again(stream, canonical, call)
             if stream in self._engine.revoked:
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
@@ -223,11 +226,13 @@ class Directories:
             before = self._state(stream).generation
             await self._activated(stream, before)  # it may have looked before the change that is meant
             if self._state(stream).generation == before and not is_fresh:
-                await self._execute(
-                    stream, directory.RequestReload(canonical), call.cause(), beside=call.granted(canonical)
-                )
+                await self._look_again(stream, canonical, call)
             await self._settled(stream, self._state(stream).generation)
             return self._manifest(self._state(stream), None, caller)
+
+    async def _look_again(self, stream: StreamId, canonical: str, call: "_ControlCall") -> None:
+        command, beside = directory.RequestReload(canonical), call.granted(canonical)
+        await self._execute(stream, command, call.cause(), beside=beside)
 
     async def deactivate_all(self, why: str) -> None:
         """Take every directory of this run offline; one whose end cannot be recorded is left to the next start.
@@ -254,13 +259,7 @@ class Directories:
 
     def listing(self) -> list[dict[str, str]]:
         """Directories of this run that are not offline, with their states; tokens are withheld."""
-        return [
-            {"dir": entry.state.path, "state": entry.state.status}
-            for stream, entry in sorted(self._engine.system.directories.entries.items())
-            if entry.state.path
-            and entry.state.status != "offline"
-            and ids.key_of(stream).namespace == self._engine.namespace
-        ]
+        return online_directories(self._engine.system, self._engine.namespace)
 
     def global_skills(self) -> list[dict[str, Any]]:
         """Skills shared by all directories; without URLs, which need the token of a directory."""

@@ -63,6 +63,9 @@ class Unrecorded:
     def admit_then(self, route: ResolvedRoute, request: Request, answered: Callable[[int | Exception], None]) -> None:
         answered(next(self._accesses))
 
+    def stopped(self, route: ResolvedRoute) -> None:
+        return None
+
     def completed(self, access: int, answer: Answer) -> None:
         pass
 

@@ -2,6 +2,7 @@
 `__global__`, where the sidecar lives on."""
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -88,6 +89,32 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
     head, _, body = seen.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 403 Forbidden\r\nX-Omac-Reason: revoked\r\n")
     assert json.loads(body)["skill"] == "all"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", ["/stream", "/silent"])
+def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
+    """Its approval ends, and the sidecar at the signal: the record and the answer do not blame the skill, and an answer
+    that ends with its connection does not look whole."""
+
+    def is_ready() -> bool:
+        skills = scene.server.activate(scene.project)["skills"]
+        return [one["state"] for one in skills if one["name"] == "own"] == ["ready"]
+
+    eventually(is_ready, 20.0, "the skill")
+    with scene.open("own", path) as call:
+        scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
+        seen, _ = rest(call)
+    scene.omac.ok("approve", "own", "--workdir", str(scene.project))
+
+    def ended() -> list[tuple[str, str]]:
+        rows = [row for row in scene.omac.audit() if row["skill"] == "own" and row["path"] == path]
+        return [(row["outcome"], row["reason"]) for row in rows if row["outcome"] != "open"]
+
+    assert eventually(ended, 20.0, "the access")[-1] in [("aborted", "sidecar-down"), ("aborted", "revoked")]
+    assert not seen.endswith(b"0\r\n\r\n")
+    if path == "/silent":
+        assert re.match(rb"HTTP/1.1 (503 .*sidecar-down|403 .*revoked)", seen, re.DOTALL), seen
 
 
 @pytest.mark.full

@@ -646,11 +646,12 @@ def test_an_output_without_room(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_server_that_hangs(omac: Omac) -> None:
-    """`omac status` asks a server that does not answer for seconds, not for ever, and names its socket."""
+    """A command asks a server that does not answer for seconds, not for ever, and names its socket."""
     server = omac.serve()
     server.process.send_signal(signal.SIGSTOP)
     try:
-        refused(omac.run("status", seconds=20), 5, "did not answer", "control.sock")
+        for command in ("status", "activate", "deactivate", "reload"):
+            refused(omac.run(command, seconds=20), 5, "did not answer", "control.sock", "kill -CONT")
     finally:
         server.process.send_signal(signal.SIGCONT)
 

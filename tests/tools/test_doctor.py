@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,36 @@ def test_a_missing_state_directory_is_made(omac: Omac) -> None:
     assert "does not exist yet" in finding["says"]
     assert f"made the state directory {omac.state}" in doctor(omac, "--fix").out
     assert mode(omac.state) == 0o700
+
+
+def test_folders_above_are_nobody_elses_either(omac: Omac) -> None:
+    """Whatever the umask: who can change a folder above the state directory could replace it."""
+    below = omac.state / "a/b/c"
+    given = {"OMAC_STATE_DIR": str(below / "omac"), "XDG_CONFIG_HOME": str(omac.state / "config/x")}
+    careless = ("/bin/sh", "-c", 'umask 0 && exec "$@"', "sh")
+    for command in (
+        ("settings", "set", "serve.audit", "buffered"),
+        ("vault", "init", "--key-file", str(omac.state / "key/a/b/key")),
+        ("sandbox", "run", "--", "true"),
+    ):
+        assert omac.run(*command, extra=given, within=careless).status == 0
+    made = [path for path in omac.state.rglob("*") if path.is_dir()]
+    assert {mode(path) for path in made if not path.is_relative_to(below / "omac")} == {0o700}
+
+
+@pytest.mark.parametrize("below", ["", "/a/b"])
+def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
+    """Whether the state directory is there or not, that is a problem, and each printed command can be pasted."""
+    given = {"OMAC_STATE_DIR": f"{omac.state}{below}"}
+    within = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state), "--")
+    done = omac.run("doctor", "--fix", within=within, extra=given)
+    assert done.status == 5, done
+    assert f"own files: omac cannot write to {omac.state}, which its state directory needs\n" in done.out
+    assert f"  try: ls -ld {omac.state}\n" in done.out
+    for command in (["sandbox", "run", "--", "true"], ["vault", "init", "--key-file", f"{omac.folder}/key"]):
+        done = omac.run(*command, within=within, extra=given)
+        fixes = re.findall(r"  try: (?:ls -ld|df -h) (.*)", done.err)
+        assert set(fixes) == {str(omac.state)}, done
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

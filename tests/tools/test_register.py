@@ -316,6 +316,8 @@ def test_everything_that_is_missing_is_said_at_once(shared: tuple[Omac, Path]) -
     partly = register(omac, project, OMAC_SECRET_TOKEN=SECRET)
     assert partly.status == 9
     assert "TOKEN" not in partly.err
+    short = omac.run("register", "slack", "--workdir", str(project), "--fields-from", "/dev/null")
+    assert f"{again} --fields-from /dev/null  # with REGION=...; or in OMAC_CONFIG_REGION" in short.err, "given once"
     silent = typed(omac, [], "register", "slack", "--workdir", str(project), "--no-input")
     assert silent.status == 9
     nothing_recorded(omac)

@@ -174,13 +174,24 @@ def test_nothing_to_seal(original: tuple[Omac, list[str], Path], host: Omac) -> 
     assert "no checkpoint of that time" in host.ok("journal", "seal", "--before", "2020-01-01")
     assert not files(host)
     host.ok("journal", "seal", "--before", original[1][1])
-    assert "are sealed, and no later checkpoint" in host.ok("journal", "seal", "--before", original[1][1])
+    assert "host has recorded no later checkpoint" in host.ok("journal", "seal", "--before", original[1][1])
     assert json.loads(host.ok("journal", "seal", "--before", original[1][1], "--json"))["segment"] is None
     assert "try: omac checkpoint" not in host.ok("journal", "seal", "--before", original[1][1])
     host.ok("journal", "seal")
     host.ok("settings", "set", "serve.auto_register", "false")
     assert "try: omac checkpoint  # signs" in host.ok("journal", "seal")
     assert len(files(host)) == 2
+
+
+def test_a_journal_of_another_host(host: Omac, tmp_path: Path) -> None:
+    """It has checkpoints, and none of this host; the command that is proposed makes one."""
+    backup, here = str(tmp_path / "backup.db"), {"OMAC_STATE_DIR": str(tmp_path / "state")}
+    host.ok("journal", "backup", backup)
+    host.ok("journal", "restore", backup, extra=here)
+    done = host.run("journal", "seal", extra=here)
+    assert "nothing is sealed: this host has recorded no checkpoint\n  try: omac checkpoint" in done.out + done.err
+    host.ok("checkpoint", extra=here)
+    assert "are sealed: " in host.ok("journal", "seal", extra=here)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from real_omac import Omac, curl
 from started import BARE, SHOW, WAIT, started, told
 
 from omac.domain.access.control import ControlRefused
-from omac.domain.directories.events import ActivationRequested, Deactivated
+from omac.domain.directories.events import ActivationRequested, Deactivated, ReloadRequested
 from omac.domain.kernel.run import RunRecovered, RunStarted, RunStopped
 from omac.domain.sidecars.sidecar import SpawnRequested
 
@@ -243,6 +243,21 @@ def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
     elsewhere = omac.project("elsewhere")
     assert omac.ok("reload", str(elsewhere)).startswith(f"{elsewhere}: active_partial\n")
     assert omac.events(ControlRefused) == []
+
+
+def test_an_activation_looks_again_at_code_that_was_restored(omac: Omac, shop: Path) -> None:
+    """A refusal for code that is there no longer is not repeated; one that still holds is, and nothing is recorded."""
+    server = omac.serve()
+    server.activate(shop)
+    sidecar = shop / ".agents/skills/echo/sidecar.py"
+    approved = sidecar.read_bytes()
+    sidecar.write_bytes(approved + b"# a change\n")
+    assert omac.ok("reload", str(shop)).startswith(f"{shop}: active_partial\n")
+    before = len(omac.events(ReloadRequested))
+    assert omac.ok("activate", str(shop)).startswith(f"{shop}: active_partial\n")
+    assert len(omac.events(ReloadRequested)) == before
+    sidecar.write_bytes(approved)
+    assert omac.ok("activate", str(shop)).startswith(f"{shop}: active\n")
 
 
 class Several:

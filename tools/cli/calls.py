@@ -71,14 +71,17 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
     if body is not None:
         headers.setdefault("Content-Type", "application/json" if body[:1] in (b"{", b"[") else "text/plain")
     base = urlsplit(_ready(_manifest(request, environment), request)["base"])
+    happened = "did not answer"
     connection = http.client.HTTPConnection(base.hostname or "127.0.0.1", base.port, timeout=TIMEOUT_S)
     try:
         connection.request(method, base.path + path, body, headers)
         answer = connection.getresponse()
+        happened = "broke off its answer"
         _print(answer)
     except (OSError, http.client.HTTPException) as error:
-        fix = [f"omac logs {shlex.quote(request.skill)}"]
-        raise Refusal("upstream-error", f"{request.skill} did not answer: {error}", fix=fix) from None
+        name = shlex.quote(request.skill)
+        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name}"]
+        raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
     finally:
         connection.close()
     reason = answer.headers.get("X-Omac-Reason", "")

@@ -83,6 +83,8 @@ def ask_each(environment: Mapping[str, str], method: str, path: str, document: o
 
 
 def _ask(server: str, method: str, path: str, document: object = None) -> bytes | None:
+    if document is not None and _ask(server, "GET", "/__omac__/dirs") is None:  # a stopped one is not waited for long
+        return None
     connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
     body = None if document is None else msgspec.json.encode(document)
     try:

@@ -27,7 +27,8 @@ def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> i
     status = _status(journal, environment)
     runs = sorted(status.runs, key=lambda one: one.start_ticks) if status else []
     if as_json:
-        print_json([_document(one, status) for one in runs if status])
+        for document in [_document(one, status) for one in runs if status]:
+            print_json(document)
     elif not runs:
         say("no run lives")
     elif status:

@@ -209,11 +209,15 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
         if all(name in remembered for name in names):
             fix.append(request.command(candidate, words, "--defaults"))
     fix.append(request.command(candidate, words) + "  # at a terminal, where it asks")
-    for secret, flag, what in ((True, "--secrets-from", "OMAC_SECRET_"), (False, "--fields-from", "OMAC_CONFIG_")):
+    for secret, flag, given, what in (
+        (True, "--secrets-from", request.ways.secrets_from, "OMAC_SECRET_"),
+        (False, "--fields-from", request.ways.fields_from, "OMAC_CONFIG_"),
+    ):
         some = [name for name in names if isinstance(fields[name], Secret) == secret]
         if some:
             lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
-            fix.append(request.command(candidate, words, flag, "FILE") + lines)
+            file = (flag, "FILE") if given is None else ()  # a second one would replace the first
+            fix.append(request.command(candidate, words, *file) + lines)
     message = f"{skill.name} needs {', '.join(names)}, but omac has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 

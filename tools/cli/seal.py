@@ -7,7 +7,7 @@ from functools import partial
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.segment import Segment, folder_of
 from omac.tools.cli.checkpoint import keys_in
-from omac.tools.compose.sealing import Sealed, SealRequest, seal
+from omac.tools.compose.sealing import SealRequest, seal
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import say, say_folded
 from omac.tools.terminal.timestamps import AGO, parse_moment
@@ -31,7 +31,8 @@ def run(
         say_folded(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
     if sealed.segment is None:
         say_folded(f"nothing is sealed: {sealed.why}")
-        _advise(sealed)
+        if before is None and keep is None:
+            say("  try: omac checkpoint  # signs and records one; then again")
     else:
         say_folded(_described(sealed.path, sealed.segment))
     return 0
@@ -47,11 +48,6 @@ def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) ->
         )
     word = before if before is not None else keep
     return parse_moment(word, clock) if word is not None else None
-
-
-def _advise(sealed: Sealed) -> None:
-    if "checkpoint is" in sealed.why:
-        say("  try: omac checkpoint  # signs and records one; then again")
 
 
 def _described(path: str, segment: Segment) -> str:

@@ -143,9 +143,9 @@ def _chosen(journal: Journal, host: HostId, request: SealRequest, keys: Sequence
 def _why_nothing(signed: SignedSize | None, first: int, request: SealRequest) -> str:
     of = " of that time" if request.before is not None else ""
     if first > 1:
-        return f"positions 1 to {first - 1} are sealed, and no later checkpoint{of} is recorded"
+        return f"positions 1 to {first - 1} are sealed, and this host has recorded no later checkpoint{of}"
     assert signed is None or signed.checkpoint.size < first
-    return f"no checkpoint{of} is recorded"
+    return f"this host has recorded no checkpoint{of}"
 
 
 def _failure(refusal: Refusal) -> sealing.ReportSealFailure:

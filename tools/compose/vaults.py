@@ -18,6 +18,7 @@ from omac.adapters.credentials.stores import SecretStores as SecretStores
 from omac.adapters.credentials.vault import Vault as Vault
 from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
 from omac.adapters.credentials.vault_format import VaultKey as VaultKey
+from omac.adapters.files.nearest import make_private
 from omac.adapters.files.state import StateDir
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose.command_context import secret_stores as secret_stores
@@ -37,7 +38,7 @@ def key_of_environment(environment: Mapping[str, str]) -> KeyAtHand | None:
 def create_under_new_key(vault: Vault, path: str) -> None:
     """Make a key file and a vault that opens with it, both or none. Raises Refusal."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
     except OSError as error:
         fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
         raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None

@@ -69,6 +69,9 @@ class RecordingGate:
         if cut in self.cuts:
             self.cuts.remove(cut)
 
+    def stopped(self, way: ResolvedRoute) -> Refusal | None:
+        return None
+
     def completed(self, access: int, answer: Answer) -> None:
         self._note(("completed", access, answer.status, answer.bytes_in, answer.bytes_out))
         assert answer.duration_us >= 0

@@ -1,0 +1,18 @@
+"""Folders of omac's own that may be missing: made, for nobody else, or the part that exists, to be shown."""
+
+import os
+
+
+def nearest_existing(path: str) -> str:
+    """Return an absolute path, or the nearest folder above it that exists."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def make_private(folder: str) -> None:
+    """Make a folder and those above it that are missing, each 0700 whatever the umask: who can change a folder above
+    can replace what is below. Raises OSError."""
+    if not os.path.isdir(folder):
+        make_private(os.path.dirname(os.path.abspath(folder)))
+        os.makedirs(folder, 0o700, exist_ok=True)
