@@ -115,7 +115,8 @@ def main(
 ) -> int:
     """Run a command line, without the program's name, and return its exit code; every refusal ends here, as text.
     `has_terminal`: questions may be asked at the terminal of this process."""
-    return carry_out(Invocation(environment, stdin, stdout, stderr, has_terminal), functools.partial(_run, argv))
+    invocation = Invocation(environment, stdin, stdout, stderr, has_terminal, tuple(argv))
+    return carry_out(invocation, functools.partial(_run, argv))
 
 
 def _run(argv: Sequence[str]) -> int:

@@ -76,7 +76,7 @@ def audit(
         run,
     )  # fmt: skip
     request = AuditRequest(
-        query_of(typed, time.time_ns), parse_count(lines, "-n") if lines is not None else None, follow, journal,
+        query_of(typed, time.time_ns), parse_count(lines, "--lines") if lines is not None else None, follow, journal,
         form_of(csv=csv, json=json), fields_of(count_by), after,
         parse_count(page, "--page") if page is not None else None,
     )  # fmt: skip

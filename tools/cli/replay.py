@@ -46,4 +46,4 @@ def _position(journal: ReadJournal, at: str, clock: Callable[[], int]) -> int:
         if not is_position(at) or int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
         return int(at)
-    return journal.store.position_at(parse_end(at, clock))
+    return journal.store.position_at(parse_end(at, clock, "--at"))

@@ -87,6 +87,6 @@ def logs(
     from omac.tools.terminal.invocation import parse_count
     from omac.tools.terminal.timestamps import parse_moment
 
-    moment = parse_moment(since, time.time_ns) if since else None
-    request = LogsRequest(skill, Where(workdir, shared), follow, moment, parse_count(lines, "-n"), journal)
+    moment = parse_moment(since, time.time_ns, "--since") if since else None
+    request = LogsRequest(skill, Where(workdir, shared), follow, moment, parse_count(lines, "--lines"), journal)
     return run(request, current().environment)
