@@ -78,7 +78,10 @@ def _directories(one: RunStatus, status: Status) -> list[DirectoryStatus]:
 
 
 def _agent(one: RunStatus) -> str:
-    return one.agent or ("-" if one.command == "start" else "serve")
+    """The agent that a run launched; of one without, that it serves others or runs a command."""
+    if one.command == "serve":
+        return f"{one.agent or 'none'} (server)"
+    return one.agent or "none (command)"
 
 
 def _row(one: RunStatus, status: Status) -> tuple[str, ...]:

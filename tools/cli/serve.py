@@ -49,7 +49,7 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
-    key = None if request.json else ask_before_start(wanted, environment)
+    key = ask_before_start(wanted, environment)
     server = Server(wanted, environment, None)
     if key is not None:
         server.secrets.give_vault_key(key)
