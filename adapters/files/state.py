@@ -222,7 +222,7 @@ class StateDir:
                 return lock.hold(path)
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
-                stop = f"omac stop {locked.pid} --journal {shlex.quote(journal)}  # where it is omac serve"
+                stop = f"omac stop {locked.pid}  # where it is omac serve"
                 find = [f"ps -fp {locked.pid}  # which it is", stop]
                 fix = ["omac status", *(find if locked.pid else [f"fuser {shlex.quote(path)}"])]
                 message = f"another omac serve, restore or repair{who} uses the journal {journal}"

@@ -425,7 +425,7 @@ def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
 def test_a_second_server_on_the_same_journal(omac: Omac) -> None:
     """Exit 5 names the first one's pid; the first goes on, and people still reach it."""
     first = omac.serve()
-    stop = f"omac stop {first.process.pid} --journal {omac.state}/journal.db"
+    stop = f"omac stop {first.process.pid}"
     refused(omac.run("serve", "--no-inner"), 5, f"pid {first.process.pid}", stop)
     assert first.call("dirs").status == 200
     assert f"pid {first.process.pid}" in omac.ok("status")
