@@ -57,8 +57,8 @@ def vault(used: Omac) -> Omac:
 
 
 def test_no_key_without_a_journal(omac: Omac) -> None:
-    """Showing the key of a journal that does not exist makes neither."""
-    for words in (("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db"))):
+    """Showing or replacing the key of a journal that does not exist makes neither."""
+    for words in (("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db")), ("key", "rotate")):
         done = omac.run(*words)
         assert (done.status, done.out) == (5, ""), done
         assert "no journal exists at " in done.err
