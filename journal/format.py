@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import astuple
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import ENCRYPTED, FIRST_SCHEMA, SCHEMA, SINCE
 from omac.journal.file import connect_for_reading, damaged, require_known
 from omac.journal.log_connection import JournalConnection
@@ -105,7 +105,8 @@ def require_unused(path: str, is_living: IsLiving) -> None:
 
 
 def in_use(path: str, present: Present) -> Refusal:
-    """Return the refusal of what cannot be done while a run has the journal open."""
+    """Return the refusal of what cannot be done while a run has the journal open, which nobody may be able to read:
+    omac stop would need it."""
     message = f"run {present.run} (pid {present.pid}) has the journal {path} open; nothing was changed"
     return Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; then try again"])
 
@@ -119,7 +120,8 @@ def _require_nobody_older(
                 f"run {present.run} (omac {present.version}, pid {present.pid}) has the journal {path} open and is too "
                 f"old to read {kind} events; nothing was recorded"
             )
-            raise Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; try again"])
+            fix = [f"omac stop {present.pid} --journal {quoted(path)}  # then try again"]
+            raise Refusal("journal-in-use", message, fix=fix)
 
 
 _COLUMNS = ", ".join(Present.__struct_fields__)

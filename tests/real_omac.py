@@ -219,7 +219,7 @@ class Omac:
         extra: Mapping[str, str] | None = None,
         within: tuple[str, ...] = (),
     ) -> Serving:
-        """Start a command that goes on, such as `serve`; its stdout can be read line by line."""
+        """Start a command that goes on, such as `serve`, without a terminal; its stdout can be read line by line."""
         errors = self.folder / f"stderr-{len(self._servings)}"
         with errors.open("wb") as file:
             process = subprocess.Popen(
@@ -227,6 +227,7 @@ class Omac:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=file,
+                start_new_session=True,
                 env=self.environment | dict(extra or {}),
                 cwd=self.root,
                 bufsize=0,

@@ -113,7 +113,7 @@ def _everything_else() -> NoReturn:
         from omac.tools.terminal.carrying_out import carry_out
         from omac.tools.terminal.invocation import Invocation
 
-        invocation = Invocation(os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+        invocation = Invocation(os.environ, sys.stdin, stdout, stderr, True, tuple(sys.argv[1:]))
         status = carry_out(invocation, lambda: plain.run(os.environ))
     else:
         from omac.tools.main import main

@@ -5,7 +5,6 @@ Data goes to stdout, everything else to stderr. Heavy imports happen inside the 
 
 import functools
 import io
-import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TextIO
 
@@ -28,6 +27,7 @@ from omac.tools.cli import (
 )
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.carrying_out import INTERRUPTED, carry_out
 from omac.tools.terminal.invocation import Invocation, current, working_for
 
@@ -115,7 +115,8 @@ def main(
 ) -> int:
     """Run a command line, without the program's name, and return its exit code; every refusal ends here, as text.
     `has_terminal`: questions may be asked at the terminal of this process."""
-    return carry_out(Invocation(environment, stdin, stdout, stderr, has_terminal), functools.partial(_run, argv))
+    invocation = Invocation(environment, stdin, stdout, stderr, has_terminal, tuple(argv))
+    return carry_out(invocation, functools.partial(_run, argv))
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -244,7 +245,7 @@ def replay(
     """
     from omac.tools.cli.replay import run
 
-    return run(at, journal, json, current().environment, time.time_ns)
+    return run(at, journal, json, current().environment, now_ns)
 
 
 @app.command()
@@ -262,7 +263,7 @@ def erase(
     """
     from omac.tools.cli.erase import EraseOptions, run
 
-    return run(EraseOptions(directory, yes, journal, json), current().environment, time.time_ns)
+    return run(EraseOptions(directory, yes, journal, json), current().environment, now_ns)
 
 
 @app.command()

@@ -85,8 +85,7 @@ class Vault:
             raise Refusal("vault-key-wrong", message, fix=[f"export {FILE_VARIABLE}=PATH"])
         key = stretched(passphrase, header.salt, header.cost)
         if not header.fits(key):
-            message = f"this is not the passphrase of the vault {self.path}"
-            raise Refusal("vault-key-wrong", message, fix=["omac unlock"])
+            raise Refusal("vault-key-wrong", f"this is not the passphrase of the vault {self.path}")
         return key
 
     def change_passphrase(self, at_hand: KeyAtHand, passphrase: Hidden, cost: Scrypt = COST) -> VaultKey:

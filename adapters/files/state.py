@@ -224,7 +224,8 @@ class StateDir:
                 return lock.hold(path)
             except lock.Locked as locked:
                 who = f" (pid {locked.pid})" if locked.pid else ""
-                find = [f"ps -fp {locked.pid}  # which it is", f"kill {locked.pid}"]
+                stop = f"omac stop {locked.pid}  # where it is omac serve"
+                find = [f"ps -fp {locked.pid}  # which it is", stop]
                 fix = ["omac status", *(find if locked.pid else [f"fuser {shlex.quote(path)}"])]
                 message = f"another omac serve, restore or repair{who} uses the journal {journal}"
                 raise Refusal("journal-in-use", message, fix=fix) from None

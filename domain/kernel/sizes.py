@@ -9,15 +9,16 @@ FRACTION_DIGITS_MAX = 6
 _UNITS = "KMGT"
 
 
-def parse_size(text: str) -> int:
-    """Bytes, from 20G, 1.5 GiB, 500M, 4096. Raises Refusal (misuse)."""
+def parse_size(text: str, flag: str = "") -> int:
+    """Bytes, from 20G, 1.5 GiB, 500M, 4096; `flag` is the option that it was given with. Raises Refusal (misuse)."""
     amount = text.strip().upper()
     amount = amount.removesuffix("IB" if amount.endswith("IB") else "B")
     power = _UNITS.find(amount[-1]) + 1 if amount else 0
     amount = (amount[:-1] if power else amount).removesuffix(" ")
     whole, dot, fraction = amount.partition(".")
     if not _digits(whole, DIGITS_MAX) or (dot and not _digits(fraction, FRACTION_DIGITS_MAX)):
-        raise Refusal("misuse", f"{text!r} is not a size: write 20G, 1.5G, 500M, or a number of bytes")
+        message = f"{text!r} is not a size: write 20G, 1.5G, 500M, or a number of bytes"
+        raise Refusal("misuse", message, fix=[f"{flag} 20G"] if flag else ())
     return int(float(amount) * 1024**power)
 
 

@@ -4,16 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from omac.domain.kernel.event import Recorded
+from omac.projections.evidence.ending_cause import Histories, ending_cause
 
 RECORDS_MAX = 200
 
 
-class RecordLinks(Protocol):
+class RecordLinks(Histories, Protocol):
     """A journal, as its causes and conversations are read."""
-
-    def at(self, position: int) -> Recorded | None:
-        """Return the record at a position, None where there is none. Raises Refusal."""
-        ...
 
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order: a cause comes before its consequence.
@@ -26,10 +23,12 @@ class RecordLinks(Protocol):
 
 
 class ExplainedRecord(NamedTuple):
-    """A record below its cause: `depth` 0 where the cause is unknown or there is none."""
+    """A record below its cause: `depth` 0 where the cause is unknown or there is none. `because_of`: the position of
+    the event for whose sake this call was refused or cut off, where one was found."""
 
     depth: int
     recorded: Recorded
+    because_of: int | None = None
 
 
 class Explanation(NamedTuple):
@@ -41,23 +40,37 @@ class Explanation(NamedTuple):
 
 def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -> Explanation | None:
     """Return the tree around a record; None where there is none. Its causes come first into the bound, then its
-    consequences, then what its causes led to, then the rest of its conversation. Raises Refusal."""
+    consequences, then why a call of these ended, then what its causes led to, then the rest of its conversation. Raises
+    Refusal."""
     asked = links.at(position)
     if asked is None:
         return None
-    chain = [asked]
-    while len(chain) < records_max and (cause := chain[-1].causation) is not None and cause < chain[-1].position:
-        record = links.at(cause)
-        if record is None:
-            break
-        chain.append(record)
+    chain = _chain(asked, links, records_max)
     members = {record.position: record for record in chain}
     is_cut = _add(members, links.caused_by({position}), links, records_max)
+    linked, because_of = set(members), dict[int, int]()
+    for ended in list(members.values()):
+        if (cause := ending_cause(ended, links)) is not None:
+            because_of[ended.position] = cause.position
+            room = records_max - len(members)
+            members |= {record.position: record for record in _chain(cause, links, room)}
     if len(chain) > 1:
-        is_cut |= _add(members, links.caused_by(set(members)), links, records_max)
+        is_cut |= _add(members, links.caused_by(linked), links, records_max)
     if asked.correlation is not None:
         is_cut |= _add(members, links.of_correlation(asked.correlation, records_max + 1), links, records_max)
-    return Explanation(tuple(_tree(members)), is_cut)
+    tree = (one._replace(because_of=because_of.get(one.recorded.position)) for one in _tree(members))
+    return Explanation(tuple(tree), is_cut)
+
+
+def _chain(record: Recorded, links: RecordLinks, records_max: int) -> list[Recorded]:
+    """Return a record and its causes, the last first."""
+    chain = [record][:records_max]
+    while 0 < len(chain) < records_max and (cause := chain[-1].causation) is not None and cause < chain[-1].position:
+        above = links.at(cause)
+        if above is None:
+            break
+        chain.append(above)
+    return chain
 
 
 def _add(members: dict[int, Recorded], positions: Iterable[int], links: RecordLinks, records_max: int) -> bool:

@@ -12,11 +12,13 @@ from omac.domain.sandbox.launch import LaunchExited
 
 
 class Calls(msgspec.Struct):
-    """The calls of one skill: all of them, those that ended early, those that were refused."""
+    """The calls of one skill: all of them, those that ended early, those that were refused, those that the skill
+    answered with a status of 500 or more."""
 
     all: int = 0
     aborted: int = 0
     refused: int = 0
+    failed: int = 0
 
 
 class RunUse:
@@ -48,7 +50,9 @@ class RunUse:
             self._count(event.skill, 1)
             self._open[recorded.position] = event.skill
         elif kind is AccessCompleted:
-            self._open.pop(event.request, None)
+            skill = self._open.pop(event.request, "")
+            if skill and event.status >= 500:
+                self._count(skill, failed=1)
         else:
             self._apply_rarer(recorded)
 
@@ -72,10 +76,11 @@ class RunUse:
             case _:
                 pass
 
-    def _count(self, skill: str, number: int = 0, *, aborted: int = 0, refused: int = 0) -> None:
+    def _count(self, skill: str, number: int = 0, *, aborted: int = 0, refused: int = 0, failed: int = 0) -> None:
         calls = self.calls.get(skill)
         if calls is None:
             calls = self.calls[skill] = Calls()
         calls.all += number
         calls.aborted += aborted
         calls.refused += refused
+        calls.failed += failed

@@ -86,7 +86,7 @@ def require_only_server(engine: Engine) -> None:
         state = engine.system.runs[ids.run_stream(engine.host, other)].state
         if state.command == "serve":
             message = f"another omac serve (pid {state.pid}) uses this journal"
-            raise Refusal("journal-in-use", message, fix=["omac status", f"kill {state.pid}"])
+            raise Refusal("journal-in-use", message, fix=["omac status", f"omac stop {state.pid}"])
 
 
 class _Gone:

@@ -100,7 +100,7 @@ def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Cal
     assert refusal.reason == "journal-in-use"
     for word in ("run old", "omac 0.9", "pid 4711", "control.called"):
         assert word in refusal.message
-    assert refusal.fix[0].startswith("kill 4711")
+    assert refusal.fix[0].startswith(f"omac stop 4711 --journal {path} ")
     assert sql(path, "SELECT schema, position FROM journal, head") == [(1, 0)]
     old.close()
     append(new)

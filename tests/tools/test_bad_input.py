@@ -425,10 +425,13 @@ def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
 def test_a_second_server_on_the_same_journal(omac: Omac) -> None:
     """Exit 5 names the first one's pid; the first goes on, and people still reach it."""
     first = omac.serve()
-    refused(omac.run("serve", "--no-inner"), 5, f"pid {first.process.pid}", f"kill {first.process.pid}")
+    stop = f"omac stop {first.process.pid}"
+    refused(omac.run("serve", "--no-inner"), 5, f"pid {first.process.pid}", stop)
     assert first.call("dirs").status == 200
     assert f"pid {first.process.pid}" in omac.ok("status")
     assert len(omac.events(RunStarted)) == 1
+    omac.ok(*stop.split()[1:])
+    assert first.process.wait(5) == 0
 
 
 def test_a_state_directory_too_deep_for_sockets(omac: Omac) -> None:

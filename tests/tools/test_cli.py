@@ -327,3 +327,63 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
     assert second.startswith(">   ")
     assert house.run("audit", "explain", "999999999").status != 0
     assert house.run("audit", "explain", "x").status == 2
+
+
+def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:
+    """The event for whose sake it was refused is there with its causes: the revocation that ended the route."""
+    project = house.project("refused-why")
+    house.approve(project)
+    base = server.skill(project)["base"]
+    house.ok("revoke", "echo", "--workdir", str(project))
+    eventually(lambda: curl(f"{base}/status").status == 502, 10.0, "the end of the route")
+    asked = _refused_in(house, project)
+    records = json.loads(house.ok("audit", "explain", str(asked), "--json"))["records"]
+    kinds = [(one["kind"], one["depth"]) for one in records]
+    assert kinds == [
+        ("skill.approval-revoked", 0),
+        ("directory.reload-requested", 1),
+        ("route.stubbed", 2),
+        ("access.refused", 0),
+    ]
+    assert records[-1]["because_of"] == records[-2]["position"]
+    shown = house.ok("audit", "explain", str(asked))
+    assert f"(by agent because of {records[-2]['position']}) " in shown
+
+
+def _refused_in(house: Omac, project: Path) -> int:
+    """The position of the last refused call in a project."""
+    rows = eventually(lambda: house.audit("--dir", str(project), "--outcome", "refused"), 10.0, "its record")
+    position: int = rows[-1]["position"]
+    return position
+
+
+def test_a_call_of_nothing_is_explained(house: Omac, server: Serving) -> None:
+    """A mount that led nowhere: what was online at that position is a command away."""
+    project = house.project("called-nothing")
+    house.approve(project)
+    assert curl(server.skill(project)["base"].replace("/echo", "/nothing")).status == 404
+    asked = _refused_in(house, project)
+    assert f"\n  try: omac replay --at {asked}\n" in house.run("audit", "explain", str(asked)).err
+
+
+def test_values_are_shown_in_full(house: Omac, used: list[dict[str, Any]]) -> None:
+    """The record that is asked for is whole; how to have another so is said where it was cut."""
+    spawned = next(one for one in house.events() if type(one.event).__name__ == "SpawnRequested")
+    explained = house.run("audit", "explain", str(spawned.position))
+    line = next(line for line in explained.out.splitlines() if line.startswith(">"))
+    assert "..." not in line
+    assert line.endswith(" generation=1 attempt=1")
+    for done in (house.run("audit", "explain", str(spawned.position + 1)), house.run("replay", "--at", "12")):
+        assert "..." in done.out
+        assert "\n  try: omac audit explain " in done.err
+    path = str(house.state / "journal.db")
+    offered = house.run("replay", "--at", "12", "--journal", path).err
+    assert f" --journal {path}\n" in offered
+
+
+def test_a_replay_of_nothing(house: Omac, used: list[dict[str, Any]]) -> None:
+    """Before the first event: no empty headings."""
+    for at in ("0", "2001-01-01"):
+        shown = house.ok("replay", "--at", at)
+        assert shown.startswith("nothing was recorded then: position 1 is of 20")
+        assert len(shown.splitlines()) == 1

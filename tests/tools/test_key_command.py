@@ -56,6 +56,15 @@ def vault(used: Omac) -> Omac:
     return used
 
 
+def test_no_key_without_a_journal(omac: Omac) -> None:
+    """Showing or replacing the key of a journal that does not exist makes neither."""
+    for words in (("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db")), ("key", "rotate")):
+        done = omac.run(*words)
+        assert (done.status, done.out) == (5, ""), done
+        assert "no journal exists at " in done.err
+    assert not list(omac.state.iterdir())
+
+
 def key_of(omac: Omac) -> str:
     return omac.ok("key", "show").strip()
 

@@ -41,9 +41,10 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert first["skills"] == [{"name": "echo", "state": "ready", "dir": str(shop)}]
     assert abs(datetime.fromisoformat(first["since"]).timestamp() - time.time()) < 120
     assert (second["run"], second["pid"], second["skills"]) == (server.ready["run"], server.process.pid, [])
-    heads, row, _ = omac.ok("ps").splitlines()
+    heads, row, serving = omac.ok("ps").splitlines()
     assert heads.split() == ["PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS"]
-    assert row.split()[:3] == [str(run.process.pid), first["run"], "-"]
+    assert row.startswith(f"{run.process.pid}  {first['run']}  none (command)  ")
+    assert serving.startswith(f"{server.process.pid}  {second['run']}  none (server)   ")
     assert row.split()[-2:] == [str(shop), "echo"]
     assert [one["run"] for one in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
         [first["run"], second["run"]]

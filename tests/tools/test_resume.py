@@ -70,7 +70,7 @@ def test_without_an_agent_it_says_so(omac: Omac, shop: Path) -> None:
         done = omac.process(command, cwd=shop)
         assert (done.status, done.out) == (2, "")
         assert f"omac has started no agent in {shop} yet, so there is no session to {command}" in done.err
-        assert "  try: omac start claude\n" in done.err
+        assert "  try: omac start opencode\n" in done.err
     assert not (omac.state / "journal.db").exists()
     assert omac.run(*BARE, "--", "true", cwd=shop).status == 0
     assert omac.process("continue", cwd=shop).status == 2

@@ -7,6 +7,7 @@ import pexpect
 import pytest
 from real_omac import COMMAND, Omac
 from started import BARE
+from valued_skill import META, PROGRAM
 
 from omac.domain.sandbox.launch import LaunchExited
 from omac.tools.terminal.columns import columns
@@ -58,6 +59,16 @@ def test_it_tells_what_was_used_committed_lost_and_denied(omac: Omac, shop: Path
     assert "echo/a" in listed.out
     assert f"gone with the sandbox: {home}/out/" in listed.out
     assert [one.event.vanished for one in omac.events(LaunchExited)] == [(f"{home}/out/",)]
+
+
+def test_what_a_skill_answered_with_5xx_is_counted(omac: Omac) -> None:
+    """Among its calls; the skill answers PUT, which it does not know, with 501."""
+    project = omac.root / "shop"
+    omac.skill(project, "slack", META.replace("  secrets:", "  unused:"), PROGRAM)
+    omac.approve(project, "slack")
+    script = 'curl -sS "$OMAC_CHAT_BASE/" >/dev/null; curl -sS -X PUT "$OMAC_CHAT_BASE/" >/dev/null'
+    done = omac.run(*BARE, "--workdir", str(project), "--", "sh", "-c", script)
+    assert end_of(done.err)[0] == "  used      slack 2 calls (1 answered with 5xx)"
 
 
 @pytest.mark.parametrize("sandbox", [[], ["--no-sandbox"]])

@@ -144,7 +144,7 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
         (
             ["--unapproved", "maybe", "--", "true"],
             2,
-            ["--unapproved takes refuse, confine or allow", "try: --unapproved refuse"],
+            ["--unapproved takes refuse, confine or allow", "try: omac start --no-sandbox --unapproved refuse -- true"],
         ),
         (["claude", "bash"], 2, ["unexpected extra argument"]),
     ],

@@ -1,6 +1,7 @@
 """omac trust at a terminal: each skill is read, and approved as it was read."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -33,13 +34,27 @@ def test_skills_are_approved_one_after_the_other(omac: Omac) -> None:
         "it runs as you: python3 sidecar.py\r\n",
         " KiB  sidecar.py\r\n",
         "2 approved, 0 approved before, 1 not approved\r\n",
-        "next: omac start",
+        "next: omac start ",
     ):
         assert text in done.out, text
     again = trust(omac, project, ("Approve it?", b"\n"))
     assert "echo: approved already\r\n" in again.out
     assert "0 approved, 2 approved before, 1 not approved" in again.out
     assert states(omac, project)["mail"] == "not registered"
+
+
+@pytest.mark.parametrize(("agents", "start"), [((), "{} -- bash"), (("claude",), "claude {}")])
+def test_what_comes_next_is_there(omac: Omac, agents: tuple[str, ...], start: str) -> None:
+    """An agent that is installed, in the project that was asked about; without one, a shell where it would run."""
+    project = omac.project("shop")
+    programs = omac.folder / "programs"
+    programs.mkdir()
+    for name, program in (("python3", "python3"), *((agent, "true") for agent in agents)):
+        (programs / name).symlink_to(str(shutil.which(program)))
+    omac.environment["PATH"] = str(programs)
+    done = trust(omac, project, *YES)
+    whole = f"next: omac start {start.format(f'--workdir {project}')}"
+    assert f"{whole}\r\n  or, where a server runs: omac activate {project}\r\n" in done.out
 
 
 def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:

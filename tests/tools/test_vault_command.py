@@ -313,8 +313,16 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     before = len(omac.events())
     refused = started(omac, project, *[(ASKED, line("wrong-wrong"))] * 3)
     assert refused.status == 8
-    assert "ended" not in refused.out
+    assert "\nended" not in refused.out
     assert len(omac.events()) == before, "nothing was started"
+    (again,) = [line for line in refused.out.splitlines() if line.startswith("  try: ")]
+    assert again.startswith(f"  try: omac start --workdir {project} -- sh -c 'curl ")
+    assert again.endswith("  # Enter instead of a passphrase leaves the vault locked")
+    other = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    assert "  try: omac vault passwd  # asks again" in other.out
+    serve = ("serve", "--no-inner", "--json", "--workdir", str(project))  # JSON on stdout, the question on the terminal
+    unserved = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *serve)
+    assert (unserved.status, f"  try: omac {' '.join(serve)}  # Enter" in unserved.out) == (8, True), unserved
     assert PASSPHRASE.encode() not in everywhere(omac, done, skipped, refused)
 
 

@@ -195,7 +195,7 @@ def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
     for command in (("export", "verify", str(bundle)), ("proof", "verify", "x.json"), ("audit", "verify")):
         refused = omac.run(*command, "--key", str(file))
         assert refused.status == 2
-        assert f"""  try: --key "$(cat '{file}')"\n""" in refused.err
+        assert f"""  try: omac {shlex.join(command)} --key "$(cat '{file}')"\n""" in refused.err
         refused = omac.run(*command, "--key", "nonsense")
         assert (refused.status, "'nonsense' is no verifier key" in refused.err) == (2, True)
     omac.ok("export", "verify", str(bundle), "--key", file.read_text())

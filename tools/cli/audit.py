@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from omac.domain.kernel.event import Recorded
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.projections.evidence.accesses import AuditRow, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery, count_by
 from omac.tools.cli.audit_cursor import START, Cursor
@@ -19,8 +19,9 @@ from omac.tools.compose.state import StateDir
 from omac.tools.terminal.csv import print_csv
 from omac.tools.terminal.invocation import current, print_json, wait_for_more
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_fix, show_audit, show_columns
+from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.typed_command import typed_with
 
 FOLLOW_S = 0.3
 FOLLOWED_AFTER = 10  # rows before those that are followed
@@ -46,8 +47,9 @@ class AuditRequest(NamedTuple):
             raise Refusal("misuse", "--follow and --count-by exclude each other")
         if self.after is not None and (self.fields or self.last is not None):
             raise Refusal("misuse", "--after excludes -n and --count-by; --page limits the rows")
+        fix = [] if self.follow else [f"--after {quoted(self.after or START)} --page {self.page or 100}"]
         if self.page is not None and (self.after is None or self.follow or not self.page):
-            raise Refusal("misuse", "--page takes one row or more, with --after and without --follow")
+            raise Refusal("misuse", "--page takes one row or more, with --after and without --follow", fix=fix)
 
 
 def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
@@ -127,7 +129,7 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
     if request.form == "json":
         print_json({"cursor": str(following)})
     else:
-        report(f"next: --after {following}")
+        report_whole(f"next: {typed_with(f'--after {following}')}")
     return 0
 
 

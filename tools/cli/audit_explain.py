@@ -1,4 +1,5 @@
-"""omac audit explain: what caused a record, what it caused, and what else belongs to its conversation."""
+"""omac audit explain: what caused a record, what it caused, why a call was refused, and what else belongs to its
+conversation."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -6,17 +7,18 @@ from typing import Any
 
 import msgspec
 
+from omac.domain.access.access import AccessRefused
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionPruned
 from omac.journal.event_kinds import KIND_OF
 from omac.journal.pruned import day_of, pruned_refusal
-from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, explain
+from omac.projections.evidence.explanation import RECORDS_MAX, ExplainedRecord, Explanation, explain
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import say, say_folded, shown_fields
+from omac.tools.terminal.render import report, report_cut, report_fix, say, say_folded, shown_fields, with_journal
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
@@ -43,7 +45,19 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
         _show(one, position)
     if explanation.is_cut:
         say(f"only the first {RECORDS_MAX} related records are shown")
+    _report_more(explanation, position, journal_path)
     return 0
+
+
+def _report_more(explanation: Explanation, asked: int, journal_path: str | None) -> None:
+    """Say how to see values that were cut, and what a call met that led nowhere."""
+    others = [one.recorded for one in explanation.records if one.recorded.position != asked]
+    report_cut(others, journal_path)
+    for one in explanation.records:
+        event = one.recorded.event
+        if one.recorded.position == asked and isinstance(event, AccessRefused) and event.reason == "unknown-mount":
+            report("its token or its mount led nowhere; what was online then:")
+            report_fix([with_journal(f"omac replay --at {asked}", journal_path)])
 
 
 def _is_pruned(one: ExplainedRecord) -> bool:
@@ -55,7 +69,9 @@ def _show(one: ExplainedRecord, asked: int) -> None:
     mark = ">" if recorded.position == asked else " "
     indent = "  " * min(one.depth, INDENTED_MAX)
     head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
-    say_folded(f"{head} (by {recorded.actor}) {shown_fields(recorded.event)}".rstrip(), len(indent) + 4)
+    why = f" because of {one.because_of}" if one.because_of else ""
+    fields = shown_fields(recorded.event, whole=recorded.position == asked)
+    say_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
 
 
 def _json(one: ExplainedRecord) -> dict[str, Any]:
@@ -64,6 +80,7 @@ def _json(one: ExplainedRecord) -> dict[str, Any]:
         "position": recorded.position,
         "depth": one.depth,
         "causation": recorded.causation,
+        "because_of": one.because_of,
         "correlation": recorded.correlation,
         "at": rfc3339(recorded.at),
         "kind": KIND_OF[type(recorded.event)],

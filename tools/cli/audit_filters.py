@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 from omac.domain.kernel.event import Actor
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.event_kinds import KINDS
 from omac.projections.evidence.accesses import Outcome
 from omac.projections.evidence.audit_query import COUNTABLE, AuditQuery
-from omac.tools.terminal.invocation import expanded, is_position
+from omac.tools.terminal.invocation import expanded, is_position, require_one_of
 from omac.tools.terminal.timestamps import parse_end, parse_moment
 
 Form = Literal["text", "csv", "json"]
@@ -40,10 +40,10 @@ class Typed(NamedTuple):
 
 def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
     """Return the query that was typed. Raises Refusal (misuse)."""
-    if typed.outcome is not None and typed.outcome not in get_args(Outcome):
-        raise Refusal("misuse", f"--outcome takes {', '.join(get_args(Outcome))}, not {typed.outcome!r}")
-    if typed.actor is not None and typed.actor not in get_args(Actor):
-        raise Refusal("misuse", f"--actor takes {', '.join(get_args(Actor))}, not {typed.actor!r}")
+    if typed.outcome is not None:
+        require_one_of(get_args(Outcome), typed.outcome, "--outcome")
+    if typed.actor is not None:
+        require_one_of(get_args(Actor), typed.actor, "--actor")
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"
@@ -60,16 +60,24 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         method=typed.method,
         path=typed.path,
         text=typed.text,
-        since=parse_moment(typed.since, clock) if typed.since else None,
-        until=parse_end(typed.until, clock) if typed.until else None,
+        since=parse_moment(typed.since, clock, "--since") if typed.since else None,
+        until=parse_end(typed.until, clock, "--until") if typed.until else None,
         first=position_of(typed.first, "--from") if typed.first is not None else None,
         last=position_of(typed.last, "--to") if typed.last is not None else None,
     )
     if query.first is not None and query.last is not None and query.last < query.first:
-        raise Refusal("misuse", f"--from {query.first} is behind --to {query.last}: no position lies between them")
+        raise between_none(query.first, query.last)
     if query.since is not None and query.until is not None and query.until < query.since:
-        raise Refusal("misuse", f"--since {typed.since} is later than --until {typed.until}: nothing lies between them")
+        message = f"--since {typed.since} is later than --until {typed.until}: nothing lies between them"
+        fix = [f"--since {quoted(typed.until or '')} --until {quoted(typed.since or '')}"]
+        raise Refusal("misuse", message, fix=fix)
     return query
+
+
+def between_none(first: int, last: int) -> Refusal:
+    """Return the refusal of a range of positions that ends before it begins."""
+    message = f"--from {first} is behind --to {last}: no position lies between them"
+    return Refusal("misuse", message, fix=[f"--from {last} --to {first}"])
 
 
 def fields_of(count_by: str | None) -> tuple[str, ...]:
@@ -77,10 +85,10 @@ def fields_of(count_by: str | None) -> tuple[str, ...]:
     if count_by is None:
         return ()
     fields = tuple(field.strip() for field in count_by.split(","))
-    if unknown := [field for field in fields if field not in COUNTABLE]:
-        raise Refusal("misuse", f"--count-by takes {', '.join(COUNTABLE)}, not {unknown[0]!r}")
+    for field in fields:
+        require_one_of(COUNTABLE, field, "--count-by")
     if len(set(fields)) != len(fields):
-        raise Refusal("misuse", "--count-by names a field twice")
+        raise Refusal("misuse", "--count-by names a field twice", fix=[f"--count-by {','.join(dict.fromkeys(fields))}"])
     return fields
 
 
@@ -94,7 +102,7 @@ def form_of(*, csv: bool, json: bool) -> Form:
 def position_of(text: str, name: str) -> int:
     """Return a position. Raises Refusal (misuse)."""
     if not is_position(text):
-        raise Refusal("misuse", f"{name} takes a position, not {text!r}")
+        raise Refusal("misuse", f"{name} takes a position, not {text!r}", fix=[f"{name} 1"])
     return int(text)
 
 
@@ -103,4 +111,4 @@ def _status(text: str) -> tuple[int, int]:
         return int(of_class[1]) * 100, int(of_class[1]) * 100 + 99
     if found := STATUS_RANGE.fullmatch(text):
         return int(found[1]), int(found[2] or found[1])
-    raise Refusal("misuse", f"--status takes 404, 5xx or 400-499, not {text!r}")
+    raise Refusal("misuse", f"--status takes 404, 5xx or 400-499, not {text!r}", fix=["--status 5xx"])

@@ -1,6 +1,5 @@
 """`omac audit`: accesses, launches and changes of trust; subcommands answer more about single records."""
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 
@@ -76,7 +76,7 @@ def audit(
         run,
     )  # fmt: skip
     request = AuditRequest(
-        query_of(typed, time.time_ns), parse_count(lines, "-n") if lines is not None else None, follow, journal,
+        query_of(typed, now_ns), parse_count(lines, "--lines") if lines is not None else None, follow, journal,
         form_of(csv=csv, json=json), fields_of(count_by), after,
         parse_count(page, "--page") if page is not None else None,
     )  # fmt: skip
@@ -89,7 +89,8 @@ def audit_explain(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show what caused a record, what it caused, and what else belongs to its conversation, as a tree.
+    """Show what caused a record, what it caused, why a call was refused or cut off, and what else belongs to its
+    conversation, as a tree.
 
     \b
     omac audit explain 120

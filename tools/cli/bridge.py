@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from omac.domain.harness.harness import Harness
 from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, listed
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import bridges
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import report, report_fix, say, say_folded
 
@@ -68,7 +68,7 @@ def status(name: str | None, as_json: bool, environment: Mapping[str, str]) -> i
 def install_guard(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
     one = _guard_file("install", agent, project, user, environment)
-    changed = bridges.change(one, bridges.with_guard, environment, time.time_ns)
+    changed = bridges.change(one, bridges.with_guard, environment, now_ns)
     say_folded(f"{one.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     _report_notes(one)
     if project:
@@ -79,9 +79,7 @@ def install_guard(agent: str, project: bool, user: bool, environment: Mapping[st
 def uninstall_guard(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent no longer ask the write guard. Raises Refusal."""
     one = _guard_file("uninstall", agent, project, user, environment)
-    changed = GUARDED in bridges.find(one).states and bridges.change(
-        one, bridges.without_guard, environment, time.time_ns
-    )
+    changed = GUARDED in bridges.find(one).states and bridges.change(one, bridges.without_guard, environment, now_ns)
     say_folded(f"{one.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
 
@@ -105,14 +103,14 @@ def _each(
 
 def _install(harness: Harness, environment: Mapping[str, str]) -> None:
     one = bridges.own_file(harness, program(), environment)
-    changed = bridges.change(one, bridges.all_hooks, environment, time.time_ns)
+    changed = bridges.change(one, bridges.all_hooks, environment, now_ns)
     say_folded(f"{one.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
     _report_notes(one)
 
 
 def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
     one = bridges.own_file(harness, program(), environment)
-    changed = bool(bridges.find(one).states) and bridges.change(one, bridges.no_hooks, environment, time.time_ns)
+    changed = bool(bridges.find(one).states) and bridges.change(one, bridges.no_hooks, environment, now_ns)
     say_folded(f"{one.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}")
 
 

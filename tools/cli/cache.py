@@ -73,8 +73,8 @@ def gc(
     clock: Callable[[], int],
 ) -> int:
     """Remove the caches that are to go (`to_go`); 1 if something would not go. Raises Refusal."""
-    since = parse_moment(max_age, clock)
-    bytes_max = parse_size(max_size) if max_size is not None else None
+    since = parse_moment(max_age, clock, "--max-age")
+    bytes_max = parse_size(max_size, "--max-size") if max_size is not None else None
     with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
         present = _looked_at(caches, caches.ids()) if caches else []
         going = [(cache, why, cache.last_used) for cache, why in to_go(present, clock(), since, bytes_max)]

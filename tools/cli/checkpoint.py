@@ -7,6 +7,7 @@ from functools import cache
 
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, breaks_off, notes_in, sign, standing, verified
+from omac.journal.file import none_yet
 from omac.journal.reader import Reader, ReadJournal
 from omac.journal.verification import KeptRoot
 from omac.tools.compose.command_context import SecretStores, secret_stores
@@ -54,7 +55,9 @@ def show(journal_path: str | None, environment: Mapping[str, str], clock: Callab
 
 
 def show_key(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Print the public key that verifies checkpoints of the journal, and where the private one is. Raises Refusal."""
+    """Print the public key that verifies checkpoints of the journal, and where the private one is. A journal that has
+    not signed yet is given one. Raises Refusal (journal-unavailable) where no journal exists."""
+    _require_journal(journal_path, environment)
     _show_kept(signer_for(journal_path, environment), as_json)
     return 0
 
@@ -81,6 +84,7 @@ def rotate_key(
     """Have another key sign from now on, and print the public one. Raises Refusal."""
     from omac.tools.compose.recording import key_begun_again, rotated_key  # loads what appends
 
+    _require_journal(journal_path, environment)
     change = key_begun_again if is_lost else rotated_key
     done = change(environment, journal_path, signer_for(journal_path, environment), clock)
     if as_json:
@@ -200,6 +204,14 @@ def _known_to(path: str, keys: Sequence[VerifierKey]) -> list[VerifierKey]:
 
     with closing(Reader(path, lenient=True)) as reader:
         return [VerifierKey.parse(text) for text in chain_of(reader, keys).keys]
+
+
+def _require_journal(journal_path: str | None, environment: Mapping[str, str]) -> None:
+    """Raise Refusal (journal-unavailable) where no journal exists whose key could be meant."""
+    state = StateDir.of(environment)
+    path = path_in_use(state, environment, journal_path)
+    if not os.path.lexists(path):
+        raise none_yet(path, mark_of(state, path))
 
 
 def _show_kept(signer: Signer, as_json: bool) -> None:

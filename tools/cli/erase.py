@@ -15,7 +15,7 @@ from omac.tools.compose.erasing import Erasing, PlannedErasure, erasing, subject
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import report, say, say_folded, with_journal
 
 BEYOND_REACH = (
     "backups made earlier have the key; exports have what they show",
@@ -37,7 +37,7 @@ def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[
     subject = subject_of(expanded(options.directory))
     with erasing(options.journal, environment, clock) as work:
         status, gone = status_now(options.journal, environment)
-        _require_offline(subject, status)
+        _require_offline(subject, status, options.journal)
         with Progress("events read") as progress:
             planned = work.plan(subject, progress.show)
         if not planned.has_work:
@@ -60,16 +60,18 @@ def _perform(work: Erasing, planned: PlannedErasure, gone: Gone) -> None:
     work.perform(planned)
 
 
-def _require_offline(subject: WorkdirId, status: Status) -> None:
+def _require_offline(subject: WorkdirId, status: Status, journal: str | None) -> None:
     for directory in status.directories:
         if workdir_id(directory.dir) == subject:
             message = f"{directory.dir} is online in run {directory.run}: nothing was erased"
-            fix = [f"omac deactivate {quoted(directory.dir)}", f"omac stop {directory.run}"]
+            fix = [f"omac deactivate {quoted(directory.dir)}", with_journal(f"omac stop {directory.run}", journal)]
             raise Refusal("journal-in-use", message, fix=fix)
     for sandbox in status.sandboxes:
         if workdir_id(sandbox.dir) == subject:
             message = f"a program runs in a sandbox of {sandbox.dir}: nothing was erased"
-            raise Refusal("journal-in-use", message, fix=[f"kill {sandbox.launcher_pid}  # ends it in order"])
+            stop = f"kill {sandbox.launcher_pid}  # ends it in order"  # omac sandbox run is no run
+            fix = [with_journal(f"omac stop {sandbox.run}", journal) if sandbox.run else stop]
+            raise Refusal("journal-in-use", message, fix=fix)
 
 
 def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> int:

@@ -17,10 +17,11 @@ from omac.tools.cli.checkpoint import signer_for, typed_keys
 from omac.tools.compose.export_draft import begun_at
 from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
-from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.terminal.invocation import expanded, print_json, require_one_of
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import report, report_fix, say, say_folded
 from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.typed_command import typed_with
 
 DAMAGED = 10
 
@@ -38,8 +39,7 @@ class ExportOptions(NamedTuple):
 
 def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Export. Raises Refusal."""
-    if options.format not in get_args(Format):
-        raise Refusal("misuse", f"--format takes {', '.join(get_args(Format))}, not {options.format!r}")
+    require_one_of(get_args(Format), options.format, "--format")
     folder = os.path.abspath(expanded(options.folder))
     if folder != folder.encode(errors="replace").decode():
         raise Refusal("misuse", f"{folder} is no name in UTF-8: it cannot be recorded", fix=["--out NEW"])
@@ -108,7 +108,8 @@ def _show(folder: str, found: VerifiedBundle) -> None:
     if found.flaws:
         report(f"{folder} is not what was exported")
         if found.flaws[0].file == SIGNATURE:
-            report("  try: --key of the key that signed then  # from one that replaced it nothing leads back")
+            remark = "  # that of the key that signed then: from one that replaced it nothing leads back"
+            report_fix([typed_with(f"--key KEY{remark}")])
         return
     manifest = found.manifest
     assert manifest is not None, "without flaws there is one"

@@ -1,6 +1,5 @@
 """`omac export`: evidence taken out of the journal, and its verification."""
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.host_only import require_host
 from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 
@@ -73,7 +73,7 @@ def export(
         skill, directory, session, actor, kind, outcome, status, method, path, text, since, until, first, last,
         run,
     )  # fmt: skip
-    return make(ExportOptions(form, out, typed, redact, journal, json), current().environment, time.time_ns)
+    return make(ExportOptions(form, out, typed, redact, journal, json), current().environment, now_ns)
 
 
 @export_app.command("verify")

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from omac.domain.harness.harness import SHARED_BASE
-from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.projections.status import Status
 from omac.services.skills.resolution import every
+from omac.tools.cli.next_command import start_command
 from omac.tools.cli.review import Review, review_of
 from omac.tools.cli.scope_options import Where, at_once, search_of
 from omac.tools.cli.status import lives_now
@@ -119,8 +119,7 @@ def _next(
 ) -> tuple[str, str]:
     """The one command that comes next, and what it does."""
     states = {one.state for one in reviews}
-    path = environment.get("PATH")
-    if shutil.which("bwrap", path=path) is None:
+    if shutil.which("bwrap", path=environment.get("PATH")) is None:
         return "omac sandbox doctor", "what this machine lacks for a sandbox"
     if "broken" in states:
         return "omac skill check", "what is wrong with a skill"
@@ -130,9 +129,9 @@ def _next(
         return "omac audit --since 1h", "who used which skill"
     if not is_project:
         return "cd ~/projects/shop && omac", "the project to work in"
-    agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
-    if agent is not None:
-        return f"omac start {agent}", "an agent, in a sandbox" + (", with these skills" if reviews else "")
+    start, has_agent = start_command(environment)
+    if has_agent:
+        return start, "an agent, in a sandbox" + (", with these skills" if reviews else "")
     if reviews:
-        return "omac start -- bash", "a shell where an agent would run"
+        return start, "a shell where an agent would run"
     return BEGIN, "begin a skill of your own"

@@ -1,12 +1,12 @@
 """The commands that prove what the journal says: `omac audit verify|prove`, `omac proof|checkpoint|key`."""
 
-import time
 from typing import Annotated
 
 import typer
 
 from omac.domain.kernel.refusal import Refusal
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 proof_app = Commands(help="Proofs, verified without a journal.")
@@ -46,7 +46,7 @@ def audit_prove(
     """
     from omac.tools.cli.proof import prove
 
-    return prove(position, journal, current().environment, time.time_ns)
+    return prove(position, journal, current().environment, now_ns)
 
 
 @proof_app.command("consistency")
@@ -104,7 +104,7 @@ def checkpoint(
         raise Refusal("misuse", "--of works only with --received")
     from omac.tools.cli.checkpoint import show
 
-    return show(journal, current().environment, time.time_ns)
+    return show(journal, current().environment, now_ns)
 
 
 @key_app.command("show")
@@ -135,7 +135,7 @@ def key_rotate(
     """
     from omac.tools.cli.checkpoint import rotate_key
 
-    return rotate_key(lost, journal, json, current().environment, time.time_ns)
+    return rotate_key(lost, journal, json, current().environment, now_ns)
 
 
 @key_app.command("move")
@@ -151,4 +151,4 @@ def key_move(
     """
     from omac.tools.cli.checkpoint import move_key
 
-    return move_key(to, journal, json, current().environment, time.time_ns)
+    return move_key(to, journal, json, current().environment, now_ns)

@@ -46,7 +46,7 @@ def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     one = meant[0]
     if not one.boot_id or not is_living(one.pid, one.start_ticks, one.boot_id):
         message = f"the process of run {one.run} cannot be seen from here: another pid namespace hides it"
-        raise Refusal("misuse", message, fix=[f"kill -TERM {one.pid}  # where it was started"])
+        raise Refusal("misuse", message, fix=[f"omac stop {one.run}  # where it was started"])
     with turn_to_end(StateDir.of(environment).run_path(RunId(one.run))) as is_first:
         if is_first:  # a second signal would kill what the first one asks to end
             kill(one.pid, one.start_ticks, signal.SIGTERM)
@@ -80,7 +80,10 @@ def _directories(one: RunStatus, status: Status) -> list[DirectoryStatus]:
 
 
 def _agent(one: RunStatus) -> str:
-    return one.agent or ("-" if one.command == "start" else "serve")
+    """The agent that a run launched; of one without, that it serves others or runs a command."""
+    if one.command == "serve":
+        return f"{one.agent or 'none'} (server)"
+    return one.agent or "none (command)"
 
 
 def _row(one: RunStatus, status: Status) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from omac.services.kernel.restoring import restored
 from omac.tools.compose.journals import require_left, snapshots_of, to_read
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
-from omac.tools.terminal.render import show_registry, show_status, show_timeline
-from omac.tools.terminal.timestamps import parse_end
+from omac.tools.terminal.render import report_cut, say, show_registry, show_status, show_timeline
+from omac.tools.terminal.timestamps import parse_end, wall_clock
 
 LED_THERE = 20  # events shown to people
 
@@ -26,12 +26,16 @@ def run(
         require_left(journal.store, position if at.isdigit() else max(position, 1))
         system = restored(journal, snapshots_of(state, journal.store), position)
         last = list(journal.records(max(0, position - LED_THERE), position)) if not as_json else []
+        began_at = "" if position or (first := journal.at(1)) is None else wall_clock(first.at)
     if as_json:
         print_json(status_of(system))
+    elif not position:
+        say("nothing was recorded then" + (f": position 1 is of {began_at}" if began_at else ""))
     else:
         show_status(status_of(system))
         show_registry(status_of(system))
         show_timeline(last, system)
+        report_cut(last, journal_path)
     return 0
 
 
@@ -42,4 +46,4 @@ def _position(journal: ReadJournal, at: str, clock: Callable[[], int]) -> int:
         if not is_position(at) or int(at) > head:
             raise Refusal("not-found", f"the journal ends at position {head}", fix=[f"omac replay --at {head}"])
         return int(at)
-    return journal.store.position_at(parse_end(at, clock))
+    return journal.store.position_at(parse_end(at, clock, "--at"))

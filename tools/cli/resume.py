@@ -10,6 +10,7 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.projections.evidence.last_agent import last_agent
+from omac.tools.cli.next_command import start_command
 from omac.tools.cli.start import StartRequest
 from omac.tools.cli.start import run as start
 from omac.tools.compose.agent_launch import directory, project_around
@@ -56,7 +57,8 @@ def _last(project: str, request: ResumeRequest, environment: Mapping[str, str]) 
             name = last_agent(journal.of_kinds(KINDS), project)
     if not name:
         message = f"omac has started no agent in {project} yet, so there is no session to {request.command}"
-        raise Refusal("misuse", message, fix=[f"omac start {EXAMPLE}"])
+        command, has_agent = start_command(environment)
+        raise Refusal("misuse", message, fix=[command if has_agent else f"omac start {EXAMPLE}"])
     return harness_named(name)
 
 

@@ -208,7 +208,7 @@ def top(
     """
     from omac.tools.cli.top import run
 
-    return run(journal, parse_count(lines, "-n") if lines is not None else None, json, current().environment)
+    return run(journal, parse_count(lines, "--lines") if lines is not None else None, json, current().environment)
 
 
 def stop(

@@ -47,7 +47,7 @@ def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) ->
             "misuse", f"--keep takes an age such as 400d, not {keep!r}", fix=["omac journal seal --keep 400d"]
         )
     word = before if before is not None else keep
-    return parse_moment(word, clock) if word is not None else None
+    return parse_moment(word, clock, "--before") if word is not None else None
 
 
 def _described(path: str, segment: Segment) -> str:

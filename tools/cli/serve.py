@@ -7,7 +7,7 @@ from typing import NamedTuple
 import trio
 
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
-from omac.domain.kernel.loopback import loopback_address
+from omac.domain.kernel.loopback import ANY, loopback_address
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
@@ -49,7 +49,7 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
         warn_unsandboxed(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
-    key = None if request.json else ask_before_start(wanted, environment)
+    key = ask_before_start(wanted, environment)
     server = Server(wanted, environment, None)
     if key is not None:
         server.secrets.give_vault_key(key)
@@ -124,5 +124,5 @@ def _launch(
 def _address(text: str, flag: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65_535:
-        raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"omac serve {flag} 127.0.0.1:0"])
+        raise Refusal("misuse", f"{flag} takes HOST:PORT, not {text!r}", fix=[f"{flag} {ANY}"])
     return Address(str(loopback_address(host.strip("[]"), int(port), flag)), int(port))

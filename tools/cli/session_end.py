@@ -76,9 +76,8 @@ def _line(label: str, text: str) -> str:
 
 
 def _calls(calls: Calls) -> str:
-    problems = [
-        f"{number} {what}" for number, what in ((calls.refused, "refused"), (calls.aborted, "cut off")) if number
-    ]
+    kinds = (calls.refused, "refused"), (calls.aborted, "cut off"), (calls.failed, "answered with 5xx")
+    problems = [f"{number} {what}" for number, what in kinds if number]
     return counted(calls.all, "call") + (f" ({', '.join(problems)})" if problems else "")
 
 

@@ -1,7 +1,6 @@
 """The one skill that a command about values means, and the values it declares."""
 
 import shlex
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from omac.domain.skills.values import ValueRefused, decoded
 from omac.services.credentials.values import Values
 from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry, digest_now
 from omac.tools.terminal.invocation import current
@@ -119,7 +119,7 @@ class OpenedSkill(NamedTuple):
 @contextmanager
 def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -> Iterator[OpenedSkill]:
     """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
-    with opened(current().environment, request.journal, time.time_ns) as everything:
+    with opened(current().environment, request.journal, now_ns) as everything:
         search = search_of(request.where, everything.folders)
         again = " ".join(map(shlex.quote, words))
         try:

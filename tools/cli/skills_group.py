@@ -1,11 +1,11 @@
 """The commands about skills: registering, approving, forgetting and listing them."""
 
-import time
 from typing import Annotated
 
 import typer
 
 from omac.tools.cli.plain_typer import JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 Harness = Annotated[str | None, typer.Option("--harness", help="Only what this coding agent sees.")]
@@ -66,7 +66,7 @@ def register(
     request = RegisterRequest(
         skill, Where(workdir, shared, harness, repository), ways, force, bundle_hash, journal, json
     )
-    return run(request, current().environment, time.time_ns)
+    return run(request, current().environment, now_ns)
 
 
 def deregister(
@@ -99,7 +99,7 @@ def deregister(
     request = DeregisterRequest(
         tuple(skills or ()), where, purge_secrets, purge_fields, purge_defaults, prune, yes, journal
     )
-    return run(request, current().environment, time.time_ns)
+    return run(request, current().environment, now_ns)
 
 
 def approve(
@@ -128,9 +128,9 @@ def approve(
     where = Where(workdir, shared, harness, repository)
     if revoke:
         revocation = RevokeRequest(skill, where, journal, json, bundle_hash)
-        return run_revoke(revocation, current().environment, time.time_ns)
+        return run_revoke(revocation, current().environment, now_ns)
     request = ApproveRequest(skill, where, bundle_hash, journal, json)
-    return run(request, current().environment, time.time_ns)
+    return run(request, current().environment, now_ns)
 
 
 def revoke(
@@ -154,7 +154,7 @@ def revoke(
     from omac.tools.cli.scope_options import Where
 
     request = RevokeRequest(skill, Where(workdir, shared, harness, repository), journal, json)
-    return run(request, current().environment, time.time_ns)
+    return run(request, current().environment, now_ns)
 
 
 def approvals(
@@ -190,7 +190,7 @@ def trust(
     from omac.tools.cli.trust import TrustRequest, run
 
     request = TrustRequest(Where(directory, harness=harness, repository=repository), journal)
-    return run(request, current().environment, time.time_ns)
+    return run(request, current().environment, now_ns)
 
 
 def show(
@@ -212,7 +212,7 @@ def show(
     from omac.tools.cli.show import ShowRequest, show
 
     request = ShowRequest(skill, Where(workdir, shared, harness), contents, journal, json)
-    return show(request, current().environment, time.time_ns)
+    return show(request, current().environment, now_ns)
 
 
 def diff(
@@ -231,7 +231,7 @@ def diff(
     from omac.tools.cli.show import ShowRequest, diff
 
     request = ShowRequest(skill, Where(workdir, shared, harness), journal=journal)
-    return diff(request, current().environment, time.time_ns)
+    return diff(request, current().environment, now_ns)
 
 
 def list_(

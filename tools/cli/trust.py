@@ -16,6 +16,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.registration import Code
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import show_interpreters
+from omac.tools.cli.next_command import next_commands
 from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
@@ -83,7 +84,9 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     say("")
     say(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
     if counts.approved:
-        say("next: omac start  # or, where a server runs: omac activate")
+        start, activate = next_commands(search.workdir, environment)
+        say(f"next: {start}")
+        say(f"  or, where a server runs: {activate}")
     return 0
 
 

@@ -1,11 +1,11 @@
 """The commands that try a skill from the host: `omac url`, `omac env`, `omac call` and `omac logs`."""
 
-import time
 from typing import Annotated
 
 import typer
 
 from omac.tools.cli.plain_typer import JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name, or its mount.")]
@@ -87,6 +87,6 @@ def logs(
     from omac.tools.terminal.invocation import parse_count
     from omac.tools.terminal.timestamps import parse_moment
 
-    moment = parse_moment(since, time.time_ns) if since else None
-    request = LogsRequest(skill, Where(workdir, shared), follow, moment, parse_count(lines, "-n"), journal)
+    moment = parse_moment(since, now_ns, "--since") if since else None
+    request = LogsRequest(skill, Where(workdir, shared), follow, moment, parse_count(lines, "--lines"), journal)
     return run(request, current().environment)

@@ -2,13 +2,13 @@
 
 import functools
 import inspect
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omac.tools.cli.plain_typer import Commands, JournalPath, Json
+from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def settings_set(
     """
     from omac.tools.cli.settings import set_
 
-    return set_(setting, value, journal, current().environment, time.time_ns)
+    return set_(setting, value, journal, current().environment, now_ns)
 
 
 @settings_app.command("unset")
@@ -293,4 +293,4 @@ def settings_unset(setting: Setting, journal: JournalPath = None) -> int:
     """
     from omac.tools.cli.settings import unset
 
-    return unset(setting, journal, current().environment, time.time_ns)
+    return unset(setting, journal, current().environment, now_ns)

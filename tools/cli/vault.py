@@ -20,6 +20,7 @@ from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
 from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.typed_command import typed_with
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024
@@ -192,7 +193,11 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
 
 
 def _key_of_person(vault: Vault, passphrase: Callable[[str], Hidden]) -> VaultKey:
-    return vault.key_from_passphrase(passphrase(f"of the vault {vault.path}"))
+    try:
+        return vault.key_from_passphrase(passphrase(f"of the vault {vault.path}"))
+    except Refusal as refusal:
+        fix = refusal.fix or [typed_with("  # asks again")]
+        raise Refusal(refusal.reason, refusal.message, fix=fix) from None
 
 
 def _typed(of_what: str) -> Hidden:

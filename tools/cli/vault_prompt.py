@@ -80,7 +80,12 @@ def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
         try:
             return vault.key_from_passphrase(passphrase)
         except Refusal as refusal:
-            if refusal.reason != "vault-key-wrong" or not left:
+            if refusal.reason != "vault-key-wrong":
                 raise
+            if not left:
+                from omac.tools.terminal.typed_command import typed_with
+
+                fix = [typed_with("  # Enter instead of a passphrase leaves the vault locked")]
+                raise Refusal(refusal.reason, refusal.message, fix=fix) from None
             report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}", 4)
     raise AssertionError("the last try returned or raised")

@@ -11,6 +11,7 @@ from omac.domain.kernel.sizes import counted
 from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
+from omac.tools.cli.audit_filters import between_none
 from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
@@ -36,7 +37,7 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     path = path_in_use(StateDir.of(environment), environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
     if last is not None and last < (first or 1):
-        raise Refusal("misuse", f"--from {first} is behind --to {last}: no position lies between them")
+        raise between_none(first or 1, last)
     kept: Sequence[KeptRoot] = ()
     with closing(Reader(path, lenient=True)) as reader:
         chain = _chain(reader, path, request.keys, environment)
@@ -48,7 +49,9 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     with Progress("events verified") as progress:
         verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings, _processors())
     if first is not None and first > max(verified.size, verified.head) and not verified.findings:
-        raise Refusal("misuse", f"no event is at position {first}: the journal ends at {verified.head}")
+        raise Refusal(
+            "misuse", f"no event is at position {first}: the journal ends at {verified.head}", fix=["--from 1"]
+        )
     if request.json:
         counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
         print_json(_data(path, verified) | counts | {"kept": len(kept)})
@@ -81,7 +84,8 @@ def _position(word: str | None, option: str) -> int | None:
     if word is None:
         return None
     if not is_position(word) or not int(word):
-        raise Refusal("misuse", f"{option} takes a position, which is a number from 1, not {word!r}")
+        message = f"{option} takes a position, which is a number from 1, not {word!r}"
+        raise Refusal("misuse", message, fix=[f"{option} 1"])
     return int(word)
 
 

@@ -31,6 +31,7 @@ from omac.journal.subject_ciphers import KeysOf
 from omac.projections.snapshot import FORM
 from omac.projections.system import System
 from omac.services.kernel.restoring import restored
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.state import StateDir, host_id, is_living
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.version import VERSION
@@ -66,16 +67,17 @@ def to_write(
 
 
 def to_serve(state: StateDir, path: str, run: str) -> "Journal":
-    """The journal of a run that stays, listed as present. Raises Refusal."""
+    """The journal of a run that stays, listed as present. Raises Refusal, also where the clock is wrong by now."""
     from omac.journal.format import Present
     from omac.journal.opening import open_journal
 
+    now_ns()
     pid = os.getpid()
     present = Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
     mark = mark_of(state, path)
     with Progress(TAKEN_OVER) as progress:
         journal = open_journal(
-            path, run, time.time_ns,
+            path, run, time.time_ns,  # which was right: that of calls under way is not refused later
             is_living=is_living, present=present, mark=mark, keys=keys_of(state, path), progress=progress.show,
         )  # fmt: skip
     tell_missing(journal.store.reader)
@@ -98,7 +100,7 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
             mark = mark_of(state, path)
             with Progress(TAKEN_OVER) as progress:
                 journal = open_journal(
-                    path, "", time.time_ns,
+                    path, "", now_ns,
                     is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
                 )  # fmt: skip
             with closing(journal):

@@ -6,7 +6,6 @@ Adapters that few launches need are loaded when they are called.
 from __future__ import annotations
 
 import os
-import time
 
 from omac.adapters.caches import tree
 from omac.adapters.git import launch_inspection, layout, user_config
@@ -15,6 +14,7 @@ from omac.adapters.git.tree import walk
 from omac.adapters.sandbox import backends, baseline, program, protected
 from omac.adapters.sandbox.placeholders import Placeholders
 from omac.domain.kernel import state_paths
+from omac.tools.compose.clock import now_ns
 from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.hotpath import code_cache
 
@@ -109,7 +109,7 @@ class SandboxAdapters(SettlingAdapters):
     sandboxing: ports.SandboxingPort = _Sandboxing()
     load = staticmethod(code_cache.load)
     stop_loading = staticmethod(code_cache.stop)
-    now_ns = staticmethod(time.time_ns)
+    now_ns = staticmethod(now_ns)
     user = staticmethod(os.geteuid)
 
     def __init__(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:

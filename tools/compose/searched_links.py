@@ -8,6 +8,7 @@ from contextlib import closing
 import msgspec
 
 from omac.domain.kernel.event import Recorded
+from omac.domain.kernel.ids import StreamId
 from omac.journal.audit_index import BROKEN, delete_index, is_damage
 from omac.journal.link_index import LinkIndex, LinkProgress
 from omac.journal.mark import Mark
@@ -38,6 +39,10 @@ class SearchedLinks:
     def at(self, position: int) -> Recorded | None:
         """Return the record at a position; None where there is none. Raises Refusal."""
         return self._journal.at(position)
+
+    def history(self, stream: StreamId) -> Sequence[Recorded]:
+        """Return the records of an aggregate, in order. Raises Refusal."""
+        return self._journal.history(stream)
 
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order. Raises Refusal."""

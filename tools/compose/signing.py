@@ -39,6 +39,7 @@ from omac.journal.codec import Codec
 from omac.journal.reader import Reader, recorded
 from omac.services.kernel.checkpointing import SignedNote
 from omac.tools.compose.state import StateDir, host_id
+from omac.tools.terminal.invocation import require_one_of
 
 SERVICE = "omac-signing-key"  # under which a store has keys
 BACKGROUND_WAIT_S = 1.0  # of a run, whose end waits for it
@@ -144,8 +145,7 @@ class Signer:
 
     def move(self, store: str, record: Record) -> KeptKey:
         """Keep the key in another store; return it. What was killed is finished, or taken back, by the next move."""
-        if store not in STORES:
-            raise Refusal("misuse", f"--to takes {', '.join(STORES)}, not {store!r}")
+        require_one_of(STORES, store, "--to")
         self.prepare()
         self._open(store)
         with self.keys.turn(self._wait_s):

@@ -80,7 +80,7 @@ def _report(error: Exception) -> int:
         warning = next((text for text in _warned.get() if text.startswith(error.message)), "")
         if not warning:
             report(f"omac: {error.message}")
-        report_fix(one for one in error.fix if not warning.endswith(one))
+        report_fix(_whole(one) for one in error.fix if not warning.endswith(one))
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:
@@ -88,6 +88,15 @@ def _report(error: Exception) -> int:
         _show_example(error)
         return 2
     return _report_defect(error)
+
+
+def _whole(fix: str) -> str:
+    """Return a command that can be pasted: options alone stand for what was typed, with these."""
+    if not fix.startswith("--"):
+        return fix
+    from omac.tools.terminal.typed_command import typed_with
+
+    return typed_with(fix)
 
 
 def _show_example(error: Exception) -> None:

@@ -8,7 +8,7 @@ pre-tool-use`) needs a process of its own all the same, and the current folder i
 import os
 import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TextIO
@@ -21,13 +21,15 @@ POSITION_DIGITS_MAX = 18
 
 
 class Invocation(NamedTuple):
-    """The inputs of a call. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal."""
+    """The inputs of a call. `stdin` None: it is closed. `has_terminal`: it may ask the process's own terminal.
+    `words`: the command line, without the name of the program."""
 
     environment: Mapping[str, str]
     stdin: TextIO | None
     stdout: TextIO
     stderr: TextIO
     has_terminal: bool = False
+    words: tuple[str, ...] = ()
 
 
 _current: ContextVar[Invocation] = ContextVar("invocation")
@@ -97,5 +99,14 @@ def is_position(text: str) -> bool:
 def parse_count(text: str, flag: str) -> int:
     """Return a number of lines. Raises Refusal (misuse)."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise Refusal("misuse", f"{flag} takes a number of lines, not {text!r}")
+        raise Refusal("misuse", f"{flag} takes a number of lines, not {text!r}", fix=[f"{flag} 20"])
     return int(text)
+
+
+def require_one_of(choices: Sequence[str], word: str, flag: str) -> None:
+    """Raise Refusal (misuse) for a word that the option `flag` does not take."""
+    if word not in choices:
+        from difflib import get_close_matches
+
+        near = next(iter(get_close_matches(word[:40], choices, 1)), choices[0])
+        raise Refusal("misuse", f"{flag} takes {', '.join(choices)}, not {word!r}", fix=[f"{flag} {near}"])

@@ -92,7 +92,8 @@ def _show_gone(gone: Gone) -> None:
 
 def show_registry(status: Status) -> None:
     """Print the registered skills of this journal: whether the code of each may run, and the values given to it."""
-    say("registry:")
+    if status.registry or status.defaults:
+        say("registry:")
     for one in status.registry:
         place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
         place = f"every worktree of {place}" if is_repository(one.scope) else place
@@ -165,16 +166,38 @@ def show_timeline(records: Iterable[Recorded], system: System) -> None:
         say_folded(f"{line} (by {recorded.actor}{why}) {text}".rstrip(), 11)
 
 
-def shown_fields(event: msgspec.Struct) -> str:
-    """Return the fields of an event that hold something, cut to what fits a line of a timeline."""
+def shown_fields(event: msgspec.Struct, *, whole: bool = False) -> str:
+    """Return the fields of an event that hold something, cut to what fits a line of a timeline unless `whole`."""
+    return " ".join(f"{name}={_shown(value, whole=whole)}" for name, value in _fields(event))
+
+
+def report_cut(records: Iterable[Recorded], journal_path: str | None) -> None:
+    """Print how to see the values that `shown_fields` cut, if it cut some of these records."""
+    for recorded in records:
+        if any(len(_text(value)) > VALUE_MAX for _, value in _fields(recorded.event)):
+            report(f"values that end in ... are cut; those of position {recorded.position} in full:")
+            report_fix([with_journal(f"omac audit explain {recorded.position}", journal_path)])
+            return
+
+
+def with_journal(command: str, journal_path: str | None) -> str:
+    """Return a command for the journal that was named, if one was."""
+    return f"{command} --journal {shlex.quote(journal_path)}" if journal_path is not None else command
+
+
+def _fields(event: msgspec.Struct) -> list[tuple[str, object]]:
     fields = msgspec.structs.asdict(event).items()
-    return " ".join(f"{name}={_short(value)}" for name, value in fields if value not in (None, "", (), []))
+    return [(name, value) for name, value in fields if value not in (None, "", (), [])]
 
 
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    short = text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
+def _shown(value: object, *, whole: bool) -> str:
+    text = _text(value)
+    short = text if whole or len(text) <= VALUE_MAX else text[: VALUE_MAX - 3] + "..."
     return named(short) if isinstance(value, str) else short
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def show_stats(figures: Mapping[str, Any]) -> None:

@@ -16,9 +16,9 @@ WALL = "%Y-%m-%d %H:%M:%S"
 FORM = "%Y-%m-%dT%H:%M:%S"
 
 
-def parse_moment(text: str, clock: Callable[[], int]) -> int:
+def parse_moment(text: str, clock: Callable[[], int], flag: str) -> int:
     """Read RFC 3339 (local time where no zone is given), or an age like 90s, 15m, 2h, 7d, and return the time in ns.
-    Raises Refusal (misuse)."""
+    `flag` is the option that it was given with. Raises Refusal (misuse)."""
     if ago := AGO.fullmatch(text):
         return _within(clock() - int(ago[1]) * SECONDS[ago[2]] * 10**9)
     try:
@@ -26,7 +26,7 @@ def parse_moment(text: str, clock: Callable[[], int]) -> int:
         return _within(round(moment.timestamp() * 1_000_000) * 1_000)
     except (ValueError, OverflowError, OSError):
         message = f"{text!r} is not a time: write 2026-11-21T14:00:00Z, or an age like 90s, 15m, 2h, 7d"
-        raise Refusal("misuse", message) from None
+        raise Refusal("misuse", message, fix=[f"{flag} 2h"]) from None
 
 
 def _within(moment: int) -> int:
@@ -34,10 +34,10 @@ def _within(moment: int) -> int:
     return max(-MOMENT_MAX, min(MOMENT_MAX, moment))
 
 
-def parse_end(text: str, clock: Callable[[], int]) -> int:
+def parse_end(text: str, clock: Callable[[], int], flag: str) -> int:
     """Return the last nanosecond that a moment means: of its second, where it is given to the second, as people see it.
     Raises Refusal (misuse)."""
-    moment = parse_moment(text, clock)
+    moment = parse_moment(text, clock, flag)
     if not AGO.fullmatch(text) and TO_THE_SECOND.search(text):
         return moment + SECOND_NS - 1
     return moment // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1

@@ -277,7 +277,8 @@ def test_one_server_for_a_journal(state: StateDir) -> None:
     told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip().split("|")
     assert told[0] == "journal-in-use"
     assert f"pid {os.getpid()}" in told[1]
-    assert told[2:] == ["omac status", f"ps -fp {os.getpid()}  # which it is", f"kill {os.getpid()}"]
+    stop = f"omac stop {os.getpid()}  # where it is omac serve"
+    assert told[2:] == ["omac status", f"ps -fp {os.getpid()}  # which it is", stop]
     state.hold_server(state.journal({"OMAC_JOURNAL": os.path.join(state.path, "other.db")}))
 
 

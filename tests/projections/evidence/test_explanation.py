@@ -33,6 +33,9 @@ class Listed:
                 causes.add(one.position)
                 yield one.position
 
+    def history(self, stream: ids.StreamId) -> Sequence[Recorded]:
+        return []
+
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
         return [one.position for one in self.records if one.correlation == correlation][:limit]
 

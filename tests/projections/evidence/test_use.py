@@ -19,6 +19,8 @@ def test_calls_denials_and_what_is_gone(history: Any) -> None:
     history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/b"))
     history.append(accesses, AccessCompleted(1, 200, 0, 0, 1), AccessAborted(2, "client-gone"))
     history.append(accesses, AccessAborted(2, "again"))
+    history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/c"))
+    history.append(accesses, AccessCompleted(6, 503, 0, 0, 1))
     history.append(accesses, AccessRefused("/w", "mail", "mail", None, "GET", "/", 503, "pending-credentials", 3))
     history.append(accesses, AccessRefused(None, None, "x", None, "GET", "/", 404, "unknown-mount"))
     history.append(
@@ -33,7 +35,7 @@ def test_calls_denials_and_what_is_gone(history: Any) -> None:
     for recorded in history.records:
         use.apply(recorded)
         other.apply(recorded)
-    assert use.calls == {"echo": Calls(2, 1, 0), "mail": Calls(3, 0, 3)}
+    assert use.calls == {"echo": Calls(3, 1, 0, 1), "mail": Calls(3, 0, 3)}
     assert (use.writes_denied, use.last_denied, use.vanished) == (3, "/y", ("/h/x", "/h/y"))
     assert use.vanished_more == 2948
     assert (use.is_empty, other.is_empty) == (False, True)

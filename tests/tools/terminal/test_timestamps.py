@@ -14,7 +14,7 @@ SECOND = 10**9
 
 
 def parsed(text: str) -> int:
-    return parse_moment(text, lambda: NOW)
+    return parse_moment(text, lambda: NOW, "--since")
 
 
 @pytest.fixture

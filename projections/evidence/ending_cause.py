@@ -1,0 +1,87 @@
+"""The event for whose sake a call was refused or cut off: what its route or its sidecar went through before.
+
+A call does not record it, so it is found in the streams of its directory and its skill.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested
+from omac.domain.directories.events import (
+    DeactivationRequested,
+    RouteStubbed,
+    RouteUnmounted,
+    SessionEnded,
+)
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId, RunId, StreamId
+from omac.projections.access.routes import SHARED
+
+LATE_NS = 1_000_000_000  # by which the record of what cut a call may follow the record of its end
+OF_ROUTES = ("skill-broken", "pending-credentials", "revoked")
+OF_SIDECARS = ("sidecar-down",)
+
+
+class Histories(Protocol):
+    """A journal, as records and streams are read."""
+
+    def at(self, position: int) -> Recorded | None:
+        """Return the record at a position, None where there is none. Raises Refusal."""
+        ...
+
+    def history(self, stream: StreamId) -> Sequence[Recorded]:
+        """Return the records of an aggregate, in order. Raises Refusal."""
+        ...
+
+
+def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
+    """Return what led to the end of a call that was refused or cut off; None for what is no such end, and where the
+    call itself or its caller is the reason. Raises Refusal."""
+    match ended.event:
+        case AccessRefused(reason=reason) as call if call.skill is not None:
+            history = _history(ended, call, call.skill, reason, journal)
+            return next((one for one in reversed(history) if one.position < ended.position), None)
+        case AccessAborted(request=position, reason=reason):
+            request = journal.at(position)
+            if request is None or not isinstance(request.event, AccessRequested):
+                return None
+            during = [
+                one
+                for one in _history(ended, request.event, request.event.skill, reason, journal)
+                if one.position > position and one.at <= ended.at + LATE_NS
+            ]
+            before = [one for one in during if one.position < ended.position]
+            return before[-1] if before else during[0] if during else None
+        case _:
+            return None
+
+
+def _history(
+    ended: Recorded, call: AccessRefused | AccessRequested, skill: str, reason: str, journal: Histories
+) -> Sequence[Recorded]:
+    """What could be the reason, in order: of the run that recorded the end, which has streams of its own beside the
+    server."""
+    scope = ids.GLOBAL if call.mount.startswith(SHARED) else ids.scope_of(call.dir or "")
+    host = ids.key_of(ended.stream).host
+    for namespace in (ids.namespace_beside(host, RunId(ended.run)), HostId(host)):
+        if reason in OF_SIDECARS and (history := journal.history(ids.sidecar_stream(namespace, scope, skill))):
+            return history
+        if reason in OF_ROUTES and (history := journal.history(ids.directory_stream(namespace, scope))):
+            return [one for one in history if _ends(one.event, skill, call.session, reason)]
+    return ()
+
+
+def _ends(event: Event, skill: str, session: str | None, reason: str) -> bool:
+    """Whether an event of a directory ends calls of a skill, or stands for a reason why there are none."""
+    match event:
+        case RouteStubbed(skill=name, why=why):
+            return name == skill and reason in ("revoked", why)
+        case RouteUnmounted(skill=name):
+            return reason == "revoked" and name == skill
+        case SessionEnded(session=ended):
+            return reason == "revoked" and ended == session
+        case DeactivationRequested():
+            return reason == "revoked"
+        case _:
+            return False

@@ -1,0 +1,92 @@
+"""projections/evidence/ending_cause.py: the event for whose sake a call was refused or cut off."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from omac.domain.access.access import AccessAborted, AccessRefused, AccessRequested
+from omac.domain.directories.events import DeactivationRequested, RouteMounted, RouteStubbed, SessionEnded
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Event, Recorded
+from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
+from omac.domain.sidecars.sidecar import Stopped, StopRequested
+from omac.projections.evidence.ending_cause import LATE_NS, ending_cause
+
+HOST = HostId("h")
+BESIDE = ids.namespace_beside(HOST, RunId("r"))
+CALLS = ids.access_stream(HOST)
+OWN = ids.directory_stream(HOST, ids.scope_of("/w"))
+STUB = RouteStubbed("echo", "m", "skill-broken", "broken")
+OTHER = RouteStubbed("other", "o", "skill-broken", "broken")
+REQUEST = AccessRequested("/w", "echo", "m", "s", "GET", "/x")
+
+
+class Listed:
+    """A journal of events by their streams, a second apart, from position 1."""
+
+    def __init__(self, *events: tuple[StreamId, Event]) -> None:
+        self.records = [
+            Recorded(position, stream, None, position * LATE_NS, "r", "omac", None, None, event)
+            for position, (stream, event) in enumerate(events, 1)
+        ]
+
+    def at(self, position: int) -> Recorded | None:
+        return self.records[position - 1] if 0 < position <= len(self.records) else None
+
+    def history(self, stream: StreamId) -> Sequence[Recorded]:
+        return [one for one in self.records if one.stream == stream]
+
+
+def found(position: int, *events: tuple[StreamId, Event]) -> int | None:
+    """The position of the cause of the call that ended at a position."""
+    journal = Listed(*events)
+    ended = journal.at(position)
+    assert ended is not None
+    cause = ending_cause(ended, journal)
+    return cause.position if cause else None
+
+
+def refused(reason: str, skill: str | None = "echo", mount: str = "m") -> AccessRefused:
+    return AccessRefused("/w", skill, mount, None, "GET", "/x", 502, reason)
+
+
+@pytest.mark.parametrize("namespace", [HOST, BESIDE])
+def test_the_last_before_a_refusal(namespace: HostId) -> None:
+    """Of the skill, with the reason of the refusal; in the streams of the server or of the run beside it."""
+    stream = ids.directory_stream(namespace, ids.scope_of("/w"))
+    waits = RouteStubbed("echo", "m", "pending-credentials", "waits")
+    events: tuple[tuple[StreamId, Event], ...] = (
+        (stream, STUB), (stream, STUB), (stream, waits), (stream, OTHER), (CALLS, refused("skill-broken")),
+        (stream, STUB),
+    )  # fmt: skip
+    assert found(5, *events) == 2
+
+
+def test_a_stopped_sidecar() -> None:
+    """The last that it went through; for a skill that all directories share, its own."""
+    own, shared = (ids.sidecar_stream(HOST, scope, "echo") for scope in (ids.scope_of("/w"), ids.GLOBAL))
+    stops: tuple[tuple[StreamId, Event], ...] = ((own, StopRequested("w")), (own, Stopped()), (shared, Stopped()))
+    assert found(4, *stops, (CALLS, refused("sidecar-down"))) == 2
+    assert found(4, *stops, (CALLS, refused("sidecar-down", mount=f"{ids.SHARED}/m"))) == 3
+
+
+def test_what_cut_a_call() -> None:
+    """It came while the call was under way, or is recorded a moment after the end of that."""
+    cut = AccessAborted(2, "revoked")
+    before = (OWN, STUB)
+    assert found(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
+    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4
+    ended = SessionEnded("s", TokenDigest("d"))
+    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, ended)) == 4
+    others = (OWN, SessionEnded("t", TokenDigest("d")))
+    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), others, (OWN, STUB)) is None  # too late
+    assert found(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
+
+
+def test_the_call_itself_is_the_reason() -> None:
+    """Of what no event led to, none is named."""
+    mounted = (OWN, RouteMounted("echo", "m"))
+    assert found(2, mounted, (CALLS, refused("body-too-large"))) is None
+    assert found(2, mounted, (CALLS, refused("unknown-mount", skill=None))) is None
+    assert found(2, mounted, (CALLS, refused("skill-broken"))) is None
+    assert found(1, mounted) is None

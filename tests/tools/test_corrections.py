@@ -1,0 +1,84 @@
+"""The command that is proposed where an option has a wrong value: the one that was typed, and it does what it says."""
+
+import json
+import shlex
+
+import pytest
+from real_omac import Done, Omac
+
+
+@pytest.fixture(scope="module")
+def used(house: Omac) -> Omac:
+    """An omac with a few events."""
+    project = house.project("p")
+    house.approve(project)
+    house.ok("revoke", "echo", "--workdir", str(project))
+    return house
+
+
+def proposals(done: Done) -> list[list[str]]:
+    """The words of the commands that were proposed, without the name of the program."""
+    lines = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
+    commands = [shlex.split(line, comments=True) for line in lines]
+    assert all(command[0] == "omac" for command in commands), done
+    return [command[1:] for command in commands]
+
+
+@pytest.mark.parametrize(
+    ("typed", "proposed"),
+    [
+        ("audit --kind skill --outcome dome", "audit --kind skill --outcome done"),
+        ("audit --actor x --json", "audit --actor person --json"),
+        ("audit --status x", "audit --status 5xx"),
+        ("audit --count-by skil", "audit --count-by skill"),
+        ("audit --count-by skill,skill", "audit --count-by skill"),
+        ("audit --from 9 --to 3", "audit --from 3 --to 9"),
+        ("audit --from x", "audit --from 1"),
+        ("audit --since 2026-02-01 --until 2026-01-01", "audit --since 2026-01-01 --until 2026-02-01"),
+        ("audit --since x", "audit --since 2h"),
+        ("audit -n x", "audit -n 20"),
+        ("audit --after start --page x", "audit --after start --page 20"),
+        ("audit --after start --page 0", "audit --after start --page 100"),
+        ("audit --page 5", "audit --page 5 --after start"),
+        ("audit verify --from 3 --to 2", "audit verify --from 2 --to 3"),
+        ("audit verify --from x", "audit verify --from 1"),
+        ("audit verify --from 99", "audit verify --from 1"),
+        ("replay --at x --json", "replay --at 2h --json"),
+        ("export --out e1 --format csw", "export --out e1 --format csv"),
+        ("export --out e2 --redact nothing --format csv", "export --out e2 --redact '*.argv' --format csv"),
+        ("key move --to fil", "key move --to file"),
+        ("cache gc --max-age x --dry-run", "cache gc --max-age 2h --dry-run"),
+        ("cache gc --max-size x --dry-run", "cache gc --max-size 20G --dry-run"),
+        ("start --no-sandbox --unapproved nope -- true", "start --no-sandbox --unapproved refuse -- true"),
+        ("start --no-sandbox --audit=nope -- true", "start --no-sandbox --audit=strict -- true"),
+    ],
+)
+def test_a_wrong_value(used: Omac, typed: str, proposed: str) -> None:
+    """What is proposed has all that was typed, and is no misuse."""
+    refused = used.run(*typed.split())
+    assert refused.status == 2, refused
+    first = proposals(refused)[0]
+    assert first == shlex.split(proposed)
+    done = used.run(*first)
+    assert done.status == 0, done
+
+
+@pytest.mark.parametrize("option", ["--unapproved nope", "--audit nope", "--control-addr 1.2.3.4:0", "--facade-addr x"])
+def test_a_wrong_value_of_a_server(used: Omac, option: str) -> None:
+    """A server is not started by the test: its option is in its place."""
+    refused = used.run("serve", "--no-inner", *option.split(), "--root", str(used.root))
+    (proposed,) = proposals(refused)
+    name = option.split()[0]
+    assert proposed[:3] == ["serve", "--no-inner", name]
+    assert proposed[4:] == ["--root", str(used.root)]
+
+
+def test_the_next_page(used: Omac) -> None:
+    """The command of the next page has the filters of this one."""
+    shown = used.run("audit", "--kind", "skill", "--after", "start", "--page", "1")
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("next: ")]
+    words = shlex.split(line)[2:]
+    assert words[:3] == ["audit", "--kind", "skill"]
+    assert words[5:] == ["--page", "1"]
+    (row, cursor) = map(json.loads, used.ok(*words, "--json").splitlines())
+    assert (row["kind"], sorted(cursor)) == ("skill.approved", ["cursor"])

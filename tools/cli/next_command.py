@@ -1,0 +1,25 @@
+"""The command by which a person goes on: an agent that is installed, else a shell where an agent would run."""
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+
+from omac.domain.harness.table import HARNESSES
+
+
+def start_command(environment: Mapping[str, str], options: str = "") -> tuple[str, bool]:
+    """Return the command that starts the first agent that is installed, with these options, and whether one is."""
+    path = environment.get("PATH")
+    agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
+    if agent is None:
+        return f"omac start{options} -- bash", False
+    return f"omac start {agent}{options}", True
+
+
+def next_commands(project: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the command that starts an agent in a project, and the one by which a server takes it in; both name the
+    project unless it is the current folder."""
+    where = "" if os.path.realpath(".") == project else shlex.quote(project)
+    options = f" --workdir {where}" if where else ""
+    return start_command(environment, options)[0], f"omac activate {where}".rstrip()
