@@ -12,7 +12,6 @@ Rules
    a new one, if the skill cannot have begun with it or repeating it is safe (RFC 9110 section 9.2.2).
 """
 
-import contextlib
 import logging
 import socket
 from enum import Enum, auto
@@ -25,14 +24,13 @@ from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
 from omac.adapters.facade.forward import client_head, upstream_head
 from omac.adapters.facade.ordinary import Unusual, require_ordinary
-from omac.adapters.facade.poller import GONE
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import ResponseHead, parse_request_head
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import ClientGone, Wire
+from omac.adapters.http.wire import GONE, ClientGone, Wire, drain, leaving
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
@@ -47,6 +45,13 @@ _buffer = memoryview(bytearray(READ_BYTES))  # of the one thread that polls: so 
 def _read(sock: socket.socket) -> bytes:
     """Return what a socket has received, READ_BYTES at most. Raises OSError."""
     return bytes(_buffer[: sock.recv_into(_buffer)])
+
+
+def _read_message(sock: socket.socket) -> tuple[bytes, bool]:
+    """Return the same of a Unix socket, and whether descriptors came with it, which are dropped: behind them more may
+    be there, since a read ends there. Raises OSError."""
+    count, _, flags, _ = sock.recvmsg_into([_buffer])
+    return bytes(_buffer[:count]), bool(flags & socket.MSG_CTRUNC)
 
 
 class Phase(Enum):
@@ -72,7 +77,7 @@ class PolledConnection:
     """One connection, from its acceptance on and from each rest on until something unusual happens."""
 
     __slots__ = (
-        "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_more",
+        "_access", "_addressed", "_answer", "_client_gone", "_finished", "_is_watching", "_keeper", "_leaving", "_more",
         "_skill", "_started", "_stopped", "deadline", "phase", "slot", "socket", "surroundings",
     )  # fmt: skip
 
@@ -83,7 +88,9 @@ class PolledConnection:
         self.deadline = 0.0
         self.surroundings = surroundings
         self._keeper = keeper
+        self._leaving = leaving(sock)
         self._stopped = False
+        self._finished = False  # the client has finished sending
         self._forget_request()
 
     def rest(self, until: float) -> None:
@@ -95,7 +102,8 @@ class PolledConnection:
 
     def _forget_request(self) -> None:
         self._answer = b""
-        self._client_gone = self._more = self._is_watching = False
+        self._client_gone = self._is_watching = False
+        self._more = self._finished
         self._started = 0.0
         self._access = 0
         self._addressed: AddressedRequest | None = None
@@ -103,15 +111,15 @@ class PolledConnection:
 
     def ready(self, events: int) -> None:
         """See Polled."""
+        if events & GONE:
+            self._finished = self._more = True  # no other event tells of the end behind what it has sent
+            self._client_gone = bool(events & self._leaving)
         if self.phase is Phase.RESTING:
-            self._client_gone = bool(events & GONE)
             self._receive()
-        elif not events & GONE:
+        elif not self._client_gone:
             self._more = True  # the next request: its turn comes
         elif self.phase is Phase.WAITING:
             self._abort("client-gone")
-        else:
-            self._client_gone = True
 
     def fail(self) -> None:
         """See Polled."""
@@ -145,7 +153,11 @@ class PolledConnection:
 
     def _receive(self) -> None:
         try:
-            data = _read(self.socket)
+            if self.surroundings.unix:
+                data, is_cut = _read_message(self.socket)
+                self._more |= is_cut
+            else:
+                data = _read(self.socket)
         except BlockingIOError:
             return
         except OSError:
@@ -323,7 +335,7 @@ class PolledConnection:
         duration_us = round((now - self._started) * 1_000_000)
         surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
         if not keep:
-            self._take_rest()
+            drain(self.socket)
             self.close()
             return
         more = self._more
@@ -333,11 +345,6 @@ class PolledConnection:
             self._receive()
 
     # its end here
-
-    def _take_rest(self) -> None:
-        """Read what came behind the last request: who closes with bytes unread resets, and the answer may be lost."""
-        with contextlib.suppress(OSError):
-            _read(self.socket)
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""
