@@ -151,7 +151,8 @@ class Exchange:
 
     async def _relay(self, upstream: Wire) -> None:
         try:
-            await upstream.send(self._unsent())
+            if unsent := self._unsent():  # not even nothing can be sent where the skill ended with its answer
+                await upstream.send(unsent)
             if self._head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
