@@ -1,6 +1,7 @@
 """One client's connection and its skill, step by step: what both say and do is a script, and each step waits until the
 facade has nothing left to do. So two facades that serve the same script must give the same result."""
 
+import array
 import contextlib
 import re
 import socket
@@ -30,13 +31,15 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """What one side sends in one step, and how it ends behind that."""
+    """What one side sends in one step, with a descriptor where `rights` (on Unix sockets), and how it ends behind
+    that."""
 
     data: bytes
     end: End = "stays"
+    rights: bool = False
 
     def __repr__(self) -> str:
-        return f"Part({brief(self.data)}, {self.end!r})"
+        return f"Part({brief(self.data)}, {self.end!r}{', True' * self.rights})"
 
 
 class Script(NamedTuple):
@@ -89,6 +92,10 @@ class Side:
         self._ends: End = "stays"
 
     def send(self, part: Part) -> None:
+        if part.rights and part.data and not self._unsent and self.sock.family == socket.AF_UNIX:
+            with contextlib.suppress(OSError):
+                self.sock.sendmsg([part.data[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))])
+                part = part._replace(data=part.data[1:])
         self._unsent += part.data
         self._ends = part.end
         self.flush()
@@ -164,6 +171,7 @@ class Play:
         self._steps += 1
         if self._steps >= self.script.gate[0]:
             self._gate_acts()
+        is_ending = self._end_answers()
         flushed = [side.flush() for side in (self._client, *self._skills)]
         skill = next((side for side in self._skills if side.answer), None)
         is_client = bool(self._parts) and self._client.end != "left"
@@ -175,8 +183,17 @@ class Play:
         else:
             self._waits += 1
             is_blocked = not all(flushed) and not self.script.lazy and self._waits < WAITS_MAX
-            return is_blocked or self._steps < self.script.gate[0]
+            return is_ending or is_blocked or self._steps < self.script.gate[0]
         return True
+
+    def _end_answers(self) -> bool:
+        """End connections behind answers; whether there was one. That takes no turn, for one that serves the next
+        request does not end."""
+        ending = [side for side in self._skills if side.answer and not any(part.data for part in side.answer)]
+        for side in ending:
+            assert side.answer
+            side.send(side.answer.pop(0))
+        return bool(ending)
 
     def _gate_acts(self) -> None:
         match self.script.gate[1]:

@@ -137,6 +137,8 @@ def scripts(draw: st.DrawFn) -> Script:
     sent += draw(st.sampled_from([b"", b"", b"", b"\r\n", b"GET /T/fa", b"z" * 200, b"z" * 70_000]))
     end: End = draw(st.sampled_from(["stays", "stays", "stays", "finishes", "finishes", "closes", "resets"]))
     parts = split(draw, sent, end if len(sent) < SEEN_MAX else "stays")
+    if draw(st.sampled_from([False, False, True])):
+        parts = [part._replace(rights=draw(st.booleans())) for part in parts]
     turns = draw(st.lists(st.sampled_from([True, True, False]), max_size=12))
     lazy = draw(st.sampled_from([False, False, False, True]))
     gate: Gate = draw(st.sampled_from(["ready", "ready", "ready", "slow", "slow", "full", "revoking"]))
