@@ -30,7 +30,7 @@ from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import ResponseHead, parse_request_head
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import GONE, ClientGone, Wire, drain, leaving
+from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
@@ -77,8 +77,8 @@ class PolledConnection:
     """One connection, from its acceptance on and from each rest on until something unusual happens."""
 
     __slots__ = (
-        "_access", "_addressed", "_answer", "_client_gone", "_finished", "_is_watching", "_keeper", "_leaving", "_more",
-        "_skill", "_started", "_stopped", "deadline", "phase", "slot", "socket", "surroundings",
+        "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_leaving", "_more", "_skill",
+        "_started", "_stopped", "_unsure", "deadline", "phase", "slot", "socket", "surroundings",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
@@ -90,7 +90,7 @@ class PolledConnection:
         self._keeper = keeper
         self._leaving = leaving(sock)
         self._stopped = False
-        self._finished = False  # the client has finished sending
+        self._unsure = False  # no event tells of all that there is to read
         self._forget_request()
 
     def rest(self, until: float) -> None:
@@ -103,7 +103,7 @@ class PolledConnection:
     def _forget_request(self) -> None:
         self._answer = b""
         self._client_gone = self._is_watching = False
-        self._more = self._finished
+        self._more = self._unsure
         self._started = 0.0
         self._access = 0
         self._addressed: AddressedRequest | None = None
@@ -111,8 +111,8 @@ class PolledConnection:
 
     def ready(self, events: int) -> None:
         """See Polled."""
-        if events & GONE:
-            self._finished = self._more = True  # no other event tells of the end behind what it has sent
+        if events & UNUSUAL:
+            self._unsure = self._more = True  # an end comes once, and a read ends at the mark of urgent data
             self._client_gone = bool(events & self._leaving)
         if self.phase is Phase.RESTING:
             self._receive()
@@ -266,7 +266,7 @@ class PolledConnection:
             self._answer += data
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
-            elif not data or (not self._relay_answer(events) and (events & GONE or len(data) == READ_BYTES)):
+            elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
                 self._hand_over_forwarded(b"")
         except Exception as error:
             log_failure(_log, error)
@@ -308,7 +308,7 @@ class PolledConnection:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        rests = response.keep_alive and len(answer) == end + length and not events & GONE
+        rests = response.keep_alive and len(answer) == end + length and not events & UNUSUAL
         self._send(response, fields + answer[end : end + length], length, rests=rests)
         return True
 

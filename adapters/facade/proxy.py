@@ -151,6 +151,7 @@ class Exchange:
 
     async def _relay(self, upstream: Wire) -> None:
         try:
+            await trio.lowlevel.checkpoint()  # one that was cut ahead of this ends here
             if unsent := self._unsent():  # not even nothing can be sent where the skill ended with its answer
                 await upstream.send(unsent)
             if self._head.expect_continue:  # before anything else can be on its way to the client

@@ -17,10 +17,11 @@ AHEAD_BYTES_MAX = 65536
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
 DRAIN_READS_MAX = 16  # of HEAD_READ_BYTES each
-# events of epoll(7) and poll(2): the peer is lost, reads no more, or sends urgent data, which HTTP knows nothing of: no
-# read gets over its mark
-LOST = select.EPOLLHUP | select.EPOLLERR | select.EPOLLPRI
-GONE = LOST | select.EPOLLRDHUP  # or it has finished sending
+# events of epoll(7) and poll(2): the peer is lost, has finished sending, or sends urgent data, which HTTP knows nothing
+# of: a read ends at its mark
+LOST = select.EPOLLHUP | select.EPOLLERR
+FINISHED = select.EPOLLRDHUP
+UNUSUAL = LOST | FINISHED | select.EPOLLPRI
 
 _CR = 0x0D
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -33,7 +34,7 @@ class ClientGone(Exception):
 def leaving(sock: socket.socket) -> int:
     """Return the events that say that a client has left. One that has finished sending may still read; only on a Unix
     socket is it told from one that has left."""
-    return LOST if sock.family == socket.AF_UNIX else GONE
+    return LOST if sock.family == socket.AF_UNIX else LOST | FINISHED
 
 
 def drain(sock: socket.socket) -> None:
