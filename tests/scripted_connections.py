@@ -168,10 +168,11 @@ class Play:
     def step(self) -> bool:
         """Make one step; whether there was one."""
         self.look()
+        if self._end_answers():
+            return True
         self._steps += 1
         if self._steps >= self.script.gate[0]:
             self._gate_acts()
-        is_ending = self._end_answers()
         flushed = [side.flush() for side in (self._client, *self._skills)]
         skill = next((side for side in self._skills if side.answer), None)
         is_client = bool(self._parts) and self._client.end != "left"
@@ -183,7 +184,7 @@ class Play:
         else:
             self._waits += 1
             is_blocked = not all(flushed) and not self.script.lazy and self._waits < WAITS_MAX
-            return is_ending or is_blocked or self._steps < self.script.gate[0]
+            return is_blocked or self._steps < self.script.gate[0]
         return True
 
     def _end_answers(self) -> bool:
