@@ -17,7 +17,7 @@ from omac.adapters.facade.proxy import Exchange, Forwarded
 from omac.adapters.http.accepting import HEAD_BYTES_MAX, serve_heads
 from omac.adapters.http.http1 import parse_request_head, request_line
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import Wire
+from omac.adapters.http.wire import Wire, drain
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.owner_limits import HEAD_BYTES, how_to_change
 from omac.services.access.port import AccessRecorder, Request
@@ -167,6 +167,8 @@ class FacadeConnection:
                     self._client.cut()
         if progress.status in ("refused", "completed_early"):
             await self._client.linger()
+        elif progress.status == "completed" and not exchange.keeps_connection:
+            drain(self._client.socket)
         return exchange.keeps_connection
 
     async def _refuse(self, refusal: Refusal, line: tuple[str, str] | None, *, method: str, close: bool) -> None:

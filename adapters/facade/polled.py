@@ -12,7 +12,6 @@ Rules
    a new one, if the skill cannot have begun with it or repeating it is safe (RFC 9110 section 9.2.2).
 """
 
-import contextlib
 import logging
 import socket
 from enum import Enum, auto
@@ -25,14 +24,13 @@ from omac.adapters.facade.addressing import AddressedRequest, address
 from omac.adapters.facade.connection import BegunRequest, Surroundings, journal_slow
 from omac.adapters.facade.forward import client_head, upstream_head
 from omac.adapters.facade.ordinary import Unusual, require_ordinary
-from omac.adapters.facade.poller import GONE
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
 from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import ResponseHead, parse_request_head
 from omac.adapters.http.slots import Slot
-from omac.adapters.http.wire import ClientGone, Wire
+from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
 from omac.domain.kernel.refusal import Refusal
 from omac.services.access.port import Answer
 
@@ -47,6 +45,13 @@ _buffer = memoryview(bytearray(READ_BYTES))  # of the one thread that polls: so 
 def _read(sock: socket.socket) -> bytes:
     """Return what a socket has received, READ_BYTES at most. Raises OSError."""
     return bytes(_buffer[: sock.recv_into(_buffer)])
+
+
+def _read_message(sock: socket.socket) -> tuple[bytes, bool]:
+    """Return the same of a Unix socket, and whether descriptors came with it, which are dropped: behind them more may
+    be there, since a read ends there. Raises OSError."""
+    count, _, flags, _ = sock.recvmsg_into([_buffer])
+    return bytes(_buffer[:count]), bool(flags & socket.MSG_CTRUNC)
 
 
 class Phase(Enum):
@@ -72,8 +77,8 @@ class PolledConnection:
     """One connection, from its acceptance on and from each rest on until something unusual happens."""
 
     __slots__ = (
-        "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_more",
-        "_skill", "_started", "_stopped", "deadline", "phase", "slot", "socket", "surroundings",
+        "_access", "_addressed", "_answer", "_client_gone", "_is_watching", "_keeper", "_leaving", "_more", "_skill",
+        "_started", "_stopped", "_unsure", "deadline", "phase", "slot", "socket", "surroundings",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, slot: Slot, surroundings: Surroundings, keeper: Keeper) -> None:
@@ -83,7 +88,9 @@ class PolledConnection:
         self.deadline = 0.0
         self.surroundings = surroundings
         self._keeper = keeper
+        self._leaving = leaving(sock)
         self._stopped = False
+        self._unsure = False  # no event tells of all that there is to read
         self._forget_request()
 
     def rest(self, until: float) -> None:
@@ -95,7 +102,8 @@ class PolledConnection:
 
     def _forget_request(self) -> None:
         self._answer = b""
-        self._client_gone = self._more = self._is_watching = False
+        self._client_gone = self._is_watching = False
+        self._more = self._unsure
         self._started = 0.0
         self._access = 0
         self._addressed: AddressedRequest | None = None
@@ -103,15 +111,15 @@ class PolledConnection:
 
     def ready(self, events: int) -> None:
         """Implement Polled: read a request, or note that the client has sent more or has gone."""
+        if events & UNUSUAL:
+            self._unsure = self._more = True  # an end comes once, and a read ends at the mark of urgent data
+            self._client_gone = bool(events & self._leaving)
         if self.phase is Phase.RESTING:
-            self._client_gone = bool(events & GONE)
             self._receive()
-        elif not events & GONE:
+        elif not self._client_gone:
             self._more = True  # the next request: its turn comes
         elif self.phase is Phase.WAITING:
             self._abort("client-gone")
-        else:
-            self._client_gone = True
 
     def fail(self) -> None:
         """Implement Polled: abort the request under way, and close the connection."""
@@ -145,7 +153,11 @@ class PolledConnection:
 
     def _receive(self) -> None:
         try:
-            data = _read(self.socket)
+            if self.surroundings.unix:
+                data, is_cut = _read_message(self.socket)
+                self._more |= is_cut
+            else:
+                data = _read(self.socket)
         except BlockingIOError:
             return
         except OSError:
@@ -255,7 +267,7 @@ class PolledConnection:
             self._answer += data
             if not self._answer and self._is_repeatable():
                 self._send_again(repeated=True)
-            elif not data or (not self._relay_answer(events) and (events & GONE or len(data) == READ_BYTES)):
+            elif not data or (not self._relay_answer(events) and (events & UNUSUAL or len(data) == READ_BYTES)):
                 self._hand_over_forwarded(b"")
         except Exception as error:
             log_failure(_log, error)
@@ -297,7 +309,7 @@ class PolledConnection:
             fields, _ = client_head(
                 response, head, addressed.path, mount=route.mount, prefix=addressed.prefix, port=route.port
             )
-        rests = response.keep_alive and len(answer) == end + length and not events & GONE
+        rests = response.keep_alive and len(answer) == end + length and not events & UNUSUAL
         self._send(response, fields + answer[end : end + length], length, rests=rests)
         return True
 
@@ -324,7 +336,7 @@ class PolledConnection:
         duration_us = round((now - self._started) * 1_000_000)
         surroundings.recorder.completed(self._access, Answer(response.status, 0, length, duration_us))
         if not keep:
-            self._take_rest()
+            drain(self.socket)
             self.close()
             return
         more = self._more
@@ -334,11 +346,6 @@ class PolledConnection:
             self._receive()
 
     # its end here
-
-    def _take_rest(self) -> None:
-        """Read what came behind the last request: who closes with bytes unread resets, and the answer may be lost."""
-        with contextlib.suppress(OSError):
-            _read(self.socket)
 
     def _abort(self, reason: str, status: int | None = None) -> None:
         """Close the connection, whatever it is doing. What is being recorded is aborted when the record is there."""

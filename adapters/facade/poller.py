@@ -13,9 +13,6 @@ import trio
 
 from omac.adapters.http.accepting import log_failure
 
-READABLE = select.EPOLLIN
-# the peer has finished sending, is lost, or sends urgent data, which HTTP knows nothing of: no read gets over its mark
-GONE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLPRI
 EVENTS_MAX = 512  # of one look
 LOOKS = 4  # before others have their turn, if there is more each time
 
@@ -27,7 +24,7 @@ class Polled(Protocol):
     """The owner of a socket that is watched."""
 
     def ready(self, events: int) -> None:
-        """Handle events on the socket: a mask of READABLE and GONE."""
+        """Handle events on the socket: a mask as of epoll(7)."""
 
     def fail(self) -> None:
         """Close the socket: `ready` failed, by a fault of omac."""

@@ -111,6 +111,9 @@ class Exchange:
 
     async def run(self) -> None:
         """Relay until complete, or until the first reason to stop. Never raises for what a peer does."""
+        if self._forwarded is None and self._client.has_left(may_finish=self._upgrade is not None):
+            self._on("client-closed")
+            return
         with self._scope:
             upstream = await self._connect() if self._forwarded is None else self._forwarded.upstream
             if upstream is None:
@@ -152,7 +155,9 @@ class Exchange:
 
     async def _relay(self, upstream: Wire) -> None:
         try:
-            await upstream.send(self._unsent())
+            await trio.lowlevel.checkpoint()  # one that was cut ahead of this ends here
+            if unsent := self._unsent():  # not even nothing can be sent where the skill ended with its answer
+                await upstream.send(unsent)
             if self._head.expect_continue:  # before anything else can be on its way to the client
                 await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         except UpstreamError as error:
@@ -260,12 +265,12 @@ class Exchange:
                 raise Refusal("client-timeout", f"no byte of the body came for {limit_s:g} s")
 
     async def _watch_client(self) -> None:
-        # pipelined requests are kept for later, up to a bound; behind it, sending will tell
-        while len(self._client.ahead) < AHEAD_BYTES_MAX:
-            if not await self._client.receive_ahead():
-                if self._upgrade is not None:
-                    return  # the skill gets to know it once the two are joined
-                raise ClientGone("the client closed")
+        # pipelined requests are kept for later, up to a bound
+        while len(self._client.ahead) < AHEAD_BYTES_MAX and await self._client.receive_ahead():
+            pass
+        # the end of what it sends gets to the skill once the two are joined
+        await self._client.left(may_finish=self._upgrade is not None)
+        raise ClientGone("the client closed")
 
     # the skill's side: its answer
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import select
 import socket
 import struct
 
@@ -15,6 +16,12 @@ BODY_READ_BYTES = 262144
 AHEAD_BYTES_MAX = 65536
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
+DRAIN_READS_MAX = 16  # of HEAD_READ_BYTES each
+# events of epoll(7) and poll(2): the peer is lost, has finished sending, or sends urgent data, which HTTP knows nothing
+# of: a read ends at its mark
+LOST = select.EPOLLHUP | select.EPOLLERR
+FINISHED = select.EPOLLRDHUP
+UNUSUAL = LOST | FINISHED | select.EPOLLPRI
 
 _CR = 0x0D
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -22,6 +29,20 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 class ClientGone(Exception):
     """The client closed or reset its connection."""
+
+
+def leaving(sock: socket.socket) -> int:
+    """Return the events that say that a client has left. One that has finished sending may still read; only on a Unix
+    socket is it told from one that has left."""
+    return LOST if sock.family == socket.AF_UNIX else LOST | FINISHED
+
+
+def drain(sock: socket.socket) -> None:
+    """Read what has come, up to a bound: who closes with bytes unread resets, and the answer may be lost."""
+    with contextlib.suppress(OSError):
+        for _ in range(DRAIN_READS_MAX):
+            if not sock.recv(HEAD_READ_BYTES):
+                break
 
 
 class Wire:
@@ -102,6 +123,23 @@ class Wire:
                     sent += await self._sock.send(view[sent:])
         except OSError as error:
             raise self._gone("the connection was lost") from error
+
+    def has_left(self, *, may_finish: bool = False) -> bool:
+        """Whether the peer has left. `may_finish`: it has not by the end of what it sends."""
+        look = select.poll()
+        look.register(self.socket, LOST if may_finish else leaving(self.socket))
+        return bool(look.poll(0))
+
+    async def left(self, *, may_finish: bool = False) -> None:
+        """Wait until `has_left`, whatever is still to be read. Where the system has no descriptor left for that, this
+        waits for ever: sending will tell."""
+        try:
+            look = select.epoll()
+        except OSError:
+            await trio.sleep_forever()
+        with look:
+            look.register(self.socket, LOST if may_finish else leaving(self.socket))
+            await trio.lowlevel.wait_readable(look.fileno())
 
     def finish(self) -> None:
         """Finish sending; what the peer sends still arrives."""

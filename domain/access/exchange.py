@@ -41,7 +41,7 @@ REASONS: dict[Kind, str] = {  # of the events that come without a refusal
 ARROWS: tuple[tuple[Status, Status, tuple[Kind, ...]], ...] = (
     ("connecting", "sending", ("connected",)),
     ("connecting", "refused", ("connect-failed", "timed-out", "cut")),
-    ("connecting", "abandoned", ("stopped", "faulted")),
+    ("connecting", "abandoned", ("client-closed", "stopped", "faulted")),
     ("sending", "sending", ("body-bytes",)),
     ("sending", "waiting", ("body-sent",)),
     ("sending", "answering", ("answer-bytes",)),

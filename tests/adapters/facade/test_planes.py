@@ -1,6 +1,7 @@
 """What is the same whether the poller has a connection or a task, and while one leaves it to the other."""
 
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -136,3 +137,32 @@ async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, lim
     assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
     assert len(seen) == 1
     assert (await house.gate.until("aborted"))[2::3] == (504, "timeout")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_a_skill_sent_before_it_reset_is_its_answer(
+    build: Build, read_request: Any, method: str, whole: bool
+) -> None:
+    """The client gets it, and a reset of its own where it is not whole."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        with socket.socket(fileno=stream.socket.detach()) as sock:
+            sock.send(OK if whole else OK[:-1])
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask(
+        method, "/", *(["Content-Length: 2"] if method == "POST" else []), body=b"hi"[: 2 * (method == "POST")]
+    )
+    assert await client.until(b"\r\n\r\no") == OK[:-1]
+    if whole:
+        assert await client.exactly(1) == b"k"
+        assert (await house.gate.until("completed"))[2] == 200
+    else:
+        with pytest.raises(trio.BrokenResourceError):
+            await client.rest()
+        assert (await house.gate.until("aborted"))[2::3] == (200, "upstream-error")

@@ -455,14 +455,29 @@ async def test_what_follows_urgent_data_of_a_skill_is_no_answer(build: Build, re
     assert seen == [[b"/1"], [b"/2"]]
 
 
-async def test_a_client_that_sends_urgent_data_does_not_wait(build: Build, read_request: Any, token: str) -> None:
-    """Its next request, behind that, would not be seen: it is closed, with its request on record."""
-    skill = Skill(read_request)
+@pytest.mark.parametrize("later", [True, False])
+async def test_urgent_data_of_a_client_is_passed_over(build: Build, read_request: Any, token: str, later: bool) -> None:
+    """Its next request, behind that, is seen, and a call that is under way goes on."""
+    may_answer = trio.Event()
+    seen: list[bytes] = []
+
+    async def skill(stream: trio.SocketStream) -> None:
+        while head := (await read_request(stream))[0]:
+            seen.append(head.split()[1])
+            await may_answer.wait()
+            await stream.send_all(OK)
+
     house = await build(skill)
     client = await house.client()
-    request = f"GET /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    send_with_urgent_data(client.stream, request, request)
-    with contextlib.suppress(trio.BrokenResourceError):
-        assert await client.rest() == b""
-    assert (await house.gate.until("aborted"))[1:] == (1, None, 0, 0, "client-gone")
-    assert skill.requests == []
+    requests = [f"GET /{token}/fast/{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for number in (1, 2, 3)]
+    if later:
+        await client.send(requests.pop(0))
+        await house.gate.until("admit")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    send_with_urgent_data(client.stream, requests.pop(0), b"".join(requests))
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    may_answer.set()
+    for _ in range(3):
+        await client.until(b"ok")
+    await house.gate.until("completed", 3)
+    assert seen == [b"/1", b"/2", b"/3"]
