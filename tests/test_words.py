@@ -42,6 +42,10 @@ PLAIN = {  # a word or phrase (a regular expression) that no message may contain
     r"(as|than) omac does not know": "unexpected",
 }
 WRONG = {re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE): plain for pattern, plain in PLAIN.items()}
+OPENINGS = re.compile(  # a docstring opens with a verb or a noun, and says what it says itself
+    r"(All that|As|Everything|How|If|Its?|Nobody|Nothing|See|That|The same|There|This|What(ever)?|When|Where|Whether"
+    r"|Which|Who(ever)?)\b"
+)
 FALSE_FRIENDS = {  # (file, words of the text): why it may stay
     ("tools/cli/hook.py", "Nothing tells you that the path was wrong"): "prose for an agent's role document",
 }
@@ -101,6 +105,35 @@ def findings(source: str, file: str) -> list[str]:
             if match and not any(file == path and words in text for path, words in FALSE_FRIENDS):
                 found.append(f"{file}:{line}: {text!r}: instead of {match[0]!r} write: {plain}")
     return found
+
+
+def openings(source: str, file: str) -> list[str]:
+    """Return a line for each docstring of this source that opens with neither a verb nor a noun."""
+    return [
+        f"{file}: {getattr(node, 'name', 'the module')}: {docstring.splitlines()[0]!r}"
+        for node in ast.walk(ast.parse(source))
+        if has_docstring(node)
+        and OPENINGS.match(docstring := ast.get_docstring(node) or "")
+        and not re.match(r"This (?!is|was|has|must|cannot)", docstring)  # "This process", a noun
+    ]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_docstrings_open_with_a_verb_or_a_noun(layer: str) -> None:
+    """A reader knows from the first word whether a docstring is about an act or a thing."""
+    found = [
+        opening
+        for path in sorted((ROOT / layer).rglob("*.py"))
+        for opening in openings(path.read_text(), path.relative_to(ROOT).as_posix())
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_openings_are_found() -> None:
+    """Of modules, classes and functions."""
+    source = '"""What is there."""\nclass One:\n    """It ended."""\n    def one(self) -> None:\n        """See Two."""'
+    assert len(openings(source, "one.py")) == 3
+    assert not openings('def one() -> bool:\n    """Return whether it is there."""', "one.py")
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -93,7 +93,7 @@ def move(folder: int, name: str, heap: int, new: str) -> None:
 
 
 def _attempt(act: Callable[[], None], problems: dict[str, None]) -> bool:
-    """Whether it worked, or was not needed any more."""
+    """Return whether an action succeeded or was no longer needed; add what went wrong to `problems`."""
     try:
         act()
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from omac.adapters.git import config_targets, pointers, program, refs
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.folders import SHARED, Folders
 from omac.adapters.git.pins import Pins
-from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_folder, is_git_folder, mode_of
+from omac.adapters.git.repository import BARE, LINKED, PLAIN, Repository, identify, is_git_folder, mode_of
 from omac.adapters.git.skipped_hooks import SkippedHooks
 from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs

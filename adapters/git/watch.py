@@ -88,7 +88,7 @@ class GitWatch:
 
     @property
     def is_watching(self) -> bool:
-        """Whether the kernel has a watch for it."""
+        """Return whether the kernel has a watch for this launch."""
         return self._inotify >= 0
 
     def end(self) -> list[Finding]:

@@ -125,7 +125,7 @@ class Wire:
             raise self._gone("the connection was lost") from error
 
     def has_left(self, *, may_finish: bool = False) -> bool:
-        """Whether the peer has left. `may_finish`: it has not by the end of what it sends."""
+        """Return whether the peer has left. `may_finish`: the end of what it sends does not say so."""
         look = select.poll()
         look.register(self.socket, LOST if may_finish else leaving(self.socket))
         return bool(look.poll(0))

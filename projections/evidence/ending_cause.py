@@ -60,8 +60,8 @@ def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
 def _history(
     ended: Recorded, call: AccessRefused | AccessRequested, skill: str, reason: str, journal: Histories
 ) -> Sequence[Recorded]:
-    """What could be the reason, in order: of the run that recorded the end, which has streams of its own beside the
-    server."""
+    """Return the records that could be the reason, in order: of the run that recorded the end, which has streams of its
+    own beside the server."""
     scope = ids.GLOBAL if call.mount.startswith(SHARED) else ids.scope_of(call.dir or "")
     host = ids.key_of(ended.stream).host
     for namespace in (ids.namespace_beside(host, RunId(ended.run)), HostId(host)):
@@ -73,7 +73,7 @@ def _history(
 
 
 def _ends(event: Event, skill: str, session: str | None, reason: str) -> bool:
-    """Whether an event of a directory ends calls of a skill, or stands for a reason why there are none."""
+    """Return whether an event of a directory ends calls of a skill, or is a reason why there are none."""
     match event:
         case RouteStubbed(skill=name, why=why):
             return name == skill and reason in ("revoked", why)

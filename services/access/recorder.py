@@ -195,7 +195,7 @@ class JournalAccessRecorder:
             cut(stopping() if self._stopping else _revoked(route))
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
-        """See AccessRecorder."""
+        """Implement AccessRecorder: the routes lead to ports, and so do the sidecars that omac is stopping."""
         entries = self._engine.system.sidecars.entries.values()
         own = (entry.state for entry in entries if entry.run == self._engine.run)
         births = (state.birth for state in own if state.status == "stopping")

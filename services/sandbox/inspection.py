@@ -74,7 +74,7 @@ class LaunchInspection:
         """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
         self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
         if not all(watch.is_watching for watch in self._watches):
-            self._ports.say("the kernel watches no folders for you now: what git would run is set aside only at the end")
+            self._ports.say("the kernel watches no more folders now: what git would run is set aside only at the end")
 
     def ended(self, written: Callable[[str], bytes | None]) -> None:
         """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
@@ -83,7 +83,7 @@ class LaunchInspection:
             try:
                 self._pending.ended(record)
             except OSError as problem:  # such as a disk that the program has filled
-                self._unkept = problem.strerror
+                self._unkept = problem.strerror or str(problem)
 
     def end(self) -> list[str]:
         """Inspect what was left, or leave that to a launch that still lives; what a person should know. Raises

@@ -14,7 +14,9 @@ from real_sandbox import USERS
 
 DISK_KIB = 16_000
 SETTINGS = 'seq 3000 | sed "s/.*/[branch \\"&\\"]\\n\\tdescription = of a branch/" > .git/config; '
-FILL = "dd if=/dev/zero of=ballast bs=4096 2>/dev/null; for i in $(seq 100); do echo x > b$i || break; done 2>/dev/null; "
+FILL = (
+    "dd if=/dev/zero of=ballast bs=4096 2>/dev/null; for i in $(seq 99); do echo x > b$i || break; done 2>/dev/null; "
+)
 ARMED_LATE = ARMED + "cp aaa/.git/config aaa/later; git -C aaa config --unset core.fsmonitor; "
 LAST = "mv aaa/later aaa/.git/config"
 

@@ -142,7 +142,7 @@ def test_one_that_is_away_is_owed(used: Omac, keeper: Keeper) -> None:
     keeper.serving.process.kill()
     keeper.serving.process.wait()
     called_often(used, WORTH)
-    assert "Connection refused" in ran(used).err
+    assert "which is owed" in ran(used).err  # refused, or answered by whoever has that port now
     assert used.events(WitnessFailed)
     keeper.serve()
     ran(used)
