@@ -26,7 +26,7 @@ GOLDEN = {
     5: "b0ad8a9c91b79da9",
     6: "d9ab30fbb72f64ac",
     7: "a61df4151924d64f",
-    8: "8f62dbeff1989e6d",
+    8: "0575d3a6f2e3a584",
 }
 
 
@@ -60,9 +60,20 @@ def test_the_form_is_raised_when_the_folds_change(new_history: Callable[[], Any]
         digest.update(encoded(System().replay(grow(new_history(), seed, 300))))
     for aggregate in AGGREGATES:
         if aggregate.versioned:
-            digest.update(msgspec.json.encode(msgspec.json.schema(type(aggregate.initial))))
+            digest.update(msgspec.json.encode(_shape(msgspec.json.schema(type(aggregate.initial)))))
     digest.update(" ".join(SystemState.__struct_fields__).encode())
     assert GOLDEN.get(FORM) == digest.hexdigest()[:16]
+
+
+def _shape(schema: Any) -> Any:
+    """Return a schema without its descriptions, which are docstrings."""
+    match schema:
+        case dict():
+            return {key: _shape(value) for key, value in schema.items() if key != "description"}
+        case list():
+            return [_shape(value) for value in schema]
+        case _:
+            return schema
 
 
 @pytest.mark.parametrize("damage", ["", "cut", "longer", "other", "aggregates", "state"])
