@@ -228,8 +228,8 @@ def _require_reachable(state: Directory, path: str = "") -> None:
 
 def _admit(session: str, digest: TokenDigest, state: Directory) -> list[Event]:
     holders = [(holder, token) for token, holder in state.tokens.items() if holder is not None]  # by admission
-    if any(holder == session for holder, _ in holders):
-        return []
+    if digest in state.tokens or any(holder == session for holder, _ in holders):
+        return []  # no token is taken from who has it
     ended = holders[: max(0, len(holders) + 1 - SESSIONS_MAX)]
     return [*(SessionEnded(holder, token) for holder, token in ended), SessionAdmitted(session, digest)]
 

@@ -561,11 +561,21 @@ async def test_a_client_that_leaves_cancels_its_request(build: Build, read_reque
         await house.upstream_ended.wait()
 
 
-async def test_a_client_that_leaves_in_its_body_is_gone(build: Build, read_request: Any) -> None:
+async def test_a_client_that_leaves_in_its_body_is_gone(build: Build) -> None:
     """Half a body is never presented as a whole one."""
-    house = await build(read_request)
+    received = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        data = b""
+        while not data.endswith(b"half"):
+            data += await stream.receive_some()
+        received.set()
+        assert await stream.receive_some() == b""
+
+    house = await build(upstream)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 10", body=b"half")
+    await received.wait()
     await client.stream.send_eof()
     assert await client.rest() == b""
     assert (await house.gate.until("aborted"))[1:] == (1, None, 4, 0, "client-gone")

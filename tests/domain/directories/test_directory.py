@@ -349,6 +349,13 @@ def test_a_stub_is_a_route_with_a_reason() -> None:
     }
 
 
+def test_a_token_is_taken_from_nobody() -> None:
+    """Neither the launch nor another session loses its own to a session that comes with the same."""
+    state = fold(ACTIVE, directory.decide(AdmitSession("s1", T3), ACTIVE))
+    for digest in state.tokens:
+        assert directory.decide(AdmitSession("s2", digest), state) == []
+
+
 def test_nothing_is_left_of_it_offline() -> None:
     """Its routes are unmounted before the end is recorded; path and generation stay known."""
     state = fold(ACTIVE, [DeactivationRequested("x")])
