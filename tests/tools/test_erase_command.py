@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
+from tiers import some
 from tools.test_seal_command import Killed
 from tools.test_snapshots import called_often
 
@@ -200,7 +201,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", some(STEPS, of=3))
 def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The journal is sound, and the next erasure goes on: afterwards nothing is left, and one erasure is on record."""
     shop = str(host.root / "shop")

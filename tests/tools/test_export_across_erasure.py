@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from real_omac import Omac
+from tiers import some
 from tools.test_export_command import FORMATS, verified
 
 from omac.adapters.files.state import StateDir
@@ -91,6 +92,7 @@ def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: st
     assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
 
 
+@pytest.mark.full
 def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
     """An erasure empties it, of whatever directory it was; a folder beside it and one of another journal are left."""
     folder = tmp_path / "bundle"
@@ -118,7 +120,7 @@ def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
     assert PATH not in texts(draft)
 
 
-@pytest.mark.parametrize("kind", ["link", "file"])
+@pytest.mark.parametrize("kind", some(["link", "file"], of=2))
 def test_a_draft_that_is_none(busy: Omac, tmp_path: Path, kind: str) -> None:
     """Whatever stands in its place is left alone."""
     draft, kept = interrupted(busy, tmp_path / "bundle"), tmp_path / "kept"

@@ -120,6 +120,7 @@ def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) 
     assert (printed.status, len(notes_of(printed.out)[0])) == (10, 3)
 
 
+@pytest.mark.full
 def test_a_key_that_gave_way(used: Omac, keeper: Keeper) -> None:
     """The key that the first one gave way to is trusted; one that came from nowhere is not."""
     ran(used)

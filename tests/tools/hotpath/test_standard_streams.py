@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 from real_omac import Omac
+from tiers import spread
 
 INSTALLED = Path(sys.executable).with_name("omac")
 OPEN = 'for number in 0 1 2; do readlink /proc/self/fd/$number || echo closed; done >"$PWD/streams"'
 
 
-@pytest.mark.parametrize("command", [("start",), ("sandbox", "run")])
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    spread(
+        [("start",), ("sandbox", "run")],
+        ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"],
+    ),
+)
 def test_closed_ones_lead_nowhere(command: tuple[str, ...], closed: str, omac: Omac) -> None:
     """Whichever of them: none is closed for the program, nor is it a file of omac's."""
     project = omac.root / "project"
