@@ -19,7 +19,7 @@ Step = Callable[[int], None]
 
 
 def clear(heap: int, step: Step = lambda _: None) -> list[str]:
-    """Remove all that is in the open folder `heap`, which nobody else writes to; `step` is told how many names went.
+    """Remove all that is in the open folder `heap`, which nobody else writes to; `step` gets how many names went.
     Return what would not go, and why."""
     problems: dict[str, None] = {}
     fresh = itertools.count(1 + max((int(name) for name in os.listdir(heap) if name.isdigit()), default=0))

@@ -6,6 +6,7 @@ Something was done that runs hooks when the log of HEAD was written, or for pre-
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ OF_A_WORKTREE = frozenset(
         "reference-transaction",
     )
 )
-LOGS_MAX = 1000  # of branches of remotes that are looked at
+ENTRIES_MAX = 2_000  # folders and files among the logs of remotes, which a program can make
 
 
 class SkippedHooks:
@@ -68,16 +69,21 @@ def _hooks(folder: str) -> list[str]:
 
 
 def _files(folder: str) -> list[str]:
+    """Return the files in a tree, of its first ENTRIES_MAX entries; none where a link leads to it."""
     paths: list[str] = []
-    waiting = [folder]
-    while waiting and len(paths) < LOGS_MAX:
-        path = waiting.pop()
+    waiting = [folder] if os.path.realpath(folder) == folder else []
+    seen = 0
+    while waiting and seen < ENTRIES_MAX:
         try:
-            entries = list(os.scandir(path))
+            with os.scandir(waiting.pop()) as entries:
+                for entry in islice(entries, ENTRIES_MAX - seen):
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        paths.append(entry.path)
         except OSError:
             continue
-        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        paths += [entry.path for entry in entries if entry.is_file(follow_symlinks=False)]
     return paths
 
 

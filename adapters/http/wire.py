@@ -32,8 +32,8 @@ class ClientGone(Exception):
 
 
 def leaving(sock: socket.socket) -> int:
-    """Return the events that say that a client has left. One that has finished sending may still read; only on a Unix
-    socket is it told from one that has left."""
+    """Return the events that say that a client has left. One that has finished sending may still read; only a Unix
+    socket distinguishes the two."""
     return LOST if sock.family == socket.AF_UNIX else LOST | FINISHED
 
 

@@ -1,0 +1,64 @@
+"""Hooks that git did not run are named by the logs of a repository, among which a program may make anything."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omac.adapters.git.repository import PLAIN, Repository
+from omac.adapters.git.skipped_hooks import ENTRIES_MAX, SkippedHooks
+
+
+@pytest.fixture
+def hooks(tmp_path: Path) -> Path:
+    """A folder with a hook for pushes."""
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    (folder / "pre-push").write_text("#!/bin/sh\n")
+    (folder / "pre-push").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A repository with the log of a branch of a remote."""
+    dot = tmp_path / "project" / ".git"
+    (dot / "logs" / "refs" / "remotes" / "origin").mkdir(parents=True)
+    (dot / "logs" / "refs" / "remotes" / "origin" / "main").write_text("one\n")
+    return Repository(PLAIN, str(dot.parent), str(dot), str(dot), str(dot))
+
+
+def test_a_push_is_seen(hooks: Path, repository: Repository) -> None:
+    """Its log grows."""
+    skipped = SkippedHooks(str(hooks), repository)
+    assert skipped.warning() == ""
+    with open(f"{repository.common}/logs/refs/remotes/origin/main", "a") as log:
+        log.write("two\n")
+    assert "pre-push" in skipped.warning()
+
+
+def test_a_link_leads_to_no_log(hooks: Path, repository: Repository, tmp_path: Path) -> None:
+    """What is elsewhere says nothing about this repository."""
+    logs = Path(repository.common, "logs", "refs")
+    (logs / "remotes").rename(tmp_path / "elsewhere")
+    (logs / "remotes").symlink_to(tmp_path / "elsewhere")
+    skipped = SkippedHooks(str(hooks), repository)
+    (tmp_path / "elsewhere" / "origin" / "other").write_text("a log of another repository\n")
+    assert skipped.warning() == ""
+
+
+def test_folders_without_end_are_left(hooks: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more folders are read than there may be logs, however many a program makes."""
+    for number in range(ENTRIES_MAX + 500):
+        os.mkdir(f"{repository.common}/logs/refs/remotes/{number}")
+    read: list[str] = []
+    real = os.scandir
+
+    def scandir(path: str) -> Any:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    SkippedHooks(str(hooks), repository)
+    assert len(read) <= ENTRIES_MAX + 1
