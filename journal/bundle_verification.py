@@ -56,7 +56,7 @@ Derive = Callable[[BundleManifest, Iterator[EventContent]], "bytes | None"]
 
 
 class BundleError(Exception):
-    """Why a bundle does not verify."""
+    """The reason why a bundle does not verify."""
 
     def __init__(self, file: str, problem: str, line: int = 0) -> None:
         super().__init__(problem)

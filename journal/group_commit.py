@@ -62,7 +62,7 @@ class _Item(msgspec.Struct, eq=False):
 
 
 class _Poll(Enum):
-    """In the queue: look at what others appended."""
+    """A request in the queue: read what others appended."""
 
     NOW = auto()
 
@@ -72,7 +72,7 @@ _Answer = tuple[_Item, Sequence[Recorded] | Exception]
 
 
 def _stay(_: object) -> trio.lowlevel.Abort:
-    """For who waits on until it is known what became of their events."""
+    """Keep a task waiting until it is known what became of its events."""
     return trio.lowlevel.Abort.FAILED
 
 

@@ -245,7 +245,7 @@ def _locked(folder: int, wait_s: float) -> bool:
 
 
 def _content(name: str, folder: int) -> bytes:
-    """Raises _Unfit, OSError."""
+    """Return the content of a spooled file. Raises _Unfit, OSError."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:

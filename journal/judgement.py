@@ -41,7 +41,8 @@ Groups = Sequence[tuple[int, Envelope]]  # of each caller: how many events, and 
 
 
 class Conflict(Exception):
-    """Why events may not be appended. `known`: they are in the journal already, from this very file of a spool."""
+    """The reason why events may not be appended. `known`: they are in the journal already, from this very file of a
+    spool."""
 
     def __init__(self, why: str, *, known: bool = False) -> None:
         super().__init__(why)

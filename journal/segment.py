@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class SegmentError(sqlite3.DatabaseError):
-    """Why a segment cannot be read, or is not the one that was sealed; `fix` is a command that mends it."""
+    """The reason why a segment cannot be read, or is not the one that was sealed; `fix` is a command that mends it."""
 
     is_readable = False  # its events can be read, though it is not what was sealed
 
@@ -59,7 +59,8 @@ class SegmentError(sqlite3.DatabaseError):
 
 
 class SegmentPrunedMeanwhile(sqlite3.OperationalError):
-    """Why a segment is not there any more: contents were dropped from it while a snapshot was read that lists it."""
+    """The reason why a segment is not there any more: contents were dropped from it while a snapshot was read that
+    lists it."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(f"its segment {segment.file} was pruned while this command read it")

@@ -43,8 +43,8 @@ PLAIN = {  # a word or phrase (a regular expression) that no message may contain
 }
 WRONG = {re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE): plain for pattern, plain in PLAIN.items()}
 OPENINGS = re.compile(  # a docstring opens with a verb or a noun, and says what it says itself
-    r"(All that|As|Everything|How|If|Its?|Nobody|Nothing|See|That|The same|There|This|What(ever)?|When|Where|Whether"
-    r"|Which|Who(ever)?)\b"
+    r"(All of|All that|As|Everything|How|If|Its?|Nobody|Nothing|Raises|See|That|The same|There|This|Those|What(ever)?"
+    r"|When|Where|Whether|Which|Who(ever)?|Why)\b"
 )
 FALSE_FRIENDS = {  # (file, words of the text): why it may stay
     ("tools/cli/hook.py", "Nothing tells you that the path was wrong"): "prose for an agent's role document",

@@ -55,7 +55,7 @@ class ToolCache:
         self._lock = lock
 
     def end(self) -> None:
-        """Let go of it; the end of the process does so too."""
+        """Release the cache; the end of the process does so too."""
         if self._lock >= 0:
             os.utime(self._lock)
             os.close(self._lock)

@@ -79,7 +79,7 @@ class Pins:
 
 
 def _require_writable(folder: str) -> None:
-    """Raises Refusal (git-unsafe) where nothing can be made in a folder, or in the one above that is there."""
+    """Raise Refusal (git-unsafe) where nothing can be made in a folder, or in the one above that is there."""
     while mode_of(folder) == 0 and len(folder) > 1:
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK | os.X_OK):

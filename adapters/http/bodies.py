@@ -94,11 +94,11 @@ class UntilCloseDecoder:
         self.leftover = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """All of it."""
+        """Return the bytes as they are: all that come belong to the body."""
         return [data] if data else []
 
     def feed_eof(self) -> bool:
-        """An orderly end completes it."""
+        """Complete the body: its end is that of the connection."""
         self.finished = True
         return True
 

@@ -67,7 +67,7 @@ def _connection(url: str) -> http.client.HTTPConnection:
 
 
 def _problem(status: int, said: bytes) -> str:
-    """Why it did not keep the note: what it says itself, cut short, is shown; it may be anybody's."""
+    """Return why it did not keep the note: what it says itself, cut short, is shown; it may be anybody's."""
     try:
         document = json.loads(said)
         text = document["error"] if isinstance(document["error"], str) else ""

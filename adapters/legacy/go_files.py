@@ -56,7 +56,8 @@ class _GoFile(NamedTuple):
 
 
 def read_old(workdir: str, environment: Mapping[str, str], parse_yaml: ParseYaml) -> Old:
-    """All there is for the canonical `workdir` and this user. Raises nothing: `notes` tell what could not be used."""
+    """Return all there is for the canonical `workdir` and this user. Raises nothing: `notes` tell what could not be
+    used."""
     notes: list[str] = []
     entries = [*_entries(_of_project(workdir, REGISTRY, notes), workdir)]
     entries += _entries(_of_user(workdir, REGISTRY, environment, notes), "")

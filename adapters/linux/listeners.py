@@ -52,7 +52,7 @@ def answering(port: int) -> list[Listener]:
 
 
 def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
-    """Those of one family, at a port or, without one, at any."""
+    """Return the listeners of one family, at a port or, without one, at any."""
     try:
         return list(_asked(family, port))
     except (OSError, struct.error):

@@ -33,7 +33,7 @@ class FolderWatch:
             raise error
 
     def close(self) -> None:
-        """Let go of it, in a thread of its own: the kernel takes 15 ms for that."""
+        """Close the watch, in a thread of its own: the kernel takes 15 ms for that."""
         try:
             threading.Thread(target=os.close, args=(self._descriptor,), daemon=True).start()
         except RuntimeError:  # no more threads can be started

@@ -135,7 +135,7 @@ def readable(path: str, reason: str) -> list[Entry]:
 
 
 def uncovered(entries: Iterable[Entry], more: Iterable[Entry]) -> list[Entry]:
-    """Those of `more` that show something: without what `entries`, or others of `more`, show or deny anyway.
+    """Return those of `more` that show something: without what `entries`, or others of `more`, show or deny anyway.
 
     For what omac grants by itself: it neither narrows nor widens what a person granted or denied there.
     """

@@ -49,7 +49,7 @@ class Files:
         return str(descriptor)
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = []

@@ -100,7 +100,7 @@ class HeldProgram:
         raise NotImplementedError
 
     def _close(self) -> None:
-        """Let go of what is its own."""
+        """Release what is its own."""
 
     def _target(self) -> int | None:
         """The pid that gets signals; None before it began."""

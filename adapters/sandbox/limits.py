@@ -37,7 +37,8 @@ RLIMITS = {"pids": resource.RLIMIT_NPROC, "memory": resource.RLIMIT_DATA, "files
 
 
 class Enforcement(PlainData):
-    """By what each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the limit.
+    """The means by which each limit is enforced. `by` has a sentence for each, for people; `rlimits` are by name of the
+    limit.
 
     A cgroup with these `settings` is made in `folder`, if one is needed.
     """
@@ -62,7 +63,7 @@ def parse(words: Iterable[str]) -> dict[str, float]:
 
 
 def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/proc/self") -> Enforcement:
-    """By what each of these limits can be enforced here. Looks, and changes nothing.
+    """Return the means by which each of these limits can be enforced here; change nothing.
 
     `namespaced` says whether the program gets a user namespace of its own. Raises Refusal("limit-unenforceable").
     """

@@ -25,7 +25,7 @@ LIST = "placeholders"  # beside it: lines of a path in hexadecimal, the content 
 
 
 class Placeholders:
-    """Those of one launch. `state` is the state directory, which is made where it is missing."""
+    """The placeholders of one launch. `state` is the state directory, which is made where it is missing."""
 
     def __init__(self, state: str) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class Placeholders:
             raise Refusal("path-changed", message, fix=[list_command(os.path.dirname(at))]) from problem
 
     def end(self) -> None:
-        """Let go; whoever is last removes all that were made and are still as they were made."""
+        """Release them; the last launch removes all that were made and are still as they were made."""
         if self._lock < 0:
             return
         try:

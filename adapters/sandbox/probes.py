@@ -57,7 +57,7 @@ def machine(search: str = host_programs.SEARCHED) -> Machine:
 
 
 def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
-    """Why bubblewrap ended as `how` says, before the program began; and what mends that.
+    """Return why bubblewrap ended as `how` says, before the program began, and what mends that.
 
     It is tried again with nothing of the policy: what it says then concerns the machine.
     """
@@ -76,7 +76,7 @@ def sysctls() -> dict[str, str]:
 
 
 def container() -> str:
-    """By what a container is recognised in which this process is; empty: by nothing."""
+    """Return the sign by which this process is known to be in a container; empty if there is none."""
     for path in ("/.dockerenv", "/run/.containerenv"):
         if os.path.exists(path):
             return path

@@ -88,7 +88,7 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
 
 
 def _text(path: str) -> str:
-    """Raises Refusal (settings-invalid)."""
+    """Return the text of a profile. Raises Refusal (settings-invalid)."""
     shown = _shown(path)
     look = [f"ls -l {shlex.quote(path)}"]
     try:
@@ -116,7 +116,7 @@ class _ProfileReader(PlainData):
     home: str
 
     def request(self) -> SandboxRequest:
-        """Raises Refusal (settings-invalid)."""
+        """Return what the profile asks for. Raises Refusal (settings-invalid)."""
         document = self._document()
         self._check_keys(document, KEYS, "")
         read = SandboxRequest()
@@ -237,7 +237,7 @@ class _ProfileReader(PlainData):
         return amounts
 
     def _refuse(self, key: str, message: str, line: int = 0) -> NoReturn:
-        """Raises Refusal (settings-invalid) that names the line, where there is one to name."""
+        """Raise Refusal (settings-invalid) that names the line, where there is one to name."""
         if key and not line:
             words = (key, f'"{key}"')
             lines = (

@@ -104,7 +104,7 @@ class Replaceable:
 
 
 def _mount_links(init: int, numbers: Mapping[str, str], answer: int) -> None:
-    """In a child of omac: enter the namespaces of `init`, and mount. Answers with the number of an error, or 0."""
+    """Enter the namespaces of `init` in a child of omac, and mount. Answers with the number of an error, or 0."""
     code = errno.EINVAL
     try:
         setns = _SETNS[os.uname().machine]

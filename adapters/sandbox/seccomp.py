@@ -219,7 +219,7 @@ def _test(how: str, argument: int, mask: int, values: Sequence[int], skip: int) 
 
 
 def _merged(answers: dict[int, list[Instruction]]) -> list[tuple[int, list[Instruction]]]:
-    """By number, without those that are answered like the number before."""
+    """Return the calls by number, without those that are answered like the number before."""
     blocks: list[tuple[int, list[Instruction]]] = []
     for number, code in sorted(answers.items()):
         if not blocks or blocks[-1][1] != code:

@@ -33,12 +33,12 @@ class Streams:
                     self.pipes[number] = (os.open(os.devnull, os.O_RDWR), -1)
 
     def take(self) -> None:
-        """In the child: let the standard descriptors be the pipes."""
+        """Make the pipes the standard descriptors, in the child."""
         for number, (theirs, _) in self.pipes.items():
             os.dup2(theirs, number)
 
     def start(self, *closed: int) -> None:
-        """In omac: let a process of its own carry what flows between each file and its pipe; `closed` are for omac
+        """Have a process of its own carry what flows between each file and its pipe; `closed` are for omac
         alone."""
         for number, (theirs, ours) in self.pipes.items():
             if ours >= 0:
@@ -61,7 +61,7 @@ class Streams:
         self.pumps = []
 
     def close(self) -> None:
-        """Let go of everything, arrived or not."""
+        """Close everything, arrived or not."""
         for pump in self.pumps:
             kill(pump)
         for pair in self.pipes.values():
@@ -80,7 +80,7 @@ def kill(child: int) -> None:
 
 
 def _carry(number: int, ours: int, others: list[int]) -> None:
-    """In a process of its own: from a standard descriptor to the program, or from it. Does not return."""
+    """Carry bytes, in a process of its own, from a standard descriptor to the program, or from it. Does not return."""
     try:
         ignored()  # what the keyboard sends is for the program
         source, sink = (number, ours) if number == 0 else (ours, number)

@@ -54,7 +54,7 @@ class Terminal:
             _signal.signal(_signal.SIGTTOU, before)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the terminal."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -184,7 +184,8 @@ def _nothing(_number: int, _frame: object) -> None:
 
 
 def ignored() -> None:
-    """For bubblewrap, which shares the program's group: it outlives what the program may want to handle."""
+    """Ignore the signals that are passed on, for bubblewrap, which shares the program's group: it outlives what the
+    program may want to handle."""
     for number in PASSED_ON:
         _signal.signal(number, _signal.SIG_IGN)
 

@@ -83,7 +83,7 @@ def remove(folder: str) -> None:
 
 
 def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
-    """In the child: wait for the word, be confined, be the program. Does not return."""
+    """Wait in the child for the word, confine it, and become the program. Does not return."""
     from omac.adapters.sandbox.orphans import die_with_parent
 
     status = 126

@@ -124,7 +124,7 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _project_content(workdir: str) -> bytes:
-    """Raises OSError, ValueError, _UnusableSettings."""
+    """Return the content of a project's settings file. Raises OSError, ValueError, _UnusableSettings."""
     top = os.open(workdir, _FOLDER_FLAGS)
     try:
         folder = os.open(PROJECT_FOLDER, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=top)
@@ -155,7 +155,7 @@ def _content(path: str, folder: int | None = None) -> tuple[bytes, os.stat_resul
 
 
 def _decoded(content: bytes) -> dict[str, Any]:
-    """Raises _UnusableSettings."""
+    """Return the settings in the content of a file. Raises _UnusableSettings."""
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError:

@@ -58,7 +58,7 @@ class LinuxSidecarHost(SidecarHost):
 
     @property
     def isolation_problem(self) -> str | None:
-        """Why `isolation_available` said no, for a person; None when it said yes."""
+        """The reason why `isolation_available` said no, for a person; None when it said yes."""
         return self._isolation_problem
 
     async def isolation_available(self) -> bool:

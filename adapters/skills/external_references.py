@@ -45,7 +45,7 @@ def named_places(relpath: str, head: bytes) -> list[str]:
 
 
 def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
-    """Raises Uncopyable when one of these places is outside `source` and others than root, or an agent in the same
+    """Raise Uncopyable when one of these places is outside `source` and others than root, or an agent in the same
     project, can change it: as root an agent's files are root's as well."""
     project = _project_of(source)
     for place in places:
@@ -74,7 +74,8 @@ def _project_of(source: str) -> str:
 
 
 def changeable(path: str) -> str | None:
-    """Why others than root could change what an absolute path leads to, or put something there; None if they cannot.
+    """Return why others than root could change what an absolute path leads to, or put something there; None if they
+    cannot.
 
     Looked at step by step, for who can change a folder can put another link in the place of one. Raises OSError.
     """

@@ -127,7 +127,7 @@ def still_leads(target_path: str, resolved: str) -> bool:
 
 
 def _untrusted(resolved: str) -> str | None:
-    """Why someone other than root could change this program, by what it holds or by what its name leads to.
+    """Return why someone other than root could change this program, by what it holds or by what its name leads to.
 
     Sticky folders are no exception: who may create a name there can do so before root does. Raises OSError.
     """
@@ -146,7 +146,7 @@ def _untrusted(resolved: str) -> str | None:
 
 
 def others_hold(status: os.stat_result) -> str | None:
-    """Why others than root can change a file or folder; None if they cannot."""
+    """Return why others than root can change a file or folder; None if they cannot."""
     if status.st_uid != 0:
         return f"belongs to user {status.st_uid}, not to root"
     return "is writable by users other than root" if status.st_mode & 0o022 else None

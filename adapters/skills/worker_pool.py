@@ -29,7 +29,7 @@ class LookEnded(Exception):
 
 
 def go_on() -> None:
-    """Raises LookEnded in a look whose caller was cancelled; elsewhere nothing."""
+    """Raise LookEnded in a look whose caller was cancelled; elsewhere nothing."""
     ended = _ended.get()
     if ended is not None and ended.is_set():
         raise LookEnded
@@ -87,7 +87,7 @@ class Pool:
         return RunVar(self._name)
 
     def _places_of_run(self) -> "_Places":
-        """Those of this run of trio: a thread that outlives its run gives nothing back."""
+        """Return the places of this run of trio: a thread that outlives its run gives nothing back."""
         variable = self._variable
         try:
             return variable.get()
@@ -98,7 +98,7 @@ class Pool:
 
 
 class _Places:
-    """Those for all threads of a pool, and those for the keys that have any."""
+    """The places for all threads of a pool, and those for the keys that have any."""
 
     def __init__(self, threads_max: int, per_key_max: int) -> None:
         import trio
@@ -109,7 +109,7 @@ class _Places:
         self._by_key: dict[str, trio.CapacityLimiter] = {}
 
     def of(self, key: str) -> "trio.CapacityLimiter":
-        """Those of one key."""
+        """Return the places of one key."""
         return self._by_key.setdefault(key, self._limiter(self._per_key_max))
 
     def tidy(self, key: str) -> None:

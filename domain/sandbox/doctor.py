@@ -332,7 +332,7 @@ def _apparmor_profile(bwrap: str) -> tuple[str, ...]:
 
 
 def _set(name: str, value: int, uid: int, remark: str = "") -> tuple[str, ...]:
-    """Now, and from the next start on."""
+    """Return the commands that change a setting of the kernel, now and from the next start on."""
     keep = f"echo {name}={value} | {_as_root('tee /etc/sysctl.d/60-namespaces.conf', uid)}"
     return (_as_root(f"sysctl -w {name}={value}", uid) + remark, keep + remark)
 

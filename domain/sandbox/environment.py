@@ -94,7 +94,7 @@ def proxy_warnings(environment: Mapping[str, str]) -> list[str]:
 
 
 def _check(name: str, stated: bool) -> None:
-    """Raises Refusal (misuse)."""
+    """Refuse a name that no program in a sandbox may get. Raises Refusal (misuse)."""
     if not name or name[0] not in _LETTERS or not _NAME.issuperset(name):
         message = f"{name[:40]!r} is not the name of a variable: --env takes NAME or NAME=VALUE"
         raise Refusal("misuse", message, fix=["env"])

@@ -250,7 +250,7 @@ def _resolve(
 
 
 def _widening(setting: Setting, word: str, without: str) -> str | None:
-    """Why a project may not say `word`, where `without` would hold if it said nothing; None if it may."""
+    """Return why a project may not say `word`, where `without` would hold if it said nothing; None if it may."""
     if not setting.project:
         return "a project may not choose this"
     if word not in setting.project:

@@ -90,7 +90,8 @@ def find_skill(
 def _find(
     system: System, namespace: ids.HostId, digest: TokenDigest, mount: str
 ) -> tuple[Directory, Directory, str | None, Route | None]:
-    """Also the directory that the skill belongs to: the one with the empty path for a shared skill."""
+    """Return what `find_skill` does, and behind the directory the one that the skill belongs to: for a shared skill
+    that with the empty path."""
     stream = system.tokens.streams.get(digest)
     if stream is None or not stream.startswith(f"directory/{namespace}/"):
         return Directory(), Directory(), None, None
@@ -111,7 +112,7 @@ def _find(
 
 
 def down_detail(sidecar: Sidecar) -> str:
-    """Why a sidecar does not answer, for people."""
+    """Return why a sidecar does not answer, for people."""
     if sidecar.status == "backoff":
         return f"its sidecar is started again in {sidecar.delay_ms} ms, after: {sidecar.detail}"
     if sidecar.status in ("idle", "requested", "started", "healthy"):  # healthy: its route is mounted next

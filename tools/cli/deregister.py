@@ -277,7 +277,7 @@ def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
 
 
 async def _take(purges: list[DefaultsToPurge], credentials: Credentials) -> None:
-    """All of it, whatever fails. Raises Refusal in the end."""
+    """Remove all of these values, whatever fails. Raises Refusal in the end."""
     refusals: list[Refusal] = []
     for purge in purges:
         try:

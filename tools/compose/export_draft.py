@@ -206,7 +206,7 @@ def empty_draft(folder: str, journal: str) -> None:
 
 
 class DraftRefused(Exception):
-    """Why an export does not go on with what stands."""
+    """The reason why an export does not continue with what is there."""
 
 
 def sync(folder: str) -> None:

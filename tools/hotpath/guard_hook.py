@@ -271,7 +271,8 @@ class _ScannerContext:
 
 
 def _payload() -> bytes:
-    """All of stdin: what is too much is read as well, so that the agent is not cut off, and refused. Raises Unclear."""
+    """Return all of stdin: what is too much is read as well, so that the agent is not cut off, and refused. Raises
+    Unclear."""
     parts: list[bytes] = []
     size = 0
     while True:

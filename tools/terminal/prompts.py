@@ -98,7 +98,7 @@ def choose(question: str, keys: str) -> str:
 
 
 def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
-    """All of the standard input. Raises Refusal (value-refused) when it is larger."""
+    """Return all of the standard input. Raises Refusal (value-refused) when it is larger."""
     stdin = current().stdin
     content = b"" if stdin is None else stdin.buffer.read(bytes_max + 1)
     if len(content) > bytes_max:
