@@ -12,10 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
+from omac.adapters.files.without_links import opened_folder
+
 BATCH = 1_000  # names that are dealt with between two calls of `step`
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Step = Callable[[int], None]
+
+
+def remove(folder: str) -> None:
+    """Remove a folder with all that is in it, as far as that can be done; no link is followed on the way to it."""
+    with suppress(OSError):
+        opened = opened_folder(folder)
+        try:
+            clear(opened)
+        finally:
+            os.close(opened)
+        os.rmdir(folder)
 
 
 def clear(heap: int, step: Step = lambda _: None) -> list[str]:

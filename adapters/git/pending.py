@@ -3,7 +3,7 @@
 Rules
 
 1. A record is complete and durable before the program begins. The launch keeps its file locked (flock(2)). A
-   record that nobody has locked, and whose sandbox has ended, is due: its omac was killed, or another one does it.
+   record that nobody has locked, and whose sandbox has ended, is due: its omac was killed, or handed it on.
 2. Nothing is inspected while a launch lives that overlaps. The last one to end inspects for all, by what was there
    before the first one.
 3. A launch into folders that are being inspected waits. An inspection that is due there is done before the launch.

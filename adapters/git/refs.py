@@ -23,7 +23,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.files import atomic
+from omac.adapters.files import atomic, emptying
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
@@ -125,7 +125,7 @@ def open_session(session: Session) -> None:
 def discard(session: Session) -> None:
     """Remove the copy of a launch whose program never ran."""
     if is_folder(session.folder):
-        _remove(session.folder)
+        emptying.remove(session.folder)
 
 
 def bring_home(session: Session) -> list[tuple[str, str]]:
@@ -150,7 +150,7 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
         elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
             commands.append((name, _command(name, old, new)))
     refusals += _applied(session.common, commands)
-    _remove(session.folder)
+    emptying.remove(session.folder)
     return refusals
 
 
@@ -333,24 +333,3 @@ def _git(common: str, commands: list[str]) -> str:
     unset = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.logAllRefUpdates=false")
     lines = "".join(command + "\n" for command in commands).encode(errors="surrogateescape")
     return program.complaint(*unset, f"--git-dir={common}", "update-ref", "--no-deref", "--stdin", stdin=lines)
-
-
-def _remove(folder: str) -> None:
-    """Remove the copy, and whatever a program has put into it."""
-    try:
-        opened = opened_folder(folder)
-    except OSError:
-        return  # it is gone
-    try:
-        try:
-            for name in os.listdir(opened):
-                os.unlink(name, dir_fd=opened)
-        except OSError:  # there are folders in it
-            from omac.adapters.files import emptying  # seldom needed
-
-            emptying.clear(opened)
-        os.rmdir(folder)
-    except OSError:
-        pass  # it is in nobody's way
-    finally:
-        os.close(opened)

@@ -84,7 +84,12 @@ class GitWatch:
             return
         self._stopped, self._stop = os.pipe()
         self._ended.acquire()
-        _thread.start_new_thread(self._run, ())
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:  # the system starts no more threads for this user
+            for descriptor in (self._inotify, self._stopped, self._stop):
+                os.close(descriptor)
+            self._inotify = self._stopped = self._stop = -1
 
     @property
     def is_watching(self) -> bool:

@@ -10,14 +10,17 @@ if TYPE_CHECKING:
 
 
 class Background:
-    """One piece of work, begun at once."""
+    """One piece of work, begun at once; where no thread can be started, it is done before this returns."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._problem: BaseException | None = None
         self._done = _thread.allocate_lock()
         self._done.acquire()
-        _thread.start_new_thread(self._run, ())
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError:  # the system starts no more threads for this user
+            self._run()
 
     def wait(self) -> None:
         """Return when it is done. Raises what it raised."""

@@ -66,9 +66,10 @@ class LandlockOnly:
         """Return the program, to be entered; `policy` is weakened where that was asked for. Raises Refusal."""
         import tempfile
 
+        from omac.adapters.files import emptying
         from omac.adapters.sandbox.flattened import flattened, weakened
         from omac.adapters.sandbox.landlock_only import refusals
-        from omac.adapters.sandbox.without_namespaces import WithoutNamespaces, remove
+        from omac.adapters.sandbox.without_namespaces import WithoutNamespaces
 
         temporary = os.path.realpath(tempfile.mkdtemp(prefix="omac-"))
         try:
@@ -91,7 +92,7 @@ class LandlockOnly:
                 )
             return WithoutNamespaces(flat, argv, temporary)
         except BaseException:
-            remove(temporary)
+            emptying.remove(temporary)
             raise
 
 

@@ -60,26 +60,13 @@ class WithoutNamespaces(HeldProgram):
         return status
 
     def _close(self) -> None:
+        from omac.adapters.files import emptying
+
         if not self._are_left:
-            remove(self._temporary)
+            emptying.remove(self._temporary)
 
     def _target(self) -> int | None:
         return self.init if self._begun else None
-
-
-def remove(folder: str) -> None:
-    """Remove a folder with all that is in it, as far as possible."""
-    from omac.adapters.files import emptying
-
-    try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            emptying.clear(opened)
-        finally:
-            os.close(opened)
-        os.rmdir(folder)
-    except OSError:
-        pass  # something of it could not be removed
 
 
 def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:

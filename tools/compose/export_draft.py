@@ -206,7 +206,7 @@ def empty_draft(folder: str, journal: str) -> None:
 
 
 class DraftRefused(Exception):
-    """The reason why an export does not continue with what is there."""
+    """The reason why an export does not continue with its draft."""
 
 
 def sync(folder: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,10 @@ class Scene:
         self._watch = GitWatch(record, Quarantine(f"{self.home}/state", "launch"))
         self._watch.start()
         self._links: list[str] = []
+
+    @property
+    def is_watching(self) -> bool:
+        return self._watch.is_watching
 
     def run(self, script: str) -> None:
         host("sh", "-c", script, cwd=self.workdir, home=self.home)
@@ -234,3 +239,16 @@ def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
     found = made.end()
     assert [finding.path for finding in found] == [str(link)]
     assert (tmp_path / "repo/.git/hooks/pre-commit").exists()
+
+
+def test_without_threads_there_is_none(tmp_path: Path) -> None:
+    """Where the system starts no thread, that is said, as where the kernel has no watch, and no descriptor is left."""
+    before = threading.stack_size(1 << 46)  # more than any address space has room for
+    opened = len(os.listdir("/proc/self/fd"))
+    try:
+        scene = Scene(tmp_path, layouts.plain)
+    finally:
+        threading.stack_size(before)
+    assert not scene.is_watching
+    assert scene.end() == []
+    assert len(os.listdir("/proc/self/fd")) == opened
