@@ -95,7 +95,7 @@ class Directories:
                 self._check_bridge(canonical)
             is_fresh = await self._bring_online(stream, canonical, call)
             if not is_fresh and caller.listener != "bridge" and await is_outdated(self._state(stream), self._folders):
-                await self._look_again(stream, canonical, call)
+                await self._request_reload(stream, canonical, call)
             if stream in self._engine.revoked:
                 raise _still_going(canonical)
             with trio.move_on_after(ANSWER_S):  # a slow skill keeps no token from its caller, its state says so
@@ -226,11 +226,11 @@ class Directories:
             before = self._state(stream).generation
             await self._activated(stream, before)  # it may have looked before the change that is meant
             if self._state(stream).generation == before and not is_fresh:
-                await self._look_again(stream, canonical, call)
+                await self._request_reload(stream, canonical, call)
             await self._settled(stream, self._state(stream).generation)
             return self._manifest(self._state(stream), None, caller)
 
-    async def _look_again(self, stream: StreamId, canonical: str, call: "_ControlCall") -> None:
+    async def _request_reload(self, stream: StreamId, canonical: str, call: "_ControlCall") -> None:
         command, beside = directory.RequestReload(canonical), call.granted(canonical)
         await self._execute(stream, command, call.cause(), beside=beside)
 
