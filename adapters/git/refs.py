@@ -23,7 +23,7 @@ import errno
 import os
 import stat
 
-from omac.adapters.files import atomic, emptying
+from omac.adapters.files import atomic
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
@@ -125,6 +125,8 @@ def open_session(session: Session) -> None:
 def discard(session: Session) -> None:
     """Remove the copy of a launch whose program never ran."""
     if is_folder(session.folder):
+        from omac.adapters.files import emptying  # seldom needed
+
         emptying.remove(session.folder)
 
 
@@ -149,6 +151,8 @@ def bring_home(session: Session) -> list[tuple[str, str]]:
                 commands.append((SET_ASIDE + name[5:], f"update {SET_ASIDE}{name[5:]} {new}"))
         elif session.narrowed or not stat.S_ISREG(mode_of(f"{session.common}/{name}")):
             commands.append((name, _command(name, old, new)))
+    from omac.adapters.files import emptying  # not before the program begins
+
     refusals += _applied(session.common, commands)
     emptying.remove(session.folder)
     return refusals

@@ -251,4 +251,4 @@ def test_without_threads_there_is_none(tmp_path: Path) -> None:
         threading.stack_size(before)
     assert not scene.is_watching
     assert scene.end() == []
-    assert len(os.listdir("/proc/self/fd")) == opened
+    assert len(os.listdir("/proc/self/fd")) <= opened  # others may be closed meanwhile
