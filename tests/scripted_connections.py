@@ -244,8 +244,8 @@ class Play:
         port = b":%d\r\n" % self._back.getsockname()[1]
         received = [(plain(data.replace(port, b":PORT\r\n")), end) for data, end in self._requests]
         end = self._client.end
-        if end == "reset" and self.gate.transcript[-1][-1] == "client-gone":
-            end = "ended"  # whether bytes were unread says nothing to one that has left
+        if end == "reset" and (self.script.unix or self.gate.transcript[-1][-1] == "client-gone"):
+            end = "ended"  # that bytes were unread is all that a reset of a Unix socket says, and to one that has left
         return Result(joined(self._client.came), end, received, self.gate.transcript)
 
     def close(self) -> None:
