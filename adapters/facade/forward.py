@@ -17,6 +17,7 @@ from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.fields import FieldNames, Values, options_of
 from omac.adapters.http.http1 import UNFRAMED, RequestHead, ResponseHead, whole_answer
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.scrub import may_hold_token
 
 _PROTOCOL = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z/-]{1,64}")
 
@@ -28,6 +29,8 @@ _HOP_BY_HOP = frozenset(
 )
 # written by us, or a claim of the client about the way here
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
+# written by browsers and by libraries of pages: the address of the page that a request comes from
+_OF_PAGES = frozenset((b"hx-current-url", b"ping-from", b"ping-to", b"referer"))
 # of an answer: they concern the whole host, and so every skill
 _OF_THE_HOST = frozenset(
     (b"alt-svc", b"clear-site-data", b"service-worker-allowed", b"set-cookie2", b"strict-transport-security")
@@ -43,7 +46,7 @@ def _stops_at_skill(lower: bytes) -> bool:
     return (
         meaning in _HOP_BY_HOP
         or meaning in _OURS_UPSTREAM
-        or meaning == b"referer"
+        or meaning in _OF_PAGES
         or meaning.startswith(b"x-forwarded-")
     )
 
@@ -90,7 +93,7 @@ def upstream_head(
     head: RequestHead, path: str, *, port: int, mount: str, token: str, upgrade: bytes | None = None
 ) -> bytes:
     """The request head for the skill on `port`; `path` is below the mount, with the query if there is one. Without a
-    token, which then could not be cut out of it, Referer is left out.
+    token, which then could not be cut out of them, addresses of pages are left out.
 
     The skill is told to close the connection behind a body: one that does not read it all, as many do not where they
     refuse, would take the rest for requests that nobody recorded.
@@ -108,14 +111,18 @@ def upstream_head(
         elif head.framing.content_length is not None:
             lines.append(b"Content-Length: %d\r\n" % head.framing.content_length)
     named = _named_in_connection(head.values)
+    own = token.encode("ascii")
     for name, value in head.headers:
         stopped = _STOPPED_AT_SKILL[name]
-        if not stopped and not (named and name.lower() in named):
-            lines += name, b": ", value, b"\r\n"
-        elif stopped == b"referer" and stopped not in named:
-            sent = _without_token(value, token.encode("ascii"))
-            if sent is not None:
-                lines += name, b": ", sent, b"\r\n"
+        if (stopped and stopped not in _OF_PAGES) or (named and name.lower() in named):
+            continue
+        sent: bytes | None = value
+        if stopped:
+            sent = _address_of_page(value, own)
+        elif own in value:
+            sent = _without_token(value, own)
+        if sent is not None:
+            lines += name, b": ", sent, b"\r\n"
     lines.append(b"\r\n")
     return b"".join(lines)
 
@@ -219,8 +226,17 @@ def _named_in_connection(values: Values) -> Collection[bytes]:
 
 
 def _without_token(value: bytes, token: bytes) -> bytes | None:
-    """A Referer as the skill may see it; None when a token may be in it in a way that cannot be cut out."""
-    if not token:
-        return None
+    """The value of a field as the skill may see it; None when its token cannot be cut out of it."""
+    if not token or token not in value:
+        return value
     cut = value.replace(b"/" + token, b"")
-    return None if token in cut or token in unquote_to_bytes(cut) else cut
+    return None if token in cut else cut
+
+
+def _address_of_page(value: bytes, token: bytes) -> bytes | None:
+    """The address of a page as the skill may see it; None when a token is in it that cannot be cut out, or may be that
+    of another directory."""
+    cut = _without_token(value, token) if token else None
+    if cut is None or token in unquote_to_bytes(cut) or may_hold_token(cut.decode("latin-1")):
+        return None
+    return cut

@@ -48,8 +48,24 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
             clean = layer = replaced
         if "%" not in layer:
             break
-        layer = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), layer)
+        layer = _decoded(layer)
     return clean
+
+
+def may_hold_token(text: str) -> bool:
+    """Return whether a text holds what may be a routing token of any run, in a spelling that is recognised."""
+    for _ in range(ROUNDS + 1):
+        if _is_clean(text):
+            break
+        if _DIGITS.search(text):
+            return True
+        text = _decoded(text)
+    return False
+
+
+def _decoded(text: str) -> str:
+    """Return a text without one layer of percent-encoding."""
+    return _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), text)
 
 
 def _is_clean(text: str) -> bool:

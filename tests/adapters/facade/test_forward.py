@@ -8,6 +8,7 @@ from omac.adapters.http.http1 import RequestHead, parse_request_head, parse_resp
 from omac.domain.kernel.refusal import Refusal
 
 TOKEN = "s3cr3t"
+OTHERS = "0ce629a8c7c511311f53f9cc9bdd07b3"  # a token of another directory
 
 
 def request(*fields: str, line: str = "GET /s3cr3t/fast/a HTTP/1.1") -> RequestHead:
@@ -73,11 +74,31 @@ def test_a_chunked_body_stays_chunked() -> None:
         ("https://example.com/", ["Referer: https://example.com/"]),
         ("http://localhost:1/?t=s3cr3t", []),
         ("http://localhost:1/%733cr3t/fast", []),
+        (f"http://localhost:1/{OTHERS}/fast/", []),
+        (f"http://localhost:1/s3cr3t/fast/?back=%2F{OTHERS.upper()}", []),
+        (f"http://localhost:1/s3cr3t/fast/?back=%2525{ord(OTHERS[0]):x}{OTHERS[1:]}", []),
+        ("http://localhost:1/s3cr3t/fast/ab12cd34", ["Referer: http://localhost:1/fast/ab12cd34"]),
     ],
 )
 def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> None:
-    """A skill cannot learn the capability that reaches its neighbours from where its own page was opened."""
+    """A skill cannot learn the capability that reaches its neighbours from where its own page was opened, nor that of
+    another directory from a page there."""
     assert upstream(f"Referer: {referer}") == [*ALWAYS, *seen]
+    for name in ("HX-Current-URL", "Ping-From", "ping-to"):
+        assert upstream(f"{name}: {referer}") == [*ALWAYS, *(field.replace("Referer", name) for field in seen)]
+
+
+@pytest.mark.parametrize(
+    ("field", "seen"),
+    [
+        ("Destination: http://localhost:1/s3cr3t/fast/b", ["Destination: http://localhost:1/fast/b"]),
+        ("Cookie: from=s3cr3t", []),
+        (f"Traceparent: 00-{OTHERS}-01", [f"Traceparent: 00-{OTHERS}-01"]),
+    ],
+)
+def test_the_token_is_in_no_other_field(field: str, seen: list[str]) -> None:
+    """What merely looks like a token stays in fields that hold no address of a page."""
+    assert upstream(field) == [*ALWAYS, *seen]
 
 
 def answer(*fields: str, line: str = "HTTP/1.1 200 OK", to: RequestHead | None = None) -> tuple[list[str], str]:
