@@ -15,7 +15,11 @@ from polling import eventually, stays
 from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
 
+from omac.adapters.http.slots import RESERVE_MIN
+from omac.adapters.http.wire import AHEAD_BYTES_MAX
+
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
+FACADE_SHARE = 0.65  # of what is not the reserve, for the facade's two listeners
 HEADROOM = 7 << 20  # of its address space: less than the stack of a thread takes
 
 
@@ -71,6 +75,27 @@ def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: loc")
         scene.works()
     assert scene.server.said() == ""
+
+
+def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
+    """A call under way takes a third descriptor where its caller has sent all that omac reads ahead, or has finished
+    sending: as many of them as there can be leave the reserve to sidecars and journal."""
+    path = scene.skill.split("/", 3)[3]
+    request = f"GET /{path}/silent HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    before = scene.server.descriptors()
+    with ExitStack() as held:
+        for _ in range(DESCRIPTORS_MAX // 5):
+            sock = held.enter_context(socket.create_connection(scene.port("facade"), timeout=10))
+            sock.sendall(request + bytes(AHEAD_BYTES_MAX))
+            private = held.enter_context(socket.socket(socket.AF_UNIX))
+            private.settimeout(10)
+            private.connect(scene.server.ready["facade_socket"])
+            private.sendall(request)
+            private.shutdown(socket.SHUT_WR)
+        eventually(lambda: scene.server.descriptors() > DESCRIPTORS_MAX / 3, 5.0, "many calls under way")
+        most = before + int((DESCRIPTORS_MAX - RESERVE_MIN) * FACADE_SHARE) + 3  # two wait for a place, one is a probe
+        stays(lambda: scene.server.descriptors() <= most, 2.0, "the reserve")
+    scene.works()
 
 
 @pytest.mark.full
