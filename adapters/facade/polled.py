@@ -203,7 +203,7 @@ class PolledConnection:
         try:
             if self.phase is not Phase.ADMITTING or self._addressed is not addressed:
                 if isinstance(recorded, int):
-                    self._abort_late(recorded)
+                    self._abort_late(addressed, recorded)
             elif isinstance(recorded, int):
                 self._access = recorded
                 self._forward(addressed)
@@ -356,11 +356,12 @@ class PolledConnection:
             self.surroundings.recorder.aborted(self._access, Answer(status, 0, 0, duration_us), reason)
         self.close()
 
-    def _abort_late(self, access: int) -> None:
-        """Record as aborted an access whose record became durable too late: the client has got an answer from a task,
-        unless it left or omac stops."""
-        reason = "stopping" if self._stopped else "client-gone" if self._client_gone else "journal-slow"
-        self.surroundings.recorder.aborted(access, Answer(503 if reason == "journal-slow" else None, 0, 0, 0), reason)
+    def _abort_late(self, addressed: AddressedRequest, access: int) -> None:
+        """Record as aborted an access whose record became durable too late: a task has answered, or the connection was
+        closed with this request under way."""
+        is_answered = self._addressed is not addressed
+        reason = "journal-slow" if is_answered else "stopping" if self._stopped else "upstream-error"
+        self.surroundings.recorder.aborted(access, Answer(503 if is_answered else None, 0, 0, 0), reason)
 
     def _begun(self, *, refused: Refusal | None = None, forwarded: Forwarded | None = None) -> BegunRequest:
         assert self._addressed is not None

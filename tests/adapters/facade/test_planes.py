@@ -70,7 +70,7 @@ async def test_an_empty_line_behind_a_body_begins_no_request(
 
 
 async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
-    build: Build, replies: Any, mock_clock: trio.testing.MockClock
+    build: Build, replies: Any, mock_clock: trio.testing.MockClock, polling: bool
 ) -> None:
     """The caller is told then, with or without a body, and what is recorded later is not forwarded."""
     mock_clock.rate = 1
@@ -86,10 +86,14 @@ async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
     for client in clients:
         with trio.fail_after(1):
             assert (await client.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 503 ")
+    await clients[0].stream.aclose()  # it has its answer
+    await trio.testing.wait_all_tasks_blocked(0.01)
     house.gate.durable.set()
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert seen == []
     assert "completed" not in [entry[0] for entry in house.gate.transcript]
+    if polling:  # in a task it is the recorder that notes this
+        assert (await house.gate.until("aborted"))[2:] == (503, 0, 0, "journal-slow")
 
 
 async def test_a_skill_that_ends_with_its_answer_is_down(
