@@ -56,7 +56,7 @@ def act(
         _judge_checkouts(inspection)
     finally:
         quarantine.close()
-    inspection.findings += tracked_files.described(inspection.obeyed, folders, baseline.commits)
+    inspection.findings += tracked_files.described(inspection.obeyed, folders, baseline.commits, baseline.obeyed)
     if inspection.unlisted:
         more = counted(inspection.unlisted, "more finding is", "more findings are") + " not listed"
         more += f"; what was set aside is in {quarantine.path}"

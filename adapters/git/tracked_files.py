@@ -10,7 +10,7 @@ from omac.domain.sandbox.autorun_files import described as sentence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from omac.domain.git.folder import Folder
 
@@ -66,16 +66,21 @@ def tracked_of(git: str, names: Iterable[str]) -> set[str]:
 
 
 def described(
-    obeyed: Iterable[tuple[str, str, str]], folders: Mapping[str, Folder], commits: Mapping[str, str]
+    obeyed: Iterable[tuple[str, str, str]],
+    folders: Mapping[str, Folder],
+    commits: Mapping[str, str],
+    had: Container[str],
 ) -> list[Finding]:
-    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new."""
+    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`: the
+    paths of files that were there at launch, which alone can be in the commit of that time."""
     indexes: dict[str, bytes] = {}
     findings = []
     for project, path, who in obeyed:
         if project not in indexes:
             indexes[project] = _index(project, folders)
         commit = commits.get(project, "")
-        since = commit[:COMMIT_DIGITS] if commit and _has(indexes[project], path) else ""
+        was_there = f"{project}/{path}" in had
+        since = commit[:COMMIT_DIGITS] if commit and was_there and _has(indexes[project], path) else ""
         findings.append(Finding(f"{project}/{path}", sentence(project, path, who, since=since)))
     return findings
 

@@ -164,13 +164,15 @@ def _fits(name: str, pattern: str) -> bool:
 def described(project: str, path: str, who: str, *, since: str = "") -> str:
     """Return what a finding says of a new or changed file that `who` obeys, with the command that shows the difference.
 
-    `path` is relative to `project`. `since` is the commit at launch, or "HEAD", where git knows the file: an agent may
-    have committed it since. Empty: git does not, and the command shows the content. There is no command where the line
-    of the finding, which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
+    `path` is relative to `project`. `since` is the commit at launch, where git knew the file: an agent may have
+    committed it since. It is compared with the file itself, since the index may say of a changed file that it is not.
+    Empty: git did not know it, and the command shows the content. There is no command where the line of the finding,
+    which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
     """
     text = f"is new or changed, and {who} obeys it"
     file = f"{project}/{path}"
-    shows = f"git -C {quoted(project)} diff {quoted(since)} -- {quoted(path)}" if since else f"cat -v {quoted(file)}"
+    diff = f"git -C {quoted(project)} diff {quoted(f'{since}:{path}')} -- {quoted(path)}"
+    shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
     is_whole = shows.isprintable() and len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX
     return whole if is_whole else text

@@ -134,6 +134,18 @@ def test_files_that_programs_obey(ground: Ground) -> None:
     assert not [name for name in OTHERS.split() if f"/project/{name}" in found]
 
 
+def test_a_change_that_the_index_hides(ground: Ground) -> None:
+    """The command of a finding shows it, of a file that was there and of one that was committed since."""
+    ground.renew("plain")
+    ground.person("echo 'all: old' > Makefile; git add Makefile; git commit -qm make", check=True)
+    hide = "git add -A; git commit -qm x; git update-index --assume-unchanged Makefile tox.ini"
+    found = findings(ground, f"touch tox.ini; {hide}; echo 'all: hidden' > Makefile; echo '[hidden]' > tox.ini")
+    assert ground.person("git status --short").out == ""
+    commands = [line.partition(" obeys it: ")[2] for line in found.splitlines() if " obeys it: " in line]
+    assert len(commands) == 2
+    assert all("hidden" in ground.person(command).out for command in commands)
+
+
 def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
     """New is what is in a folder with a new name, too, though its files are as they were."""
     ground.renew("plain")
