@@ -71,8 +71,8 @@ def described(
     commits: Mapping[str, str],
     had: Container[str],
 ) -> list[Finding]:
-    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`: the
-    paths of files that were there at launch, which alone can be in the commit of that time."""
+    """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
+    the paths of files that were there at launch, which alone can be in the commit of that time."""
     indexes: dict[str, bytes] = {}
     findings = []
     for project, path, who in obeyed:

@@ -15,7 +15,7 @@ from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
-from omac.adapters.git.stamp import node_of, stamp_of
+from omac.adapters.git.stamp import node_of, stamp_of, stamp_of_linked
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
@@ -140,9 +140,12 @@ class WorktreeScan:
         self._levels.append(_Level(folder, path, self._since_ns, obeyed))
 
     def _file(self, level: _Level, entry: os.DirEntry[str], who: str | None) -> None:
-        """A file that a program obeys, or what is no file."""
+        """A file that a program obeys, or something that is no file."""
         path = f"{level.path}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            self._link(level, entry.name, path, status)
+            return
         can_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
         if who is None and not can_wait:
             return
@@ -155,6 +158,18 @@ class WorktreeScan:
                 self._inspection.report(path, what)
             else:
                 self._inspection.obey(self._project, path[self._below :], who)
+
+    def _link(self, level: _Level, name: str, path: str, status: os.stat_result) -> None:
+        """A link: by its name, a program may obey files of any other."""
+        who = level.obeyed.through(name) if level.obeyed else None
+        if who is None:
+            return
+        stamp = stamp_of_linked(path, status, self._project, self._inspection.budget.spend)
+        if self._inspection.is_first:
+            self._baseline.note_obeyed(path, stamp)
+        elif self._baseline.obeyed.get(path) != stamp:
+            what = f"is a link, and {who} obeys what it leads to; the one or the other is new or changed"
+            self._inspection.report(path, what)
 
     def _take_set_id(self, level: _Level, entry: os.DirEntry[str]) -> None:
         """Take set-uid and set-gid bits from a new file that has one name."""

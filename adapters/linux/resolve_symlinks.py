@@ -40,6 +40,39 @@ def trail(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, walked or "/"
 
 
+def inside(path: str, root: str) -> str:
+    """The canonical path that one below `root`, which is canonical, leads to; empty when a link on the way leads out of
+    `root`, or in circles. Nothing outside is touched: a look there may wait for a file system that hangs."""
+    links = 0
+    parts = path[len(root) :].split("/")[::-1]
+    walked = root
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            walked = walked.rpartition("/")[0]
+            continue
+        here = f"{walked}/{part}"
+        if here == root or root.startswith(f"{here}/"):
+            walked = here
+            continue
+        if not here.startswith(f"{root}/"):
+            return ""
+        try:
+            target = os.readlink(here)
+        except OSError:  # not a link, or not there
+            walked = here
+            continue
+        links += 1
+        if links > LINKS_MAX:
+            return ""
+        if target.startswith("/"):
+            walked = ""
+        parts.extend(target.split("/")[::-1])
+    return walked if f"{walked}/".startswith(f"{root}/") else ""
+
+
 def unresolved(path: str, home: str) -> str:
     """A path as typed, made absolute, but with its links and `..` as they are. Raises Refusal (directory-missing)."""
     if path == "~" or path.startswith("~/"):

@@ -83,12 +83,16 @@ class _Table:
         self.folders: dict[str, list[tuple[str, str]]] = {}  # by the last part: the folder's path, who
         self.paths: list[tuple[str, str]] = []  # the end of a path with folders, "*" at its end for any
         self.beginnings: dict[str, list[tuple[str, str]]] = {}  # by the first two characters
+        self.ways: dict[str, list[tuple[str, str]]] = {}  # as `folders`, of folders with one of those below them, too
         for who, patterns in OBEYED.items():
             for pattern in patterns.split():
                 self._add(pattern, who)
         self.path_folders = frozenset(path.rpartition("/")[0].rpartition("/")[2] for path, _ in self.paths)
 
     def _add(self, pattern: str, who: str) -> None:
+        parts = pattern.split("/")[:-1]
+        for number, part in enumerate(parts):
+            self.ways.setdefault(part, []).append(("/".join(parts[: number + 1]), who))
         if pattern.endswith("/"):
             folder = pattern[:-1]
             self.folders.setdefault(folder.rpartition("/")[2], []).append((folder, who))
@@ -127,9 +131,10 @@ _TABLE = _Table()
 class Obeyed:
     """The files of one folder that programs obey; `folder` is relative to the project, and empty for the project."""
 
-    __slots__ = ("_others", "_whole")
+    __slots__ = ("_folder", "_others", "_whole")
 
     def __init__(self, folder: str) -> None:
+        self._folder = folder
         parts = folder.split("/")
         self._whole: str | None = None  # who obeys every file in it
         self._others: list[tuple[str, str]] = []  # names, "*" at the end for any that begin so, and who
@@ -155,6 +160,14 @@ class Obeyed:
             fits = (who for other, who in self._others if _fits(name, other))
             who = next(fits, None)
         return who or None
+
+    def through(self, name: str) -> str | None:
+        """Return which program obeys what a link of this name leads to, as `by`: a file, or a folder with files that it
+        obeys."""
+        if who := self.by(name):
+            return who
+        path = f"/{self._folder}/{name}"
+        return next((who for way, who in _TABLE.ways.get(name, ()) if path.endswith(f"/{way}")), None)
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -154,6 +154,32 @@ def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
     assert "tasks.json" not in findings(ground, "cat .vscode/tasks.json")
 
 
+@pytest.mark.parametrize("target", ["docs", "../project/docs", "$W/docs", "way/to"])
+def test_links_that_programs_obey(ground: Ground, target: str) -> None:
+    """A link is reported where files of any name are obeyed through it: with its target, and when that changes."""
+    ground.renew("plain")
+    made = "mkdir docs way other; echo '{}' > docs/tasks.json; ln -s ../docs way/to; ln -s other README.d"
+    found = findings(ground, f"{made}; ln -s {target} .vscode; mkdir .github; ln -s ../docs .github/workflows")
+    lines = [line for line in found.splitlines() if "is a link" in line]
+    assert sorted(line.split(": ")[1].rpartition("/project/")[2] for line in lines) == [".github/workflows", ".vscode"]
+    assert "is a link" not in findings(ground, "cat .vscode/tasks.json; echo x > other/x")
+    assert "/.vscode: is a link" in findings(ground, "echo '{ }' > docs/tasks.json")
+    assert "/.vscode: is a link" in findings(ground, "mkdir docs/x; touch docs/x/y")
+
+
+def test_links_to_much_cost_little(ground: Ground) -> None:
+    """Links in circles, to a device, out of the project and to more than omac reads."""
+    ground.renew("plain")
+    script = (
+        "mkdir -p many n; touch many/{1..3000}; ln -s .zed .zed; ln -s . .idea; ln -s / .vim; ln -s /dev/zero .helix;"
+        " ln -s ../../../../../proc .nvim; for i in {1..300}; do mkdir n/$i; ln -s ../../many n/$i/.vscode; done"
+    )
+    for again in (script, "true"):
+        begun = time.monotonic()
+        assert "/.vscode: is a link" in findings(ground, again)
+        assert time.monotonic() - begun < 10
+
+
 WIDER = """
 [serve]
 unapproved = "allow"
@@ -204,6 +230,7 @@ def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
 
 def findings(ground: Ground, script: str) -> str:
     """What omac reports of a launch: what it prints, and what it writes to a file where that is too much."""
+    before = set((ground.world.state / "set-aside").glob("*/findings"))
     done = ground.agent(script)
-    files = (ground.world.state / "set-aside").glob("*/findings")
+    files = set((ground.world.state / "set-aside").glob("*/findings")) - before
     return done.err + "".join(path.read_text() for path in files)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.linux.resolve_symlinks import trail, unresolved
+from omac.adapters.linux.resolve_symlinks import inside, trail, unresolved
 from omac.domain.kernel.refusal import Refusal
 
 PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
@@ -36,6 +36,30 @@ def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     for link, target in links:
         assert os.readlink(link) == target
         assert os.path.realpath(os.path.dirname(link)) == os.path.dirname(link)
+
+
+@given(st.lists(PARTS, max_size=8))
+@settings(max_examples=examples(300), deadline=None)
+def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
+    """For every path that does not end outside."""
+    path = f"{tree}/{'/'.join(parts)}"
+    real = os.path.realpath(path)
+    assert inside(path, str(tree)) == (real if Path(real).is_relative_to(tree) else "")
+
+
+@pytest.mark.parametrize(
+    "target", ["loop", "/", "/proc/self/cwd", "../in", "..", "{top}x", "{top}/../other/in", "out/x"]
+)
+def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
+    """None is followed past its folder, nor in circles."""
+    top = tmp_path / "top"
+    top.mkdir()
+    (tmp_path / "in").symlink_to("top")
+    (top / "out").symlink_to("../in")
+    (top / "loop").symlink_to(target.format(top=top))
+    assert inside(f"{top}/loop", str(top)) == ""
+    (tmp_path / "in").unlink()
+    assert inside(f"{top}/loop", str(top)) == ""
 
 
 def test_links_in_circles_are_an_error(tmp_path: Path) -> None:

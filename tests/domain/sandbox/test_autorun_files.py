@@ -72,6 +72,19 @@ def test_every_pattern_of_the_table(who: str, pattern: str) -> None:
     assert obeys(path) == (who if who != NOBODY else None)
 
 
+@pytest.mark.parametrize(
+    ("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split() if "/" in path]
+)
+def test_links_to_what_is_obeyed(who: str, path: str) -> None:
+    """A file or a folder on the way to it may be a link to one of any name."""
+    parts = path.split("/")
+    ways = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    through = [Obeyed(way.rpartition("/")[0]).through(way.rpartition("/")[2]) for way in ways]
+    assert who in through
+    assert through[-1] == who
+    assert Obeyed("src").through("main") is Obeyed("workflows").through(".github.x") is None
+
+
 def test_no_pattern_twice() -> None:
     """Each pattern has one who obeys it."""
     patterns = [pattern for patterns in OBEYED.values() for pattern in patterns.split()]
