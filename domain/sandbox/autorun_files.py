@@ -24,17 +24,19 @@ _OF_HARNESSES = [pattern for harness in HARNESSES for pattern in harness.autorun
 OBEYED = {
     NOBODY: ".env.dist .env.example .env.sample .env.template",
     "direnv, or what else loads an environment,": """
-        .autoenv .autoenv.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/ .rtx.toml
-        .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json devenv.nix devenv.yaml flake.nix default.nix
-        shell.nix
+        .autoenv .autoenv.zsh .autoenv_leave.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/
+        .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json
+        devenv.nix devenv.yaml flake.nix default.nix pixi.toml shell.nix
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
-        *.code-workspace *.sublime-project .ccls .clangd .dir-locals.el .dir-locals-2.el .exrc .fleet/ .helix/ .idea/
-        .kakrc.local .lazy.lua .local.vimrc .luarc.json .lvimrc .metals/ .nova/ .nvim.lua .nvim/ .nvimrc
-        .phpactor.json .phpactor.yml .projectile .run/ .solargraph.yml .sublime-project .theia/ .vim/ .vimrc .vs/
-        .vscode/extensions* .vscode/launch* .vscode/mcp* .vscode/settings* .vscode/tasks* .zed/ _vimrc .devcontainer/
-        .devcontainer.json devcontainer.json .gitpod.yml .replit
+        *.code-workspace *.sublime-project .ccls .clangd .classpath .dir-locals.el .dir-locals-2.el .exrc
+        .externalToolBuilders/ .factorypath .fleet/ .helix/ .idea/ .kakrc.local .kateconfig .kateproject .lapce/
+        .lazy.lua .lite_project.lua .local.vimrc .luarc.json .lvimrc .metals/ .neoconf.json .nova/ .nvim.lua .nvim/
+        .nvimrc .phpactor.json .phpactor.yml .project .projectile .run/ .settings/ .solargraph.yml .sublime-project
+        .theia/ .vim/ .vimrc .vimspector.json .vs/ .vscode/c_cpp_properties* .vscode/cmake* .vscode/extensions*
+        .vscode/launch* .vscode/mcp* .vscode/settings* .vscode/tasks* .ycm_extra_conf.py .zed/ _vimrc nbproject/
+        .devcontainer/ .devcontainer.json devcontainer.json .gitpod.yml .gitpod.Dockerfile .replit replit.nix
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
@@ -42,30 +44,39 @@ OBEYED = {
         .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.*
     """,
     "a debugger or an interpreter": """
-        .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .pdbrc .pdbrc.py .pryrc .rdebugrc
-        .rspec *.pth sitecustomize.py usercustomize.py
+        .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
+        .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py
     """,
     "a package manager": """
-        .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs .yarn/plugins/
-        .yarn/releases/ .yarnrc .yarnrc.yml Cargo.toml Gemfile NuGet.config Package.swift Pipfile Podfile build.rs
-        bunfig.toml composer.json deno.json deno.jsonc gems.rb mix.exs nuget.config package.json pip.conf
-        pnpm-workspace.yaml poetry.toml pyproject.toml rust-toolchain rust-toolchain.toml setup.cfg setup.py uv.toml
+        *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs
+        .pnpmfile.mjs .yarn/plugins/ .yarn/releases/ .yarnrc .yarnrc.yml Brewfile Cargo.toml Gemfile NuGet.config
+        Package.swift Pipfile Podfile bb.edn build.rs bunfig.toml composer.json conanfile.py config.nims deno.json
+        deno.jsonc deps.edn dub.json dub.sdl gems.rb hatch.toml mix.exs nim.cfg nuget.config package.json pip.conf
+        pnpm-workspace.yaml poetry.toml project.clj pyproject.toml rebar.config rebar.config.script rust-toolchain
+        rust-toolchain.toml setup.cfg setup.py shadow-cljs.edn shard.yml uv.toml
     """,
     "a build": """
-        *.cmake *.gradle *.gradle.kts *.mk *.props *.sbt *.targets .bazelrc .bazeliskrc .jvmopts .mvn/ .sbtopts
-        BUILD.bazel CMakeLists.txt CMakePresets.json CMakeUserPresets.json Directory.Build.* Earthfile GNUmakefile
-        Gruntfile.* Justfile MODULE.bazel Makefile Makefile.* Procfile Rakefile SConstruct SConscript Taskfile.*
-        Tiltfile Vagrantfile WORKSPACE ansible.cfg build.zig cabal.project.local configure dodo.py fabfile.py
-        fastlane/ gradle.properties gradlew gradlew.bat gulpfile.* justfile .justfile magefile.go makefile meson.build
-        mvnw mvnw.cmd noxfile.py pom.xml stack.yaml taskfile.* tasks.py tools/bazel wscript
+        *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
+        *.vcxproj .air.toml .bazelrc .bazeliskrc .goreleaser.* .jvmopts .latexmkrc .mvn/ .sbtopts BUCK BUILD
+        BUILD.bazel CMakeLists.txt CMakePresets.json CMakeUserPresets.json Capfile Containerfile Dangerfile
+        Directory.Build.* Dockerfile Dockerfile.* Earthfile GNUmakefile Gruntfile.* Guardfile Justfile MODULE.bazel
+        Makefile Makefile.* Procfile Rakefile SConstruct SConscript Setup.hs Snakefile Taskfile.* Thorfile Tiltfile
+        Trunk.toml Vagrantfile WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill
+        build.sc build.xml build.zig cabal.project.local cdk.json compose.yaml compose.yml compose.*.yaml
+        compose.*.yml configure configure.ac docker-bake.* docker-compose.* dodo.py fabfile.py fastlane/ firebase.json
+        gradle.properties gradlew gradlew.bat gulpfile.* justfile .justfile latexmkrc magefile.go makefile meson.build
+        mvnw mvnw.cmd netlify.toml noxfile.py nx.json pom.xml premake5.lua project.json serverless.* skaffold.yaml
+        stack.yaml taskfile.* tasks.py terragrunt.hcl tools/bazel turbo.json wrangler.* wscript xmake.lua
     """,
     "a linter or a test runner": """
-        .babelrc* .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .luacheckrc .mocharc* .mypy.ini
-        .php-cs-fixer.php .php-cs-fixer.dist.php .prettierrc* .proverc .pylintrc .rubocop.yml .stylelintrc*
-        babel.config.* conftest.py eslint.config.* jest.config.* karma.conf.* mypy.ini next.config.* phpstan.neon
-        phpstan.neon.dist phpunit.xml playwright.config.* postcss.config.* prettier.config.* pylintrc pytest.ini
-        rollup.config.* stylelint.config.* svelte.config.* tailwind.config.* tox.ini vite.config.* vitest.config.*
-        webpack.config.*
+        .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
+        .mocharc* .mypy.ini .nycrc* .php-cs-fixer.php .php-cs-fixer.dist.php .prettierrc* .proverc .pylintrc
+        .releaserc* .rubocop.yml .stylelintrc* .swcrc astro.config.* ava.config.* babel.config.* conftest.py
+        craco.config.* cypress.config.* drizzle.config.* eslint.config.* jest.config.* karma.conf.* knexfile.*
+        metro.config.* mypy.ini next.config.* nuxt.config.* phpstan.neon phpstan.neon.dist phpunit.xml
+        playwright.config.* postcss.config.* prettier.config.* pylintrc pytest.ini release.config.* rollup.config.*
+        rspack.config.* stylelint.config.* svelte.config.* tailwind.config.* tox.ini tsup.config.* vite.config.*
+        vitest.config.* vue.config.* wdio.conf.* webpack.config.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/

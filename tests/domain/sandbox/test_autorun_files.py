@@ -22,6 +22,7 @@ KNOWN = {
     """,
     "an editor": """
         ws.code-workspace .vscode/tasks.json .idea/workspace.xml .zed/tasks.json .nvim.lua .vim/x devcontainer.json
+        .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
     """,
     "git, or what runs its hooks,": ".husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig",
     "a debugger or an interpreter": ".gdbinit sitecustomize.py x.pth .pth .pdbrc .Rprofile",
@@ -30,7 +31,8 @@ KNOWN = {
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
-        Directory.Build.props
+        Directory.Build.props Dockerfile Dockerfile.dev compose.yml compose.override.yaml docker-compose.dev.yml
+        x.csproj main.tf .latexmkrc rules.bzl
     """,
     "a linter or a test runner": ".eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc",
     "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
@@ -40,7 +42,7 @@ OTHERS = """
     vscode/tasks.json .vscode/cspell.json .claude/todos/x.json .claude/worktrees/a/src/x.py claude/settings.json
     .github/ISSUE_TEMPLATE/bug.md workflows/x.yml .cargo/registry cargo/config.toml Makefiled NotMakefile
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
-    xvite.config.ts
+    xvite.config.ts compose.go docker main.tfstate Dockerfiles x.csproj.bak latexmk
 """
 
 
