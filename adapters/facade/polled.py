@@ -357,8 +357,7 @@ class PolledConnection:
         self.close()
 
     def _abort_late(self, addressed: AddressedRequest, access: int) -> None:
-        """Record as aborted an access whose record became durable too late: a task has answered, or the connection was
-        closed with this request under way."""
+        """Abort an access whose record came too late: a task has answered, or the connection was closed meanwhile."""
         is_answered = self._addressed is not addressed
         reason = "journal-slow" if is_answered else "stopping" if self._stopped else "upstream-error"
         self.surroundings.recorder.aborted(access, Answer(503 if is_answered else None, 0, 0, 0), reason)

@@ -83,6 +83,7 @@ class Exchange:
         self._bytes_out = 0
         self._upgrade = upgrade_of(head)
         self._watching = trio.CancelScope()
+        self._undecided = trio.CancelScope()  # while the skill may still switch protocols
         self._switched = trio.Event()
         self.progress = ExchangeProgress(
             idle_s=idle_s,
@@ -268,8 +269,11 @@ class Exchange:
         # pipelined requests are kept for later, up to a bound
         while len(self._client.ahead) < AHEAD_BYTES_MAX and await self._client.receive_ahead():
             pass
-        # the end of what it sends gets to the skill once the two are joined
-        await self._client.left(may_finish=self._upgrade is not None)
+        if self._upgrade is not None:
+            with self._undecided:  # the end of what it sends gets to the skill once the two are joined
+                await self._client.left(may_finish=True)
+                raise ClientGone("the client closed")
+        await self._client.left()
         raise ClientGone("the client closed")
 
     # the skill's side: its answer
@@ -280,6 +284,7 @@ class Exchange:
             if response.status == 101:
                 await self._join(upstream, response)
             else:
+                self._undecided.cancel()
                 await self._relay_answer(upstream, response)
         except UpstreamError as error:
             self._upstream_failed(error)

@@ -134,6 +134,30 @@ async def test_another_answer_is_an_ordinary_one(build: Build, read_request: Any
         await house.gate.until("completed", count)
 
 
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_client_that_leaves_behind_another_answer(build: Build, early: bool) -> None:
+    """As the skill has not switched, the end of what the client sends says that it has left, like that of any other."""
+    answered = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_head(stream)
+        await answered.wait()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsilence")
+        await read_all(stream)
+
+    house = await build(upstream)
+    client = await house.client()
+    await client.ask("GET", "/", *ASKS)
+    if not early:
+        answered.set()
+        await client.until(b"silence")
+    await client.stream.send_eof()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    answered.set()
+    assert (await house.gate.until("aborted"))[-1] == "client-gone"
+    await house.upstream_ended.wait()
+
+
 NOT_FORWARDED = {
     "h2c": ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
     "H2C": ("Connection: Upgrade", "Upgrade: H2C"),
