@@ -43,6 +43,10 @@ OBEYED = {
         .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml commitlint.config.*
         .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.*
     """,
+    "another version control system": """
+        .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo/config.toml .p4config
+        .pijul/config .sl/config .sl/sharedpath _darcs/prefs/
+    """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
         .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py

@@ -117,6 +117,7 @@ OBEYED = """
     .devcontainer/devcontainer.json devcontainer.json .devcontainer.json .husky/pre-commit .githooks/pre-commit
     .pre-commit-config.yaml lefthook.yml .overcommit.yml .nvim.lua .nvimrc .exrc .lvimrc .vim/local.vim .lazy.lua
     Dockerfile compose.yml x.csproj main.tf .latexmkrc .ycm_extra_conf.py .factorypath .rvmrc .RData project.clj
+    .hg/hgrc .jj/repo/config.toml
     Makefile justfile Taskfile.yml .lfsconfig .gitmodules .gitattributes conftest.py setup.py sitecustomize.py .pth
     .sublime-project flake.nix shell.nix .autoenv .direnv/x pyproject.toml tox.ini
 """

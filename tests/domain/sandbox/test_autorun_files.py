@@ -25,6 +25,7 @@ KNOWN = {
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
     """,
     "git, or what runs its hooks,": ".husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig",
+    "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults",
     "a debugger or an interpreter": ".gdbinit sitecustomize.py x.pth .pth .pdbrc .Rprofile",
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
@@ -42,7 +43,7 @@ OTHERS = """
     vscode/tasks.json .vscode/cspell.json .claude/todos/x.json .claude/worktrees/a/src/x.py claude/settings.json
     .github/ISSUE_TEMPLATE/bug.md workflows/x.yml .cargo/registry cargo/config.toml Makefiled NotMakefile
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
-    xvite.config.ts compose.go docker main.tfstate Dockerfiles x.csproj.bak latexmk
+    xvite.config.ts hgrc .hg/store/x .hg/dirstate compose.go docker main.tfstate Dockerfiles x.csproj.bak latexmk
 """
 
 
