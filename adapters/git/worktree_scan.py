@@ -13,9 +13,10 @@ import stat
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
+from omac.adapters.git.link_stamps import LinkStamps
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
 from omac.adapters.git.quarantine import kind_of
-from omac.adapters.git.stamp import node_of, stamp_of, stamp_of_linked
+from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, ALL_MARKS, MARKS, WHOLE, Folder
 from omac.domain.sandbox.autorun_files import OF_OTHERS, Obeyed
 
@@ -50,6 +51,7 @@ class WorktreeScan:
         self._is_last = not inspection.is_first
         self._project = project
         self._known = known
+        self._links = LinkStamps(project, inspection.budget.spend)
         self._dots = DotJudge(inspection, known)
         self._below = len(project) + 1  # where a path below the project begins
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS
@@ -164,7 +166,7 @@ class WorktreeScan:
         who = level.obeyed.through(name) if level.obeyed else None
         if who is None:
             return
-        stamp = stamp_of_linked(path, status, self._project, self._inspection.budget.spend)
+        stamp = self._links.of(path, status)
         if self._inspection.is_first:
             self._baseline.note_obeyed(path, stamp)
         elif self._baseline.obeyed.get(path) != stamp:
