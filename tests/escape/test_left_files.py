@@ -181,7 +181,7 @@ def test_links_to_much_cost_little(ground: Ground) -> None:
     for again in (script, "true"):
         begun = time.monotonic()
         assert "/.vscode: is a link" in findings(ground, again)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 10
 
 
 WIDER = """
