@@ -1,38 +1,39 @@
-"""Stamps of links in a project, which show whether a link, or anything that it leads to, is still what it was."""
+"""Stamps of links in projects, which show whether a link, or anything that it leads to, is still what it was."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import stat
+from itertools import islice
 
 from omac.adapters.git.stamp import stamp_of
 from omac.adapters.linux.resolve_symlinks import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from omac.adapters.git.stamp import Stamp
 
 BELOW_MAX = 1_000  # files and folders below the target of one link
-FILES_MAX = 50_000  # of all links of a project
+FILES_MAX = 50_000  # of all links
 
 
 class LinkStamps:
-    """The stamps of links in the project at `root`. `spend` is called for each file, and may raise what it likes."""
+    """The stamps of links in the projects at `roots`. `spend` is called for each file, and may raise what it likes."""
 
-    def __init__(self, root: str, spend: Callable[[], None]) -> None:
-        self._root = root
+    def __init__(self, roots: Sequence[str], spend: Callable[[], None]) -> None:
+        self._roots = roots
         self._spend = spend
         self._digests: dict[str, bytes] = {}  # by targets
         self._room = FILES_MAX
 
     def of(self, link: str, status: os.stat_result) -> Stamp:
-        """Return a stamp of a link and, if that is in the project, of all that it leads to. Where that is too much, no
-        two stamps are the same. Raises OSError."""
+        """Return a stamp of a link and, as far as that is in a project, of all that it leads to, by further links, too.
+        Where that is too much, no two stamps are the same. Raises OSError."""
         stamp = stamp_of(status)
-        target = inside(link, self._root)
+        target = inside(link, self._roots)
         if not target:
             return stamp
         if target not in self._digests:
@@ -42,7 +43,7 @@ class LinkStamps:
 
     def _digest(self, target: str) -> bytes:
         parts: list[str] = []
-        for part in _below(target):
+        for part in self._below(target):
             self._spend()
             self._room -= 1
             if len(parts) >= BELOW_MAX or self._room < 0:
@@ -50,19 +51,20 @@ class LinkStamps:
             parts.append(repr(part))
         return hashlib.sha256("\n".join(sorted(parts)).encode()).digest()
 
-
-def _below(path: str) -> Iterator[tuple[str, Stamp]]:
-    """Yield a path, and all that is below it, with their stamps; nothing where nothing is there. Raises OSError."""
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        return
-    yield path, stamp_of(status)
-    folders = [path] if stat.S_ISDIR(status.st_mode) else []
-    while folders:
-        with os.scandir(folders.pop()) as scan:
-            for entry in scan:
-                status = entry.stat(follow_symlinks=False)
-                yield entry.path, stamp_of(status)
-                if stat.S_ISDIR(status.st_mode):
-                    folders.append(entry.path)
+    def _below(self, path: str) -> Iterator[tuple[str, Stamp]]:
+        paths, seen = [path], set()
+        while paths:
+            path = paths.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            yield path, stamp_of(status)
+            if stat.S_ISLNK(status.st_mode):
+                paths += filter(None, (inside(path, self._roots),))
+            elif stat.S_ISDIR(status.st_mode):
+                with os.scandir(path) as scan:
+                    paths += [entry.path for entry in islice(scan, BELOW_MAX)]

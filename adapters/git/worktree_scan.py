@@ -51,7 +51,7 @@ class WorktreeScan:
         self._is_last = not inspection.is_first
         self._project = project
         self._known = known
-        self._links = LinkStamps(project, inspection.budget.spend)
+        self._links = LinkStamps(inspection.projects, inspection.budget.spend)
         self._dots = DotJudge(inspection, known)
         self._below = len(project) + 1  # where a path below the project begins
         self._since_ns = inspection.baseline.since_ns - MARGIN_NS

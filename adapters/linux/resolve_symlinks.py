@@ -7,6 +7,10 @@ import os
 
 from omac.domain.kernel.refusal import Refusal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 LINKS_MAX = 40  # as the kernel
 
 
@@ -40,12 +44,13 @@ def trail(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, walked or "/"
 
 
-def inside(path: str, root: str) -> str:
-    """The canonical path that one below `root`, which is canonical, leads to; empty when a link on the way leads out of
-    `root`, or in circles. Nothing outside is touched: a look there may wait for a file system that hangs."""
+def inside(path: str, roots: Sequence[str]) -> str:
+    """The canonical path that one below one of `roots`, which are canonical, leads to; empty when a link on the way
+    leads out of them all, or in circles. Nothing outside is touched: a look there may wait for a file system that
+    hangs."""
     links = 0
-    parts = path[len(root) :].split("/")[::-1]
-    walked = root
+    parts = path.split("/")[::-1]
+    walked = ""
     while parts:
         part = parts.pop()
         if part in ("", "."):
@@ -54,10 +59,10 @@ def inside(path: str, root: str) -> str:
             walked = walked.rpartition("/")[0]
             continue
         here = f"{walked}/{part}"
-        if here == root or root.startswith(f"{here}/"):
+        if any(f"{root}/".startswith(f"{here}/") for root in roots):  # no link: it is a part of a canonical path
             walked = here
             continue
-        if not here.startswith(f"{root}/"):
+        if not _is_below(here, roots):
             return ""
         try:
             target = os.readlink(here)
@@ -70,7 +75,11 @@ def inside(path: str, root: str) -> str:
         if target.startswith("/"):
             walked = ""
         parts.extend(target.split("/")[::-1])
-    return walked if f"{walked}/".startswith(f"{root}/") else ""
+    return walked if _is_below(walked, roots) else ""
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    return any(f"{path}/".startswith(f"{root}/") for root in roots)
 
 
 def unresolved(path: str, home: str) -> str:

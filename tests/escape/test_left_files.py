@@ -166,7 +166,8 @@ def test_links_that_programs_obey(ground: Ground, target: str) -> None:
     assert sorted(line.split(": ")[1].rpartition("/project/")[2] for line in lines) == [".github/workflows", ".vscode"]
     assert "is a link" not in findings(ground, "cat .vscode/tasks.json; echo x > other/x")
     assert "/.vscode: is a link" in findings(ground, "echo '{ }' > docs/tasks.json")
-    assert "/.vscode: is a link" in findings(ground, "mkdir docs/x; touch docs/x/y")
+    assert "/.vscode: is a link" in findings(ground, "mkdir docs/x; touch docs/x/y; ln -s ../../other docs/x/z")
+    assert "/.vscode: is a link" in findings(ground, "echo y > other/x")
 
 
 def test_links_to_much_cost_little(ground: Ground) -> None:

@@ -44,7 +44,7 @@ def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None
     """For every path that does not end outside."""
     path = f"{tree}/{'/'.join(parts)}"
     real = os.path.realpath(path)
-    assert inside(path, str(tree)) == (real if Path(real).is_relative_to(tree) else "")
+    assert inside(path, [str(tree)]) == (real if Path(real).is_relative_to(tree) else "")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,21 @@ def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
     (tmp_path / "in").symlink_to("top")
     (top / "out").symlink_to("../in")
     (top / "loop").symlink_to(target.format(top=top))
-    assert inside(f"{top}/loop", str(top)) == ""
+    assert inside(f"{top}/loop", [str(top)]) == ""
     (tmp_path / "in").unlink()
-    assert inside(f"{top}/loop", str(top)) == ""
+    assert inside(f"{top}/loop", [str(top)]) == ""
+
+
+def test_links_from_one_root_to_another(tmp_path: Path) -> None:
+    """They are followed, there and back."""
+    for name in ("one/a", "two/b", "three"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "one/to").symlink_to(tmp_path / "two")
+    (tmp_path / "two/back").symlink_to("../one/a/../..")
+    roots = [f"{tmp_path}/one", f"{tmp_path}/two"]
+    assert inside(f"{tmp_path}/one/to/b", roots) == f"{tmp_path}/two/b"
+    assert inside(f"{tmp_path}/one/to/back/one/a", roots) == f"{tmp_path}/one/a"
+    assert inside(f"{tmp_path}/one/to/back/three", roots) == inside(f"{tmp_path}/one/to", roots[:1]) == ""
 
 
 def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
