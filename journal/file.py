@@ -88,7 +88,9 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
 
 def damaged(path: str, what: str) -> Refusal:
     """Return the refusal of a file that is no journal, or no whole one."""
-    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+    return Refusal(
+        "journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=restore_commands(path)
+    )
 
 
 def unproven(path: str, what: str) -> Refusal:
@@ -99,7 +101,7 @@ def unproven(path: str, what: str) -> Refusal:
     return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {what}", fix=fix)
 
 
-def way_back(path: str) -> list[str]:
+def restore_commands(path: str) -> list[str]:
     """Return the commands that mend a damaged journal."""
     named = f"--journal {shlex.quote(path)}"
     return [f"omac journal check {named}", f"omac journal repair {named}"]

@@ -303,14 +303,14 @@ class GitFolder:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
             return
-        if rule.mend:
-            self._mend(folder, entry.name, path, rule, before or b"")
+        if rule.clean_by:
+            self._clean(folder, entry.name, path, rule, before or b"")
         elif self._inspection.set_aside(folder, entry.name, path, problem) and before is not None:
             try_to_put(self._inspection, folder, entry.name, path, before)
 
-    def _mend(self, folder: int, name: str, path: str, rule: Rule, before: bytes) -> None:
+    def _clean(self, folder: int, name: str, path: str, rule: Rule, before: bytes) -> None:
         """Take from a file what may not be in it, under git's own lock: the host may be writing it."""
-        from omac.domain.git.judges import MENDERS
+        from omac.domain.git.judges import CLEANERS
 
         lock = f"{name}.lock"
         try:
@@ -324,7 +324,7 @@ class GitFolder:
             problem = self._problem(rule, content, before) if content is not None else ""
             what = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
             if content and problem and self._inspection.set_aside(folder, name, path, what):
-                try_to_put(self._inspection, folder, name, path, MENDERS[rule.mend](content, before, self._place))
+                try_to_put(self._inspection, folder, name, path, CLEANERS[rule.clean_by](content, before, self._place))
         finally:
             if lock:
                 os.unlink(lock, dir_fd=folder)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.git.config import parse, render
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
@@ -83,7 +83,7 @@ def entries(
     made: list[Entry] = []
     for place, content in copies:
         above, name = os.path.split(place)
-        links, real = trail(above)
+        links, real = resolve_symlinks(above)
         made += [Entry(link, LINK, REASON, target=target) for link, target in links]
         made.append(Entry(f"{real}/{name}", COPY, REASON, content=content))
     return made, settings.warnings
@@ -96,7 +96,7 @@ def agent_entry(environment: Mapping[str, str]) -> Entry:
     if not path.startswith("/"):
         raise Refusal("misuse", "--ssh-agent found no agent: SSH_AUTH_SOCK is not set to a socket", fix=fix)
     try:
-        source = trail(path)[1]
+        source = resolve_symlinks(path)[1]
         seen = os.lstat(source)
     except OSError as problem:
         raise Refusal("misuse", f"--ssh-agent found no agent at {path}: {problem.strerror}", fix=fix) from None
@@ -152,7 +152,7 @@ class _Settings:
         except ValueError as problem:
             self.warnings.append(f"{path} is left out: {problem}")
             return None
-        doubtful = below_any(trail(path)[1], self._writable)
+        doubtful = below_any(resolve_symlinks(path)[1], self._writable)
         kept = []
         for key, value in pairs:
             if _is_secret(key, value):
@@ -173,7 +173,7 @@ class _Settings:
     def content(self, path: str) -> bytes | None:
         """Return the content of a file; None where it is missing, or, with a warning, where it may not be read."""
         try:
-            links, real = trail(path)
+            links, real = resolve_symlinks(path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -250,7 +250,7 @@ class _Settings:
         name = self._expanded(words[0])
         places = [name] if "/" in name else [f"{folder}/{name}" for folder in self._folders if folder]
         program = next((place for place in places if os.path.isfile(place)), "")
-        return trail(program)[1].startswith(_OF_THE_SYSTEM) if program.startswith("/") else False
+        return resolve_symlinks(program)[1].startswith(_OF_THE_SYSTEM) if program.startswith("/") else False
 
 
 def _plain(key: str) -> str:
@@ -264,7 +264,8 @@ def _condition(key: str, path: str) -> str:
     for word in ("gitdir:", "gitdir/i:"):
         start = f"includeif.{word}./"
         if key.startswith(start):
-            folder = trail(os.path.dirname(path))[1] if not os.path.islink(path) else os.path.dirname(trail(path)[1])
+            target = resolve_symlinks(path)[1] if os.path.islink(path) else path
+            folder = resolve_symlinks(os.path.dirname(target))[1]
             for character in "\\*?[":
                 folder = folder.replace(character, "\\" + character)
             return f"includeif.{word}{folder}/{key.removeprefix(start)}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def untrusted_folders(path: str, writable: Iterable[str]) -> list[str]:
 def leads_through(path: str, writable: Sequence[str]) -> bool:
     """Return whether an absolute path, or a link on its way, lies in one of the canonical folders `writable`."""
     try:
-        links, real = trail(path)
+        links, real = resolve_symlinks(path)
     except OSError:  # links in circles: whoever made them can change them
         return True
     return any(below(one, place) for one in (real, *(link for link, _ in links)) for place in writable)

@@ -54,13 +54,13 @@ def answering(port: int) -> list[Listener]:
 def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
     """Return the listeners of one family, at a port or, without one, at any."""
     try:
-        return list(_asked(family, port))
+        return list(_query(family, port))
     except (OSError, struct.error):
         there = _listed("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6")
         return [one for one in there if port in (0, one.port)]
 
 
-def _asked(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
+def _query(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
     """Yield the listening sockets of a family at a port (0: at any), as sock_diag reports them. Raises OSError or
     struct.error if sock_diag answers otherwise."""
     wanted = _SOCKET.pack(port.to_bytes(2, "big"), b"", b"", b"", 0, b"\xff" * 8)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 from omac.domain.sandbox.environment import CERTIFICATES
@@ -62,16 +62,16 @@ def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[
     for name in CERTIFICATES:
         for path in environment.get(name, "").split(":" if name == "SSL_CERT_DIR" else "\0"):
             if path.startswith("/"):
-                links, real = trail(path)
+                links, real = resolve_symlinks(path)
                 loose = any(below(link, folder) for link, _ in links for folder in writable)
-                if not loose and not below(trail(environment.get("HOME") or "/")[1], real):
+                if not loose and not below(resolve_symlinks(environment.get("HOME") or "/")[1], real):
                     entries += readable(path, f"certificates, as {name} says")
     return uncovered([], entries)
 
 
 def home_entry(home: str) -> Entry:
     """The home as an empty folder of the sandbox's own."""
-    return Entry(trail(home)[1], PRIVATE, "a home of its own")
+    return Entry(resolve_symlinks(home)[1], PRIVATE, "a home of its own")
 
 
 def harness_entries(harness: Harness, home: str, environment: Mapping[str, str]) -> tuple[list[Entry], list[str]]:
@@ -96,7 +96,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
             )
         elif place in harness.added_to:
             granted += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, granted)
-            granted += _items(trail(path)[1], f"instructs {harness.name}")
+            granted += _items(resolve_symlinks(path)[1], f"instructs {harness.name}")
         else:
             granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
@@ -118,7 +118,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:
     """The warning of a link on the way to a path that an earlier session may have made, and chosen where it leads."""
-    for link, _ in trail(path)[0]:
+    for link, _ in resolve_symlinks(path)[0]:
         if _access_around(link, entries) == WRITE:
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
             return f"{link} is a link {why}; put what it leads to in its place"
@@ -128,7 +128,7 @@ def _loose_link(path: str, entries: Sequence[Entry]) -> str:
 def readable(path: str, reason: str) -> list[Entry]:
     """Return the entries that make an absolute path readable under this name: its links, and their final target. Return
     none if the target does not exist."""
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     if not os.path.exists(real):
         return []
     return [*(Entry(link, LINK, reason, target=target) for link, target in links), Entry(real, READ, reason)]
@@ -233,7 +233,7 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
 
     What `known` entries make is there.
     """
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     entries = [Entry(link, LINK, reason, target=target) for link, target in links]
     if os.path.lexists(real):
         return [*entries, Entry(real, access, reason)]
@@ -242,7 +242,7 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
     while folder not in there and not os.path.lexists(folder):
         entries.append(Entry(folder, READ, reason, made="folder"))
         folder = os.path.dirname(folder)
-    if not below(folder, trail(home)[1]) and not _access_around(folder, known):
+    if not below(folder, resolve_symlinks(home)[1]) and not _access_around(folder, known):
         return []  # nothing is made outside the home, but in what was moved out of it
     made = "folder" if path.endswith("/") else "file"
     content = b"{}\n" if real.endswith(".json") else b""

@@ -6,7 +6,7 @@ import os
 import stat
 
 from omac.adapters.files import bounded
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.commands import command_words, expanded, is_script
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import WRITE, Entry, governing
@@ -71,7 +71,7 @@ def _is_program_folder(folder: str) -> bool:
 
 def _is_within_reach(path: str, entries: Sequence[Entry]) -> bool:
     """Return whether the file, or a link that leads to it, lies where `entries` allow changes."""
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     for one in (real, *(link for link, _ in links)):
         around = governing(entries, one)
         if around is not None and around.access == WRITE and around.path != one:

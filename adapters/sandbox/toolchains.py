@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, governing
@@ -39,8 +39,8 @@ class _Toolchains:
     def __init__(
         self, environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
     ) -> None:
-        self._home = trail(home)[1]
-        self._writable = [trail(folder)[1] for folder in writable]
+        self._home = resolve_symlinks(home)[1]
+        self._writable = [resolve_symlinks(folder)[1] for folder in writable]
         self._entries = entries
         self._found: dict[str, Entry] = {}
         self._seen: dict[str, bool] = {}  # by a toolchain's root: whether it is shown
@@ -49,7 +49,7 @@ class _Toolchains:
     def of(self, folders: Sequence[str]) -> list[Entry]:
         """The entries for folders that PATH names."""
         for folder in dict.fromkeys(folders):
-            links, real = trail(folder)
+            links, real = resolve_symlinks(folder)
             if any(below_any(path, self._writable) for path in (real, *(link for link, _ in links))):
                 continue
             reason = f"a toolchain: {folder} is in PATH"
@@ -63,7 +63,7 @@ class _Toolchains:
     def _root(self, one: Toolchain, environment: Mapping[str, str]) -> str:
         moved = environment.get(one.variable, "") if one.variable else ""
         root = moved if moved.startswith("/") else f"{self._home}/{one.root}"
-        return trail(root)[1] if os.path.lexists(root) else ""
+        return resolve_symlinks(root)[1] if os.path.lexists(root) else ""
 
     def _shown(self, one: Toolchain, reason: str) -> bool:
         """Note a toolchain and its companions, once; whether anything of it can be shown."""
@@ -81,7 +81,7 @@ class _Toolchains:
         if decided or below(self._home, root) or below_any(root, self._writable):
             return False
         for part in one.parts or ("",):
-            real = trail(f"{root}/{part}")[1]
+            real = resolve_symlinks(f"{root}/{part}")[1]
             if below(real, root) and os.path.exists(real):
                 self._add([Entry(real, READ, reason)])
         self._add(

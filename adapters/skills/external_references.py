@@ -23,7 +23,7 @@ _INTERPRETER = re.compile(rb"#![ \t]*([^ \t\r\n]+)")
 _EXEC = re.compile(rb"""'''exec' (?:"([^"\n]+)"|'([^'\n]+)'|([^"'\s]+))""")
 
 
-def named_places(relpath: str, head: bytes) -> list[str]:
+def named_paths(relpath: str, head: bytes) -> list[str]:
     """The paths, relative ones from the skill's top, that the file at `relpath` names in the part that is relocated.
 
     That part is `head`, with OWN where it mentions the skill folder.

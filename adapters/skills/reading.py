@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from omac.adapters.skills.code_hash import LINK, code_hash_from
-from omac.adapters.skills.external_references import OWN, named_places, require_unchangeable
+from omac.adapters.skills.external_references import OWN, named_paths, require_unchangeable
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import BundleReader, read_link, walk
@@ -169,7 +169,7 @@ class _TreeReader:
             raise Uncopyable(path, "mentions the folder of approved copies", _removal(path))
         if self._mentions.search(carried):
             self._tree.carriers.append(relpath)
-        if places := named_places(relpath, self._mentions.sub(OWN.encode(), carried)):
+        if places := named_paths(relpath, self._mentions.sub(OWN.encode(), carried)):
             self._tree.named[relpath] = places
 
 

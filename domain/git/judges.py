@@ -217,5 +217,5 @@ JUDGES: dict[str, Judge] = {
     "terms": _changing(operations.terms_problem),
     "todo": _changing(operations.todo_problem),
 }
-MENDERS: dict[str, Mend] = {"todo_without_commands": todo_without_commands, "without_problems": without_problems}
+CLEANERS: dict[str, Mend] = {"todo_without_commands": todo_without_commands, "without_problems": without_problems}
 PATH_JUDGES: dict[str, Callable[[str], str]] = {"ref_path": ref_path}

@@ -40,7 +40,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     candidate = trio.run(find, folders, search, request.skill, "omac approve", words, request.bundle_hash)
     candidate = for_repository(candidate, request.where, f"omac approve {shlex.quote(request.skill)}")
     command = f"omac approve {shlex.quote(request.skill)} {candidate.place.flags}"
-    digest = require_meant(folders, candidate, request.bundle_hash, command)
+    digest = require_digest(folders, candidate, request.bundle_hash, command)
     with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
@@ -57,7 +57,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     return 0
 
 
-def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
+def require_digest(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
     """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
     Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
     skill = candidate.skill

@@ -117,7 +117,7 @@ def _typed_key(word: str) -> VerifierKey:
         raise Refusal("misuse", message, fix=["omac key show  # on the host whose journal it is"]) from None
 
 
-def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
+def resolve_keys(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
     """Return the public keys that are meant: where none is named those by which this host signs the journal at `path`,
     or signed it before its own journal rotated them. Raises Refusal."""
     if keys:
@@ -132,7 +132,7 @@ def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -
 
 def keys_in(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
     """Return the public keys that are meant, and those that the journal at `path` rotated them from and to."""
-    return _known_to(path, keys_meant(path, keys, environment))
+    return _known_to(path, resolve_keys(path, keys, environment))
 
 
 def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, journal_id: str) -> list[KeptRoot]:

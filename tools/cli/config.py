@@ -116,7 +116,7 @@ def _row(one: OpenedSkill, field: Config, given: Credential) -> ConfigRow:
 
 def _checked(one: OpenedSkill, field: Config, value: str | None) -> str:
     if value is None:
-        return _asked_for(one, field)
+        return _ask_value(one, field)
     again = one.command("config", "set", field.name)
     if value == "-":
         from omac.tools.terminal.prompts import read_stdin
@@ -133,7 +133,7 @@ def _checked(one: OpenedSkill, field: Config, value: str | None) -> str:
         raise one.refused(error, again) from None
 
 
-def _asked_for(one: OpenedSkill, field: Config) -> str:
+def _ask_value(one: OpenedSkill, field: Config) -> str:
     from omac.tools.terminal.prompts import ask_config, can_ask
 
     value = ask_config(field) if can_ask() else None

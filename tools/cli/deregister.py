@@ -85,7 +85,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     _require_sense(request)
     registry = Registry.read(environment, request.journal)
-    targets = _meant(request, registry, environment)
+    targets = _resolve_targets(request, registry, environment)
     if not targets:
         say("nothing to prune: the folder of every registered skill exists")
         return 0
@@ -126,7 +126,7 @@ def _require_sense(request: DeregisterRequest) -> None:
         raise Refusal("misuse", "--prune and --repository cannot be combined: name the skills", fix=["omac approvals"])
 
 
-def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
+def _resolve_targets(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
     names = dict.fromkeys(request.skills)
     if request.where.repository:
         return _of_repository(request, registry)

@@ -15,10 +15,11 @@ from omac.tools.terminal.render import say_folded
 
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Show the findings, with `fix` after mending what omac can mend safely. 0 when all is well, 5 when files of omac's
-    cannot be used, 10 when those of the journal are not whole, else the status of a sandbox that is not available."""
+    """Show the findings, with `fix` after repairing what omac can repair safely. Return 0 when all is well, 5 when
+    files of omac's cannot be used, 10 when those of the journal are not whole, else the status of a sandbox that is not
+    available."""
     own = OwnFiles(environment)
-    done = _mend(own) if fix else []
+    done = _repair(own) if fix else []
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
     lost = (segment_lost(one.message, tuple(one.fix)) for one in own.lost)
     unerased = (erasure_unfinished(one.workdir) for one in own.erasures)
@@ -57,14 +58,14 @@ def _witness(found: FoundWitness) -> Diagnosis:
     return Diagnosis(name, OK, f"{found.name} is to keep checkpoints and got none yet{last}")
 
 
-def _mend(own: OwnFiles) -> list[str]:
+def _repair(own: OwnFiles) -> list[str]:
     """Mend until nothing is left to be mended: what is in a folder shows once the folder can be listed."""
     done: list[str] = []
     failed: set[str] = set()
     while pending := [flaw for flaw in own.flaws() if flaw.is_mendable and flaw.path not in failed]:
         for flaw in pending:
             try:
-                if own.mend(flaw):
+                if own.repair(flaw):
                     done.append(mended(flaw))
                 else:
                     failed.add(flaw.path)

@@ -17,12 +17,12 @@ from omac.domain.skills.registration import Code
 from omac.services.credentials.values import Values
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
+from omac.tools.cli.approve import digest_of, granted, recorded, require_digest, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.cli.value_sources import CollectedValues, ValueCollection, Ways, explicit_values, usable
+from omac.tools.cli.value_sources import CollectedValues, ValueCollection, ValueOptions, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
@@ -37,7 +37,7 @@ NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
 class RegisterRequest(NamedTuple):
     skill: str
     where: Where
-    ways: Ways
+    options: ValueOptions
     force: bool = False
     bundle_hash: str | None = None  # or the digest of its copy
     journal: str | None = None
@@ -47,15 +47,15 @@ class RegisterRequest(NamedTuple):
 
     def words(self) -> str:
         """The flags that a command has to repeat to want the same values."""
-        ways, words = self.ways, []
-        for flag, source in (("--secrets-from", ways.secrets_from), ("--fields-from", ways.fields_from)):
+        options, words = self.options, []
+        for flag, source in (("--secrets-from", options.secrets_from), ("--fields-from", options.fields_from)):
             words += [f"{flag} {shlex.quote(source)}"] if source is not None else []
         flags = {
-            "--defaults": ways.defaults,
-            "--no-secrets": ways.no_secrets,
-            "--reprompt-secrets": ways.reprompt_secrets,
-            "--no-fields": ways.no_fields,
-            "--reprompt-fields": ways.reprompt_fields,
+            "--defaults": options.defaults,
+            "--no-secrets": options.no_secrets,
+            "--reprompt-secrets": options.reprompt_secrets,
+            "--no-fields": options.no_fields,
+            "--reprompt-fields": options.reprompt_fields,
         }
         return " ".join([*words, *(flag for flag, is_set in flags.items() if is_set)])
 
@@ -86,14 +86,14 @@ class RegistrationResult(NamedTuple):
 
 def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
-    request.ways.require_sense()
+    request.options.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
     repeated = " ".join(filter(None, (request.words(), "--repository" if request.where.repository else "")))
     candidate = trio.run(find, folders, search, request.skill, COMMAND, repeated, request.bundle_hash)
     candidate = for_repository(candidate, request.where, f"{COMMAND} {shlex.quote(request.skill)}")
-    digest = require_meant(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
-    explicit = explicit_values(sidecar_of(candidate), request.ways, environment)
+    digest = require_digest(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
+    explicit = explicit_values(sidecar_of(candidate), request.options, environment)
     with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         if not request.force:
@@ -110,7 +110,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
         vault = everything.stores.vault.path
     done = RegistrationResult(candidate, approved, approved != before, collected, given, missing, vault, served)
     if request.json:
-        print_json(_told(done, environment))
+        print_json(_as_json(done, environment))
     else:
         _show(request, done, environment)
     report_besides(candidate, values, whoever, problems)
@@ -145,9 +145,9 @@ def _collect(
 ) -> CollectedValues:
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
-    asks = not request.ways.no_input and can_ask()
+    asks = not request.options.no_input and can_ask()
     stored = everything.credentials.given(scope, skill.name, skill.base)
-    collection = ValueCollection(sidecar, request.ways, environment, explicit, stored, asks)
+    collection = ValueCollection(sidecar, request.options, environment, explicit, stored, asks)
     remembered = _remembered(request, candidate, collection, everything)
     sources = collection.sources(remembered)
     if missing := [name for name, source in sources.items() if source == "missing"]:
@@ -168,7 +168,7 @@ def _remembered(
 ) -> Values:
     """The defaults that are to be adopted silently; what all projects share has none."""
     skill = candidate.skill
-    if not request.ways.defaults or candidate.place.scope == GLOBAL:
+    if not request.options.defaults or candidate.place.scope == GLOBAL:
         return Values()
     unknown = collection.sources(Values())
     wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
@@ -204,14 +204,14 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
         kind = "secret" if isinstance(field, Secret) else field.type
         report(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
     fix = []
-    if candidate.place.workdir and not request.ways.defaults:
+    if candidate.place.workdir and not request.options.defaults:
         remembered = everything.credentials.defaults(skill.name)
         if all(name in remembered for name in names):
             fix.append(request.command(candidate, words, "--defaults"))
     fix.append(request.command(candidate, words) + "  # at a terminal, where it asks")
     for secret, flag, given, what in (
-        (True, "--secrets-from", request.ways.secrets_from, "OMAC_SECRET_"),
-        (False, "--fields-from", request.ways.fields_from, "OMAC_CONFIG_"),
+        (True, "--secrets-from", request.options.secrets_from, "OMAC_SECRET_"),
+        (False, "--fields-from", request.options.fields_from, "OMAC_CONFIG_"),
     ):
         some = [name for name in names if isinstance(fields[name], Secret) == secret]
         if some:
@@ -222,7 +222,7 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
 
-def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
+def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
     skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
     repository = done.candidate.place.repository
     script = install_script(skill, environment)

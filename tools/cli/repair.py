@@ -64,7 +64,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     elif findings:
         _show(findings)
         report(f"{counted(len(findings), 'finding')} in {path}")
-        report_fix(_ways(path, findings))
+        report_fix(_commands(path, findings))
     else:
         say_folded(f"{path}: {counted(system.position, 'position')}, nothing is damaged")
     return DAMAGED if findings else 0
@@ -82,7 +82,7 @@ def _forged_snapshots(state: StateDir, path: str) -> list[Damage]:
     ]  # fmt: skip
 
 
-def _ways(path: str, findings: Sequence[Damage]) -> list[str]:
+def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     """The commands that mend what was found."""
     if fixes := [finding.fix for finding in findings if finding.fix]:
         return fixes

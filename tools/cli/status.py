@@ -92,9 +92,9 @@ def _is_living_run(state: StateDir, run: RunStatus) -> bool:
 
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:
     from omac.projections.status import status_of
-    from omac.tools.compose.journals import system_of, tell_missing, to_read
+    from omac.tools.compose.journals import report_missing, system_of, to_read
 
     with closing(to_read(environment, journal_path)) as journal:
-        tell_missing(journal.store)
+        report_missing(journal.store)
         system = system_of(journal, StateDir.of(environment))
     return msgspec.json.encode(status_of(system)), system.position

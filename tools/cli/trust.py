@@ -24,7 +24,7 @@ from omac.tools.cli.review import Review, files_of, frozen, review_of, show_file
 from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.cli.value_sources import Ways
+from omac.tools.cli.value_sources import ValueOptions
 from omac.tools.compose.approved_copies import FrozenFiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
@@ -146,9 +146,9 @@ def _approve(
     """Approve the copy that was shown, and ask for its values; return y, or n where that failed."""
     place, skill = reviewed.candidate.place, reviewed.skill
     where = Where(place.workdir or None, not place.workdir, place.harness, place.repository is not None)
-    ways = Ways(defaults=_takes_saved(reviewed, code, request, environment, clock))
+    options = ValueOptions(defaults=_takes_saved(reviewed, code, request, environment, clock))
     wanted = RegisterRequest(
-        skill.name, where, ways, True, code.digest, request.journal, remembered_for=code.digest, brief=True
+        skill.name, where, options, True, code.digest, request.journal, remembered_for=code.digest, brief=True
     )
     try:
         register(wanted, environment, clock)

@@ -40,7 +40,7 @@ def ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> "
     with suppress(Refusal):  # a vault or a journal that cannot be read: what needs it reports it
         if vault.has_passphrase() and key_of_environment(environment) is None:
             skills = _waiting(options, environment)
-    return _asked(vault, skills) if skills else None
+    return _ask_key(vault, skills) if skills else None
 
 
 def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]:
@@ -69,7 +69,7 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
     return sorted(names & approved)
 
 
-def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
+def _ask_key(vault: "Vault", skills: list[str]) -> "VaultKey | None":
     from omac.tools.terminal.prompts import ask_secret
 
     wanted = Secret("passphrase", f"of the vault {vault.path}, for {', '.join(skills)}")

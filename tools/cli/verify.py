@@ -65,10 +65,10 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
     if not keys and not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
-    from omac.tools.cli.checkpoint import keys_meant
+    from omac.tools.cli.checkpoint import resolve_keys
 
     try:
-        return chain_of(reader, keys_meant(path, keys, environment))
+        return chain_of(reader, resolve_keys(path, keys, environment))
     except Refusal as refusal:
         if isinstance(refusal.__cause__, SegmentError):  # the verification names it
             return Chain((), 0, ())

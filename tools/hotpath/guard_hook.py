@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from omac.adapters.guard.write_target import GIT, checkouts, common_folder, landing, top_level
+from omac.adapters.guard.write_target import GIT, checkouts, common_folder, resolve_write_target, top_level
 from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
 from omac.domain.harness.names import hooked
 from omac.domain.kernel import state_paths
@@ -105,14 +105,14 @@ class _Guarded:
 
     def judge(self, named: str, path: bytes) -> Denial | None:
         """Return the denial of a write to this absolute path; None allows it."""
-        place = landing(path)
-        if below(place, landing(_state(self._environment))):
+        place = resolve_write_target(path)
+        if below(place, resolve_write_target(_state(self._environment))):
             return self._denial("omac's own files must not be written", named, place)
         if below(place, self._root):
             return self._judge_inside(named, place)
         if self._is_declared(place):
             return None
-        if any(below(place, landing(folder)) for folder in SCRATCH) and not self._siblings(place):
+        if any(below(place, resolve_write_target(folder)) for folder in SCRATCH) and not self._siblings(place):
             return None
         return self._denial(f"{shown(_text(place))} is outside the worktree", named, place)
 
@@ -138,7 +138,7 @@ class _Guarded:
         return siblings
 
     def _is_declared(self, place: bytes) -> bool:
-        return any(below(place, landing(folder)) for folder in _declared(self._environment))
+        return any(below(place, resolve_write_target(folder)) for folder in _declared(self._environment))
 
     def _denial(self, why: str, named: str, place: bytes) -> Denial:
         denial = Denial(why, call=self._call, named=named, path=_text(place), root=_text(self._root))
@@ -172,11 +172,11 @@ def _workdir(call: Call, environment: Environment) -> bytes:
 
 def _state(environment: Environment) -> bytes:
     """omac's state directory."""
-    stated = _said(environment)
+    stated = _own_paths(environment)
     return os.path.abspath(os.fsencode(state_paths.state(stated, _home(stated))))
 
 
-def _said(environment: Environment) -> dict[str, str]:
+def _own_paths(environment: Environment) -> dict[str, str]:
     """Return the variables of the environment that locate omac's own files."""
     return {os.fsdecode(name): os.fsdecode(environment[name]) for name in PLACES if name in environment}
 
@@ -199,7 +199,7 @@ def _declared(environment: Environment) -> list[bytes]:
 
 
 def _declared_in_file(environment: Environment) -> list[bytes]:
-    stated = _said(environment)
+    stated = _own_paths(environment)
     path = os.fsencode(state_paths.configuration(stated, _home(stated)) + "/settings.toml")
     try:
         with open(path, "rb") as file:

@@ -52,7 +52,7 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
     for sidecar in status.sidecars:
         place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: {sidecar.state} ({place})")
+        say_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: {sidecar.state} ({place})")
     for sandbox in status.sandboxes:
         pid = f", pid {sandbox.pid}" if sandbox.pid else ""
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
@@ -70,7 +70,7 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
     say_folded(f"accesses: {accesses}")
 
 
-def _place(directory: str) -> str:
+def _project_name(directory: str) -> str:
     return named(directory) if directory else "all projects"
 
 
@@ -82,7 +82,7 @@ def _show_gone(gone: Gone) -> None:
     for run in gone.runs:
         say_folded(f"run {run.run}: {_call(run)} ended without a record (pid {run.pid} is gone)")
     for sidecar in gone.sidecars:
-        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: ended with its run")
+        say_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: ended with its run")
     for sandbox in gone.sandboxes:
         where = f"sandbox {sandbox.launch} in {named(sandbox.dir)}"
         say_folded(f"{where}: ended without a record (pid {sandbox.launcher_pid} is gone)")
