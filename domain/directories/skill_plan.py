@@ -61,7 +61,7 @@ class KnownSkill(msgspec.Struct, frozen=True):
         """The frozen code that stands for `code` in this run; None when it is not approved."""
         return self.registration.may_run(code, run) or self.by_repository(code)
 
-    def given(self, code: Code) -> Credential:
+    def credential_for(self, code: Code) -> Credential:
         """The values that count for `code`."""
         return self.credential.over(self.shared_credential) if self.by_repository(code) else self.credential
 
@@ -105,7 +105,7 @@ def plan(
         elif code is None and policy.unapproved == "refuse":
             result.stubs[skill.name] = _not_approved(skill, own, place, recorded)
         else:
-            given = recorded.given(skill.code) if code else Credential()
+            given = recorded.credential_for(skill.code) if code else Credential()
             repository = recorded.repository if recorded.by_repository(skill.code) else ""
             found = recorded.registration.found
             _add(result, _Judged(skill, sidecar, place, code, given, host, found, repository))

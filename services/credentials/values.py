@@ -48,8 +48,8 @@ class SecretsMissing(Exception):
         self.fix = tuple(fix)
 
 
-class Given(NamedTuple):
-    """The result of giving values: the store that has the secrets ("" for none), and the problems after all of them
+class SetResult(NamedTuple):
+    """The result of setting values: the store that has the secrets ("" for none), and the problems after all of them
     counted."""
 
     store: str
@@ -71,7 +71,7 @@ class Credentials:
     _key: bytes
     _changing: Changing = nullcontext
 
-    def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
+    def values_of(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
         return self._state(self._stream(scope, skill)).of(base)
 
@@ -90,7 +90,7 @@ class Credentials:
         base: str = "",
         mirror: bool = True,
         adopted: Mapping[str, str] | None = None,
-    ) -> Given:
+    ) -> SetResult:
         """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
         skills). `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts
         as given."""
@@ -102,7 +102,7 @@ class Credentials:
                 if not (problem := await _problem(mirroring, "stored, but saving it as a default failed")):
                     problem = await self._tidy(DEFAULTS, skill, values, cause)
                 problems += problem
-            return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
+            return SetResult(store, (*problems, *await self._tidy(scope, skill, values, cause)))
 
     async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
         """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal; then nothing is
@@ -124,7 +124,7 @@ class Credentials:
         """Forget the defaults of a skill's name, as `take` does."""
         async with self._changing():
             await self._execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
-            await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
+            await self._erase(DEFAULTS, skill, list(self.values_of(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
         """The defaults of these names, as far as there are any; only those given to `code`, if one is given. Raises
@@ -148,7 +148,7 @@ class Credentials:
         if not defaults:
             return
         async with self._changing():
-            whole = self.given(scope, skill)
+            whole = self.values_of(scope, skill)
             known = {*whole.secrets, *whole.config, *whole.of(base).taken}
             values = Values(_but(known, defaults.secrets), _but(known, defaults.config))
             if values:
@@ -167,7 +167,7 @@ class Credentials:
         changed, left = False, dict(wanted)
         scopes = (place.scope, spec.repository) if spec.repository else (place.scope,)
         for scope in scopes if wanted else ():
-            given = self.given(scope, spec.skill).secrets
+            given = self.values_of(scope, spec.skill).secrets
             here = {name: one for name, one in left.items() if given.get(name) == one}
             left = _but(here, left)
             try:

@@ -99,7 +99,7 @@ class GoImport:
     _refusals: dict[str, Refusal] = field(default_factory=dict, init=False)
     _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
-    async def look(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
+    async def plan(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
         """Plan the import, for the skills that `search` finds only, and return the plan. Raises OSError."""
         candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
         self._local = {one.skill.name for one in candidates if one.place.workdir}

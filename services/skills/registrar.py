@@ -70,9 +70,9 @@ class Registrar:
         loss."""
         if not self.is_approved(spec):
             return "its code is no longer approved"
-        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill)
+        given = self._credentials.values_of(ids.scope_of(spec.workdir), spec.skill)
         if spec.repository:
-            given = given.over(self._credentials.given(spec.repository, spec.skill))
+            given = given.over(self._credentials.values_of(spec.repository, spec.skill))
         secrets = [(name, one.fingerprint) for name, one in given.secrets.items()]
         wanted = [item for names in spec.stored.values() for item in names.items()]
         return "a secret was revoked or replaced" if any(item not in secrets for item in wanted) else ""
@@ -129,7 +129,7 @@ class Registrar:
         code = known.may_run(skill.code, "")
         if not place.workdir or sidecar is None or code is None:
             return
-        given = known.given(skill.code)
+        given = known.credential_for(skill.code)
         has = {*given.secrets, *given.config, *given.taken}
         remembered = self._credentials.defaults(skill.name)
         names = [field.name for field in sidecar.fields if field.name not in has]
@@ -148,11 +148,11 @@ class Registrar:
             return UNREADABLE
 
     def _known(self, place: SkillScope, skill: FoundSkill) -> KnownSkill:
-        given = self._credentials.given(place.scope, skill.name, skill.base)
+        given = self._credentials.values_of(place.scope, skill.name, skill.base)
         own, scope = self._registration(self._stream(place, skill)), self._repository_of.get(place.workdir)
         if scope is None:
             return KnownSkill(own, given)
-        shared_given = self._credentials.given(scope, skill.name, skill.base)
+        shared_given = self._credentials.values_of(scope, skill.name, skill.base)
         return KnownSkill(own, given, scope, self._shared(place, skill), shared_given)
 
     def _shared(self, place: SkillScope, skill: FoundSkill) -> Registration:

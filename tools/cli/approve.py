@@ -45,7 +45,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
-        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        given = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
     sidecar = sidecar_of(candidate)
     gets = [one.name for one in sidecar.secrets if one.name in given.secrets]

@@ -95,7 +95,7 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
     with opened_skill(request, "omac config unset", names) as one:
-        names, stored = list(dict.fromkeys(names)), one.given().config
+        names, stored = list(dict.fromkeys(names)), one.credential().config
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too
                 one.config(name)

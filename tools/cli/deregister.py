@@ -216,13 +216,13 @@ def _unregistered(request: DeregisterRequest, registry: Registry, name: str, env
 
 def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
     scope, skill = target.scope, target.skill
-    given = credentials.given(scope, skill, target.base)
+    given = credentials.values_of(scope, skill, target.base)
     secrets = {*given.secrets, *given.writing} if request.purge_secrets else set()
     return DefaultsToPurge(
         scope, skill, target.base, tuple(sorted(secrets)),
         tuple(sorted(given.left.keys() - secrets)) if request.purge_secrets else (),
         tuple(sorted(given.config)) if request.purge_fields else (),
-        tuple(_remembered(credentials.given(DEFAULTS, skill))) if request.purge_defaults else (),
+        tuple(_remembered(credentials.values_of(DEFAULTS, skill))) if request.purge_defaults else (),
     )  # fmt: skip
 
 
@@ -260,20 +260,20 @@ def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
     """Raise Refusal unless every store that holds values to delete can be used."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
-        given = everything.credentials.given(purge.scope, purge.skill, purge.base)
+        given = everything.credentials.values_of(purge.scope, purge.skill, purge.base)
         stores = given.left | {name: given.held[name] for name in purge.secrets}
         service = credential.service(purge.scope, purge.skill)
         needed += [(store, service, name) for name in (*purge.secrets, *purge.left) for store in stores[name]]
-        held = everything.credentials.given(DEFAULTS, purge.skill).held
+        held = everything.credentials.values_of(DEFAULTS, purge.skill).held
         service = credential.service(DEFAULTS, purge.skill)
         needed += [(store, service, name) for name in purge.defaults for store in held.get(name, ())]
 
-    async def look() -> None:
+    async def read() -> None:
         for store, service, name in needed:
             await everything.stores.read(store, service, [name])
 
     make_usable(everything.stores, {store for store, _, _ in needed})
-    trio.run(look)
+    trio.run(read)
 
 
 async def _take(purges: list[DefaultsToPurge], credentials: Credentials) -> None:

@@ -85,7 +85,7 @@ def _plan(
     old = _with_project(request, read_set_up(search.workdir, environment))
     literal = _literal(request.workdir, search.workdir, environment)
     with moving(old, literal, request.journal, environment) as use_case:
-        return trio.run(use_case.look, folders, search)
+        return trio.run(use_case.plan, folders, search)
 
 
 def _with_project(request: ImportRequest, old: Old) -> Old:

@@ -100,11 +100,11 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
             digest = _require_unchanged(request, candidate, before, folders) or digest
         collected = _collect(request, candidate, explicit, everything, environment)
         values, adopted = collected.values, collected.adopted
-        whoever = everything.credentials.given(candidate.place.scope, candidate.skill.name)
+        whoever = everything.credentials.values_of(candidate.place.scope, candidate.skill.name)
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
-        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        given = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
         missing = unmet(sidecar_of(candidate), given, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
@@ -146,7 +146,7 @@ def _collect(
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
     asks = not request.options.no_input and can_ask()
-    stored = everything.credentials.given(scope, skill.name, skill.base)
+    stored = everything.credentials.values_of(scope, skill.name, skill.base)
     collection = ValueCollection(sidecar, request.options, environment, explicit, stored, asks)
     remembered = _remembered(request, candidate, collection, everything)
     sources = collection.sources(remembered)
@@ -187,12 +187,12 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
         return
     stores, service = everything.stores, credential.service(candidate.place.scope, candidate.skill.name)
 
-    async def look() -> None:
+    async def read() -> None:
         await stores.read(await stores.chosen(), service, names)
 
     if asks:
         make_usable(stores, {trio.run(stores.chosen)})
-    trio.run(look)
+    trio.run(read)
 
 
 def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:

@@ -87,7 +87,7 @@ def list_(request: SkillArgument, as_json: bool) -> int:
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
     with opened_skill(request, "omac secrets unset", names) as one:
-        names, given = list(dict.fromkeys(names)), one.given()
+        names, given = list(dict.fromkeys(names)), one.credential()
         stored, left = given.secrets | given.writing, given.left
         for name in names:
             if name not in {*stored, *left, *given.taken}:  # what an earlier omac.yaml declared can be taken back
@@ -111,7 +111,7 @@ def _take(one: OpenedSkill, names: Sequence[str], stores: Collection[str]) -> No
             make_usable(one.opened.stores, stores)
         trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
     except Refusal as refusal:
-        if any(name in one.given().secrets for name in names):
+        if any(name in one.credential().secrets for name in names):
             raise
         where = " or ".join(sorted(stores)) or "store"
         message = f"{', '.join(names)}: revoked from {one.name}, but deleting it from the {where} failed"
@@ -195,7 +195,7 @@ def _open_store(one: OpenedSkill) -> None:
 
 def _give(one: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
     store = one.give(Values(values))
-    given = one.given().secrets
+    given = one.credential().secrets
     where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:
         for name in values:

@@ -56,9 +56,9 @@ class OpenedSkill(NamedTuple):
     def place(self) -> SkillScope:
         return self.candidate.place
 
-    def given(self) -> Credential:
+    def credential(self) -> Credential:
         """Return the values given to the skill here."""
-        return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
+        return self.opened.credentials.values_of(self.place.scope, self.name, self.skill.base)
 
     def effective(self) -> Credential:
         """Return the values that count as given to the skill: those of the repository too, where its approval holds for
@@ -69,7 +69,7 @@ class OpenedSkill(NamedTuple):
     def give(self, values: Values) -> str:
         """Give it values, report what failed besides, and return the store that has the secrets ("" for none). Raises
         Refusal; then nothing counts as given."""
-        before = self.opened.credentials.given(self.place.scope, self.name)
+        before = self.opened.credentials.values_of(self.place.scope, self.name)
         given = trio.run(self.opened.registering.give, self.candidate, values)
         report_besides(self.candidate, values, before, given.problems)
         return given.store
