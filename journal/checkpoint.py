@@ -6,7 +6,7 @@ Rules
    then lines of omac: when it was signed, and the last position whose leaf came late. Then an empty line, and a
    signature with Ed25519 (type 1) by a named key.
 2. A verifier key ("NAME+HASH+KEY") is all that somebody needs to check it, on whatever machine.
-3. Whoever reads one trusts nothing of it before a signature by a key that he knows has been verified.
+3. A reader trusts nothing of a checkpoint before the signature of a key that he knows has been verified.
 """
 
 import base64

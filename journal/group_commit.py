@@ -178,7 +178,7 @@ class Writer(trio.abc.Instrument):
             self._gathered, self._is_awaited, self._ride.deadline = [], False, math.inf
 
     def poll(self) -> None:
-        """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
+        """Something may have been appended by another process: have it read. A caller of this replaces the poll."""
         self._poll_s = WATCHED_POLL_S
         self._queue.put(_POLL)
 

@@ -229,7 +229,8 @@ def _shared_packs(folder: str) -> list[str]:
     """Return packs, and what belongs to them, that have a second name: in a clone of a local path. Raises Refusal: too
     many.
 
-    Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it.
+    A program that writes through one name changes the file behind the other, and git does not hash an object when it
+    reads it.
     """
     packs = []
     try:

@@ -1,7 +1,7 @@
 """Objects that a repository has in common with another: `git clone` of a local path makes hard links to them.
 
-Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it. So
-packs with a second name are pinned (`folders.py`); loose objects and commit graphs are copied first.
+A program that writes through one name changes the file behind the other, and git does not hash an object when it reads
+it. So packs with a second name are pinned (`folders.py`); loose objects and commit graphs are copied first.
 """
 
 from __future__ import annotations

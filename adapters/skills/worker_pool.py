@@ -1,6 +1,6 @@
 """Looking at folders in worker threads: a slow folder keeps nobody else waiting, and a look that nobody waits for ends.
 
-Whoever reads polls `go_on` between entries and chunks; there is no other way to end a thread. A command that runs no
+A reader polls `go_on` between entries and chunks; there is no other way to end a thread. A command that runs no
 event loop has nobody to keep waiting: it looks in its own thread, and loads no trio.
 """
 

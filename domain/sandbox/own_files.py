@@ -2,7 +2,7 @@
 
 Rules
 
-1. Nobody but the owner may change or read what is in the state directory. omac takes rights away from others, from what
+1. Only the owner may change or read the state directory. omac takes rights away from others, from what
    belongs to this user only; it gives none, but to the owner of a folder.
 2. What belongs to another user is reported with the command that shows it, and never changed.
 3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.

@@ -2,7 +2,7 @@
 
 The same use cases serve a command line, which writes to the journal itself, and a server.
 Secrets go from whoever gives them to a store, and from there into a sidecar; the journal sees names and fingerprints.
-Whoever changes credentials is the only one to do so from the request to the last record: what a store holds in the end
+A change of credentials is the only one from the request to the last record: what a store holds in the end
 is what was recorded in the end.
 """
 

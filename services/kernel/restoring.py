@@ -1,7 +1,7 @@
 """The system of a journal: the newest snapshot that counts, and the events behind it.
 
-Whoever had to fold many events leaves a snapshot for the next, and a server leaves one now and then, so that a start
-does not grow with the journal.
+A process that had to fold many events leaves a snapshot for the next, and a server leaves one now and then, so that a
+start does not grow with the journal.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""omac export and omac export verify: evidence for whoever has no journal."""
+"""omac export and omac export verify: evidence for a verifier without the journal."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

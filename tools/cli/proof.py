@@ -1,4 +1,4 @@
-"""omac audit prove, omac proof consistency and omac proof verify: what somebody without the journal can check."""
+"""omac audit prove, omac proof consistency and omac proof verify: the proofs that need no journal to be checked."""
 
 import json
 import os

@@ -100,7 +100,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
             digest = _require_unchanged(request, candidate, before, folders) or digest
         collected = _collect(request, candidate, explicit, everything, environment)
         values, adopted = collected.values, collected.adopted
-        whoever = everything.credentials.values_of(candidate.place.scope, candidate.skill.name)
+        shared = everything.credentials.values_of(candidate.place.scope, candidate.skill.name)
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
@@ -113,7 +113,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
         print_json(_as_json(done, environment))
     else:
         _show(request, done, environment)
-    report_besides(candidate, values, whoever, problems)
+    report_besides(candidate, values, shared, problems)
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0

@@ -63,7 +63,7 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
             print_json(ready)
         else:
             print_data(line)
-            # For whoever starts an agent with a bridge by other means.
+            # For agents with a bridge that are started by other means.
             print_data(f"OMAC_CONTROL_BASE={server.bridge_base if wanted.bridge_compat else ready.control_base}")
         current().stdout.flush()
         if server.witness_base:

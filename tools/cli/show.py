@@ -151,7 +151,7 @@ def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str)
 
 
 def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:
-    """Print the limits of its calls that somebody set, and whose they are."""
+    """Print the limits of its calls that were set, and by whom."""
     whose = {"omac.yaml": "its omac.yaml", "settings": "your settings"}
     held = _limits(reviewed, environment) or {}
     lines = [f"{name} {one.value} ({whose[one.whose]})" for name, one in held.items() if one.whose in whose]

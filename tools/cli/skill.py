@@ -1,4 +1,4 @@
-"""omac skill new and omac skill check: a skill begins as files that work, and is checked before anybody approves it."""
+"""omac skill new and omac skill check: a skill begins as files that work, and is checked before it is approved."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""omac top: how often agents call skills right now, read from the journal, whoever records it."""
+"""omac top: how often agents call skills right now, read from the journal, for all omacs that record in it."""
 
 import os
 import time
