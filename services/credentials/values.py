@@ -157,7 +157,7 @@ class Credentials:
 
     async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
         """The secrets that a start needs, each as it was recorded and still is. Raises SecretsMissing."""
-        place = SkillScope(spec.workdir, harness)
+        skill_scope = SkillScope(spec.workdir, harness)
         wanted = {
             name: Stored(fingerprint, store)
             for store, names in spec.stored.items()
@@ -165,10 +165,10 @@ class Credentials:
         }
         values: dict[str, Hidden] = {}
         changed, left = False, dict(wanted)
-        scopes = (place.scope, spec.repository) if spec.repository else (place.scope,)
+        scopes = (skill_scope.scope, spec.repository) if spec.repository else (skill_scope.scope,)
         for scope in scopes if wanted else ():
-            given = self.values_of(scope, spec.skill).secrets
-            here = {name: one for name, one in left.items() if given.get(name) == one}
+            recorded = self.values_of(scope, spec.skill).secrets
+            here = {name: stored for name, stored in left.items() if recorded.get(name) == stored}
             left = _but(here, left)
             try:
                 read, differs = await self._read(credential.service(scope, spec.skill), here)
@@ -177,17 +177,17 @@ class Credentials:
             values |= read
             changed |= differs
         if left:
-            raise _missing(spec, place, sorted(left), "revoked or replaced since the start was planned")
+            raise _missing(spec, skill_scope, sorted(left), "revoked or replaced since the start was planned")
         if absent := sorted(wanted.keys() - values.keys()):
             how = "is not the recorded value" if changed else "is missing"
-            raise _missing(spec, place, absent, f"the entry in the {wanted[absent[0]].store} {how}")
+            raise _missing(spec, skill_scope, absent, f"the entry in the {wanted[absent[0]].store} {how}")
         return values
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
         """Return those of the wanted secrets whose value is the recorded one, and whether another value was found."""
         values: dict[str, Hidden] = {}
         changed = False
-        for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
+        for store, names in _by_store({name: [stored.store] for name, stored in wanted.items()}).items():
             for name, value in (await self._secrets.read(store, service, names)).items():
                 if name not in wanted:
                     continue
@@ -219,7 +219,7 @@ class Credentials:
             await self._execute(stream, RequestSecrets(sealed), cause)
             await self._secrets.write(store, service, values.secrets)
         defaults = {name: Default(code, value) for name, value in values.config.items()}
-        defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
+        defaults |= {name: Default(code, None, stored) for name, stored in sealed.items()}
         await self._execute(stream, Mirror(defaults), cause)
 
     async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
@@ -269,15 +269,15 @@ def _but(known: Collection[str], values: Mapping[str, Value]) -> dict[str, Value
     return {name: value for name, value in values.items() if name not in known}
 
 
-async def _problem(work: Awaitable[None], what: str) -> tuple[Refusal, ...]:
+async def _problem(work: Awaitable[None], failure: str) -> tuple[Refusal, ...]:
     """Do what nothing depends on any more; returns how it failed, if it did."""
     try:
         await work
     except Refusal as refusal:
-        return (Refusal(refusal.reason, f"{what}: {refusal.message}", fix=refusal.fix),)
+        return (Refusal(refusal.reason, f"{failure}: {refusal.message}", fix=refusal.fix),)
     return ()
 
 
-def _missing(spec: SidecarSpec, place: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
-    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {place.flags}" for name in names]
+def _missing(spec: SidecarSpec, skill_scope: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
+    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {skill_scope.flags}" for name in names]
     return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

@@ -207,7 +207,7 @@ class SandboxLaunch:
         spool = self._records.spool
         self._flushing = ports.background(lambda: spool.flush(requested))  # takes longer than all the rest of this
         ports.load("inspection")
-        for folder in dict.fromkeys(one for layout in self._layouts for one in layout.objects):
+        for folder in dict.fromkeys(folder for layout in self._layouts for folder in layout.objects):
             for line in ports.git.unshare(folder):
                 ports.say(line)
         self._inspection.note()

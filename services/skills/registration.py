@@ -67,9 +67,9 @@ class Registering:
         code = await self._freeze(candidate, digest)
         if values:
             await self._introduce(candidate, code)
-        given = await self.give(candidate, values, adopted, code=code.digest) if values else None
+        result = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._approve(candidate, code)
-        return given.problems if given else ()
+        return result.problems if result else ()
 
     async def give(
         self,
