@@ -45,26 +45,26 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
-        given = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        values = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
     sidecar = sidecar_of(candidate)
-    gets = [one.name for one in sidecar.secrets if one.name in given.secrets]
-    gets += [one.name for one in sidecar.config if one.name in given.config]
-    missing = unmet(sidecar, given, environment)
+    gets = [secret.name for secret in sidecar.secrets if secret.name in values.secrets]
+    gets += [field.name for field in sidecar.config if field.name in values.config]
+    missing = unmet(sidecar, values, environment)
     _report(request, ApprovalResult(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
 
 
-def require_digest(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
-    """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
-    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
+def require_digest(folders: SkillFolders, candidate: Candidate, expected: str | None, command: str) -> str | None:
+    """The digest that the copy must have; None if any will do that has the bundle hash. `expected` is either of the
+    two. Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
     skill = candidate.skill
-    if meant in (None, skill.bundle_hash):
+    if expected in (None, skill.bundle_hash):
         return None
     digest = digest_of(folders, skill)
-    if meant == digest:
+    if expected == digest:
         return digest
     message = f"{skill.name} in {skill.source} does not match --hash: its hash is now {digest}"
     fix = [f"{command} --hash {digest}  # after you reviewed its code"]
@@ -127,7 +127,9 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
             "bundle_hash": skill.bundle_hash,
             "digest": approval.approved.digest,
             "command": sidecar.command,
-            "interpreters": [one.path for one in approval.approved.interpreters or () if one.path],
+            "interpreters": [
+                interpreter.path for interpreter in approval.approved.interpreters or () if interpreter.path
+            ],
             "variables": granted(sidecar),
             "gets": approval.gets,
             "missing": approval.missing,
@@ -152,13 +154,13 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
 
 def show_interpreters(approved: Code) -> None:
     """The programs of the host that were approved with it, and those that it lacks."""
-    interpreters = [one for one in approved.interpreters or () if one.path]
+    interpreters = [interpreter for interpreter in approved.interpreters or () if interpreter.path]
     if interpreters:
-        say_folded(f"  by {', '.join(one.path for one in interpreters)}", 4)
-    for one in approved.interpreters or ():
-        if not one.path:
+        say_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
+    for program in approved.interpreters or ():
+        if not program.path:
             say_folded(
-                f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again", 4
+                f"  {program.name} is in no folder of PATH that only you may change: install it, then approve again", 4
             )
 
 

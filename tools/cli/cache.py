@@ -52,8 +52,8 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
         raise Refusal("misuse", "name a project with --workdir DIR, or use --all", fix=["omac cache list"])
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
     with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
-        meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
-        chosen = [(cache, "asked for", None) for cache in _inspect_present(caches, meant)] if caches else []
+        identities = [identity for identity in caches.ids() if every or identity == cache_id(where)] if caches else []
+        chosen = [(cache, "asked for", None) for cache in _inspect_present(caches, identities)] if caches else []
         rows, problems = _removed(caches, chosen, dry_run) if caches else ([], [])
     if not rows:
         report(f"no tool cache exists for {where}" if where else "no tool caches exist")

@@ -216,9 +216,9 @@ def _require_journal(journal_path: str | None, environment: Mapping[str, str]) -
 
 def _show_kept(signer: Signer, as_json: bool) -> None:
     kept, key = signer.kept(), signer.public()
-    place = signer.keys.path if kept.store == FILE else kept.store
+    location = signer.keys.path if kept.store == FILE else kept.store
     if as_json:
-        print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": place, "journal": signer.path})
+        print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": location, "journal": signer.path})
         return
     print_data(key)
-    report(f"the private key is in {place if kept.store == FILE else 'the ' + place}")
+    report(f"the private key is in {location if kept.store == FILE else 'the ' + location}")

@@ -21,8 +21,8 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     own = OwnFiles(environment)
     done = _repair(own) if fix else []
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
-    lost = (segment_lost(one.message, tuple(one.fix)) for one in own.lost)
-    unerased = (erasure_unfinished(one.workdir) for one in own.erasures)
+    lost = (segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost)
+    unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = _witness(found_witness(environment, own.state))
     ours = (*diagnose(own.state.path, own.flaws()), *lost, *unsigned, *unerased, witness)
     diagnoses = (*ours, *findings(probe_machine()))
@@ -33,29 +33,29 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             say_folded(f"[mended] {line}")
         for line in report(diagnoses):
             say_folded(line, 4)
-    if any(one.name == NAME and one.level == FAIL for one in diagnoses):
+    if any(diagnosis.name == NAME and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
     if own.lost:
         return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
 
 
-def _witness(found: FoundWitness) -> Diagnosis:
-    name, state = "witness", found.state
-    if found.is_refused:
+def _witness(witness: FoundWitness) -> Diagnosis:
+    name, state = "witness", witness.state
+    if witness.is_refused:
         return Diagnosis(name, OK, "checkpoints are kept in the journal alone, as journal.witness says")
-    if not found.name:
+    if not witness.name:
         says = "checkpoints are kept in the journal alone: who rewrites it and its checkpoints leaves no trace"
         return Diagnosis(name, WARN, says, ("omac settings set journal.witness /mnt/elsewhere/omac.notes",))
     size = counted(state.size, "event")
     if state.problem:
-        says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = () if not found.name.startswith("/") else (f"ls -ld {quoted(found.name)}",)
+        says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
+        fix = () if not witness.name.startswith("/") else (f"ls -ld {quoted(witness.name)}",)
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
-    if state.size and state.witness == found.name:
-        return Diagnosis(name, OK, f"{found.name} keeps checkpoints; the last one counts {size}")
+    if state.size and state.witness == witness.name:
+        return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")
     last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
-    return Diagnosis(name, OK, f"{found.name} is to keep checkpoints and got none yet{last}")
+    return Diagnosis(name, OK, f"{witness.name} is to keep checkpoints and got none yet{last}")
 
 
 def _repair(own: OwnFiles) -> list[str]:

@@ -56,7 +56,7 @@ def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[
 
 
 def _perform(work: Erasing, planned: PlannedErasure, gone: Gone) -> None:
-    work.end([one.launch for one in gone.sandboxes if workdir_id(one.dir) == planned.subject])
+    work.end([sandbox.launch for sandbox in gone.sandboxes if workdir_id(sandbox.dir) == planned.subject])
     work.perform(planned)
 
 

@@ -77,12 +77,12 @@ def verify(folder: str, keys: Sequence[str], as_json: bool) -> int:
     """Verify a bundle; 10 where it is not what was exported. Raises Refusal."""
     with Progress("events verified") as progress:
         known = typed_keys(keys)
-        found = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
+        bundle = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
     if as_json:
-        print_json(_data(folder, found))
+        print_json(_data(folder, bundle))
     else:
-        _show(folder, found)
-    return DAMAGED if found.flaws else 0
+        _show(folder, bundle)
+    return DAMAGED if bundle.flaws else 0
 
 
 def _filters(query: AuditQuery) -> dict[str, str]:
@@ -102,18 +102,18 @@ def _policy(typed: str | None) -> tuple[str, ...]:
     return words
 
 
-def _show(folder: str, found: VerifiedBundle) -> None:
-    for flaw in found.flaws:
+def _show(folder: str, bundle: VerifiedBundle) -> None:
+    for flaw in bundle.flaws:
         say_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
-    if found.flaws:
+    if bundle.flaws:
         report(f"{folder} is not what was exported")
-        if found.flaws[0].file == SIGNATURE:
+        if bundle.flaws[0].file == SIGNATURE:
             remark = "  # that of the key that signed then: from one that replaced it nothing leads back"
             report_fix([typed_with(f"--key KEY{remark}")])
         return
-    manifest = found.manifest
+    manifest = bundle.manifest
     assert manifest is not None, "without flaws there is one"
-    events = counted(found.events, "event")
+    events = counted(bundle.events, "event")
     say_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
     say_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
@@ -134,7 +134,7 @@ def _number(exported: BundleManifest) -> str:
     return f"{exported.events} of {counted(exported.size, 'event')}"
 
 
-def _data(folder: str, found: VerifiedBundle) -> dict[str, Any]:
-    manifest = found.manifest
+def _data(folder: str, bundle: VerifiedBundle) -> dict[str, Any]:
+    manifest = bundle.manifest
     stated = {} if manifest is None else {"journal": manifest.journal, "size": manifest.size, "root": manifest.root}
-    return {"folder": folder, "events": found.events, **stated, "findings": [flaw._asdict() for flaw in found.flaws]}
+    return {"folder": folder, "events": bundle.events, **stated, "findings": [flaw._asdict() for flaw in bundle.flaws]}

@@ -42,8 +42,8 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
     folders = DiskSkillFolders(environment)
-    place = search_of(Where(request.workdir, harness=request.harness), folders)
-    search = SkillSearch(place.workdir, place.harness)
+    scoped_search = search_of(Where(request.workdir, harness=request.harness), folders)
+    search = SkillSearch(scoped_search.workdir, scoped_search.harness)
     moved = _plan(request, search, folders, environment)
     profiles, notes = read_go_profiles(search.workdir, environment)
     moved = msgspec.structs.replace(moved, notes=(*moved.notes, *notes))
@@ -181,7 +181,8 @@ def _json(
         "skills": [job.group for job in moved.jobs],
         "notes": moved.notes,
         "refused": [
-            {"reason": one.reason, "error": one.message, "fix": one.fix} for one in (*moved.refusals, *refused)
+            {"reason": refusal.reason, "error": refusal.message, "fix": refusal.fix}
+            for refusal in (*moved.refusals, *refused)
         ],
     }
 

@@ -15,12 +15,12 @@ def show_profiles(profiles: Sequence[ProfilePlan]) -> None:
         if plan.present:
             say(f"  = {plan.present} is there already, and is used by --profile {plan.name}")
             continue
-        for one in plan.keys:
-            match one.verdict:
+        for entry in plan.keys:
+            match entry.verdict:
                 case "take":
-                    say(f"  + {one.key} as {one.value}")
+                    say(f"  + {entry.key} as {entry.value}")
                 case "there":
-                    say(f"  = {one.key} {one.value}: {one.why}")
+                    say(f"  = {entry.key} {entry.value}: {entry.why}")
                 case "skip":
-                    say_folded(f"  - {one.key} {one.value} is not supported: {one.why}", 4)
+                    say_folded(f"  - {entry.key} {entry.value} is not supported: {entry.why}", 4)
         say(f"  use it by: omac start --profile {plan.name}")

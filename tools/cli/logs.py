@@ -50,8 +50,8 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     logs = _logs(request, environment)
     if not logs:
         where = "among the global skills" if request.where.shared else f"in {directory_of(request.where)}"
-        what = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
-        message = f"{what} been started {where}, so there is no log"
+        subject = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
+        message = f"{subject} been started {where}, so there is no log"
         if not request.follow:
             raise Refusal("not-found", message, fix=["omac list", "omac status"])
         report(f"omac: {message} yet")
@@ -86,8 +86,8 @@ def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarL
                     newest[key] = SidecarLog(key[1], key[0], birth.log, (*starts, recorded.at))
                 case _:
                     pass
-    meant = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
-    return [log for log in meant if request.skill in (None, log.skill)]
+    logs = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
+    return [log for log in logs if request.skill in (None, log.skill)]
 
 
 def _tail(log: SidecarLog, count: int, since: int | None) -> list[str]:
@@ -116,11 +116,11 @@ def _since(lines: list[bytes], starts: Sequence[int], since: int) -> list[bytes]
 
 def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[str, tuple[int, int]]) -> None:
     """Print what is added to the logs, until the person ends it."""
-    looked, names = 0.0, dict.fromkeys(offsets, "")
+    read_at, names = 0.0, dict.fromkeys(offsets, "")
     while True:
         now = time.monotonic()
-        if now - looked >= JOURNAL_S:
-            looked = now
+        if now - read_at >= JOURNAL_S:
+            read_at = now
             names = {log.path: log.skill for log in _logs(request, environment)}
         for path, skill in names.items():
             prefix = f"{skill}: " if len(names) > 1 else ""

@@ -36,7 +36,7 @@ def run(environment: Mapping[str, str]) -> int:
     folders = DiskSkillFolders(environment)
     registry = Registry.read(environment, None)
     candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
-    reviews = [review_of(one, registry, folders) for one in candidates]
+    reviews = [review_of(candidate, registry, folders) for candidate in candidates]
     runs = _runs(project, environment)
     say(elided_middle(f"project  {project}", WIDTH))
     _show_skills(reviews, environment)
@@ -59,7 +59,9 @@ def run(environment: Mapping[str, str]) -> int:
 
 
 def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:
-    rows = sorted((_urgency(one, environment), one.skill.name, state_of(one, environment)) for one in reviews)
+    rows = sorted(
+        (_urgency(review, environment), review.skill.name, state_of(review, environment)) for review in reviews
+    )
     width = max((len(name) for _, name, _ in rows[:SKILLS_SHOWN]), default=0)
     for number, (_, name, state) in enumerate(rows[:SKILLS_SHOWN]):
         say(elided(f"{'skills' if number == 0 else '':<9}{name:<{min(width, 32)}}  {state}", WIDTH))
@@ -97,8 +99,8 @@ def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
     lines = []
     for run in status.runs if status else ():
         if any(below(project, root) or below(root, project) for root in run.roots):
-            what = f"{run.command} {run.agent}".rstrip()
-            lines.append(f"omac {what}, pid {run.pid}, in {', '.join(run.roots)}")
+            words = f"{run.command} {run.agent}".rstrip()
+            lines.append(f"omac {words}, pid {run.pid}, in {', '.join(run.roots)}")
     for sandbox in status.sandboxes if status else ():
         if not sandbox.run and below(sandbox.dir, project):
             lines.append(f"omac sandbox run -- {shlex.join(sandbox.argv)}, pid {sandbox.launcher_pid}")
@@ -118,12 +120,12 @@ def _next(
     reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[str, str], *, is_project: bool
 ) -> tuple[str, str]:
     """The one command that comes next, and what it does."""
-    states = {one.state for one in reviews}
+    states = {review.state for review in reviews}
     if shutil.which("bwrap", path=environment.get("PATH")) is None:
         return "omac sandbox doctor", "what this machine lacks for a sandbox"
     if "broken" in states:
         return "omac skill check", "what is wrong with a skill"
-    if states & {"changed", "not approved"} or any(one.missing(environment) for one in reviews):
+    if states & {"changed", "not approved"} or any(review.missing(environment) for review in reviews):
         return "omac trust", "read and approve skills, set their values"
     if runs:
         return "omac audit --since 1h", "who used which skill"

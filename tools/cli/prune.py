@@ -39,10 +39,10 @@ def run(
         if not yes and not _confirmed(keep, before):
             report("nothing was changed")
             return 1
-        for one in planned:
-            work.perform(one)
+        for prune in planned:
+            work.perform(prune)
     if as_json:
-        print_json({"path": work.path, "pruned": [_data(one) for one in planned]})
+        print_json({"path": work.path, "pruned": [_data(prune) for prune in planned]})
     else:
         say(f"pruned up to position {planned[-1].segment.last}; proofs and checkpoints stay")
     return 0
@@ -63,13 +63,13 @@ def _show_nothing(as_json: bool, path: str) -> None:
 
 
 def _show(planned: Sequence[PlannedPrune]) -> None:
-    for one in planned:
-        first, last = one.segment.first, one.segment.last
-        say(f"positions {first} to {last}, from {local_moment(one.begun)} to {local_moment(one.ended)}:")
-        say(f"  the contents of {counted(one.dropped.total(), 'event')} will be gone, for good:")
-        for kind, count in sorted(one.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
+    for prune in planned:
+        first, last = prune.segment.first, prune.segment.last
+        say(f"positions {first} to {last}, from {local_moment(prune.begun)} to {local_moment(prune.ended)}:")
+        say(f"  the contents of {counted(prune.dropped.total(), 'event')} will be gone, for good:")
+        for kind, count in sorted(prune.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
             say(f"  {count:>9}  {kind}")
-        say(f"  {counted(len(one.kept), 'event is', 'events are')} kept: omac's state follows from them")
+        say(f"  {counted(len(prune.kept), 'event is', 'events are')} kept: omac's state follows from them")
     say_folded("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
 
 
@@ -78,11 +78,11 @@ def _confirmed(keep: str | None, before: str | None) -> bool:
     return confirm("Drop these contents?", fix=[f"omac journal prune {option} --yes"])
 
 
-def _data(one: PlannedPrune) -> dict[str, object]:
+def _data(prune: PlannedPrune) -> dict[str, object]:
     return {
-        "first": one.segment.first,
-        "last": one.segment.last,
-        "dropped": dict(one.dropped),
-        "kept": len(one.kept),
-        "state": one.state,
+        "first": prune.segment.first,
+        "last": prune.segment.last,
+        "dropped": dict(prune.dropped),
+        "kept": len(prune.kept),
+        "state": prune.state,
     }

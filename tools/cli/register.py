@@ -104,11 +104,11 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
-        given = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
-        missing = unmet(sidecar_of(candidate), given, environment)
+        stored = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        missing = unmet(sidecar_of(candidate), stored, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
-    done = RegistrationResult(candidate, approved, approved != before, collected, given, missing, vault, served)
+    done = RegistrationResult(candidate, approved, approved != before, collected, stored, missing, vault, served)
     if request.json:
         print_json(_as_json(done, environment))
     else:
@@ -128,13 +128,13 @@ def _require_unchanged(
         return None
     digest = digest_of(folders, skill)
     if approved.bundle_hash != skill.bundle_hash:
-        what = "is not the code that was approved"
+        difference = "is not the code that was approved"
     elif approved.digest not in ("", digest):
-        what = "has other files than when it was approved, in folders like dist"
+        difference = "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
     was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
-    message = f"{skill.name} in {skill.source} {what}: approved {was}, found {present}; nothing was recorded"
+    message = f"{skill.name} in {skill.source} {difference}: approved {was}, found {present}; nothing was recorded"
     compare = f"omac diff {shlex.quote(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
     fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
@@ -173,7 +173,7 @@ def _remembered(
     unknown = collection.sources(Values())
     wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
     defaults = everything.credentials.defaults(skill.name)
-    stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
+    stores = {default.secret.store for name, default in defaults.items() if name in wanted and default.secret}
     if collection.can_ask:
         make_usable(everything.stores, stores)
     code = request.remembered_for
@@ -209,14 +209,14 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
         if all(name in remembered for name in names):
             fix.append(request.command(candidate, words, "--defaults"))
     fix.append(request.command(candidate, words) + "  # at a terminal, where it asks")
-    for secret, flag, given, what in (
+    for secret, flag, source, prefix in (
         (True, "--secrets-from", request.options.secrets_from, "OMAC_SECRET_"),
         (False, "--fields-from", request.options.fields_from, "OMAC_CONFIG_"),
     ):
         some = [name for name in names if isinstance(fields[name], Secret) == secret]
         if some:
-            lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
-            file = (flag, "FILE") if given is None else ()  # a second one would replace the first
+            lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {prefix}{some[0]}"
+            file = (flag, "FILE") if source is None else ()  # a second one would replace the first
             fix.append(request.command(candidate, words, *file) + lines)
     message = f"{skill.name} needs {', '.join(names)}, but omac has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
@@ -238,8 +238,8 @@ def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[s
         "variables": granted(sidecar),
         "new": done.new,
         "secrets": [
-            {"name": name, "store": one.store, "from": sources[name]}
-            for name, one in sorted(done.given.secrets.items())
+            {"name": name, "store": stored.store, "from": sources[name]}
+            for name, stored in sorted(done.given.secrets.items())
             if name in declared
         ],
         "config": [
@@ -255,19 +255,19 @@ def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[s
 
 
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
-    skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
+    skill, sidecar, stored = done.candidate.skill, sidecar_of(done.candidate), done.given
     say_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     if repository := done.candidate.place.repository:
         say_folded(f"  for the same files in {repository.shown}", 4)
     if not request.brief:
         show_code(done.approved, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
-        names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
+        names = [s.name for s in sidecar.secrets if s.name in stored.secrets and stored.secrets[s.name].store == store]
         if names:
             say_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
     for field in sidecar.config:
-        if field.name in given.config:
-            say_folded(f"  {field.name} is {shlex.quote(given.config[field.name])}", 4)
+        if field.name in stored.config:
+            say_folded(f"  {field.name} is {shlex.quote(stored.config[field.name])}", 4)
     if done.collected.adopted:
         say_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
     script = install_script(skill, environment)

@@ -74,11 +74,11 @@ def _forged_snapshots(state: StateDir, path: str) -> list[Damage]:
     """The snapshots of a sound journal that say what its events do not: a start would believe them."""
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
         snapshots = snapshots_of(state, journal.store)
-        found = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
+        forged_files = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
     return [
         Damage(at, "", None, "", f"the snapshot {file} is not what the events give", "snapshot",
                fix=f"rm {shlex.quote(file)}")
-        for at, file in found
+        for at, file in forged_files
     ]  # fmt: skip
 
 

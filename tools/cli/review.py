@@ -54,7 +54,7 @@ class Review(NamedTuple):
     def approved_at(self) -> int:
         """The time of its last approval, in ns, UTC; 0 for never."""
         known = (self.standing.known, self.standing.shared)
-        return next((one.approved_at for one in known if one and one.state.approved == self.approved), 0)
+        return next((entry.approved_at for entry in known if entry and entry.state.approved == self.approved), 0)
 
     @property
     def state(self) -> str:
@@ -90,7 +90,7 @@ def review(skill: str, where: Where, journal: str | None, environment: Mapping[s
         if refusal.reason != "skill-without-sidecar":
             raise
         there = at_once(every(folders, search, guidance=True))
-        candidate = next(one for one in there if one.skill.name == skill)
+        candidate = next(candidate for candidate in there if candidate.skill.name == skill)
     return review_of(candidate, registry, folders)
 
 
@@ -142,8 +142,8 @@ def show_files(files: Mapping[str, FileEntry]) -> None:
     """Print each file with its size."""
     say(f"  {counted(len(files), 'file')}:")
     for relpath, entry in list(files.items())[:FILES_SHOWN]:
-        what = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
-        say(f"  {shown_size(entry.size):>9}  {relpath}{what}")
+        suffix = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
+        say(f"  {shown_size(entry.size):>9}  {relpath}{suffix}")
     if len(files) > FILES_SHOWN:
         say(f"  {len(files) - FILES_SHOWN} more")
 
@@ -199,9 +199,9 @@ def _changed(relpath: str, old: bytes, new: bytes) -> Iterator[str]:
         yield from unified(relpath, before, now)
 
 
-def _wants(field: Secret | Config, given: Credential, environment: Mapping[str, str]) -> str:
+def _wants(field: Secret | Config, values: Credential, environment: Mapping[str, str]) -> str:
     kind = "secret" if isinstance(field, Secret) else f"setting, {field.type}"
-    has = field.name in (given.secrets if isinstance(field, Secret) else given.config)
+    has = field.name in (values.secrets if isinstance(field, Secret) else values.config)
     if has:
         state = "set"
     elif isinstance(field, Config) and field.default is not None:

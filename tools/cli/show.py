@@ -54,7 +54,9 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
     reviewed = review(request.skill, request.where, request.journal, environment, "omac show")
     if request.json:
         files = files_of(LiveFiles(reviewed.skill.source))
-        print_json(_document(reviewed, environment) | {"files": {name: one._asdict() for name, one in files.items()}})
+        print_json(
+            _document(reviewed, environment) | {"files": {name: entry._asdict() for name, entry in files.items()}}
+        )
         return 0
     shown, digest = LiveFiles(reviewed.skill.source), ""
     if reviewed.state in ("not approved", "changed"):
@@ -154,7 +156,7 @@ def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print the limits of its calls that were set, and by whom."""
     whose = {"omac.yaml": "its omac.yaml", "settings": "your settings"}
     held = _limits(reviewed, environment) or {}
-    lines = [f"{name} {one.value} ({whose[one.whose]})" for name, one in held.items() if one.whose in whose]
+    lines = [f"{name} {limit.value} ({whose[limit.whose]})" for name, limit in held.items() if limit.whose in whose]
     if lines:
         say_folded(f"  limits of its calls: {', '.join(lines)}", 4)
 
@@ -189,9 +191,9 @@ def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str
 
 def command(name: str, reviewed: Review) -> str:
     """Return a command about it, ready to be pasted."""
-    place = reviewed.candidate.place
-    here = place.workdir == os.path.realpath(".")
-    return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + place.where}"
+    skill_scope = reviewed.candidate.place
+    here = skill_scope.workdir == os.path.realpath(".")
+    return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
 
 
 def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, object]:

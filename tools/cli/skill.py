@@ -83,13 +83,13 @@ def check(directory: str, as_json: bool) -> int:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
     problems = {source: _problems(source, sources) for source in sources}
-    for source, found in problems.items():
+    for source, skill_problems in problems.items():
         name = os.path.basename(source)
         if as_json:
-            print_json({"skill": name, "source": source, "problems": found})
+            print_json({"skill": name, "source": source, "problems": skill_problems})
             continue
-        say(f"{name}: {counted(len(found), 'problem') if found else 'ok'}")
-        for problem in found:
+        say(f"{name}: {counted(len(skill_problems), 'problem') if skill_problems else 'ok'}")
+        for problem in skill_problems:
             say(f"  {problem}")
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 

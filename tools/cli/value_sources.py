@@ -90,13 +90,13 @@ class ValueCollection(NamedTuple):
         self,
         field: Declared,
         sources: Mapping[str, Source],
-        given: Mapping[str, Value],
+        explicit: Mapping[str, Value],
         remembered: Mapping[str, Value],
         ask: "Callable[..., Value | None]",
     ) -> Value | None:
         match sources[field.name]:
             case "given":
-                return given[field.name]
+                return explicit[field.name]
             case "default":
                 return remembered[field.name]
             case "ask" | "offer":
@@ -173,13 +173,13 @@ def _named(
 ) -> list[tuple[Declared, str]]:
     """The declared values that were given, and their texts."""
     fields = {field.name: field for field in declared}
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for variable, text in environment.items():
         name = variable.removeprefix(prefix)
         if name == variable or not text:
             continue
         if name in fields:
-            given[name] = text
+            texts[name] = text
         else:  # it may be meant for another skill
             report(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
     if source is not None:
@@ -190,15 +190,15 @@ def _named(
                 f"{', '.join(undeclared)} in {shown_source(source)}: no such {kind} is declared; declared are: {names}"
             )
             raise Refusal("value-refused", f"{message}; nothing was recorded", missing=undeclared)
-        given |= values
-    return [(fields[name], text) for name, text in given.items()]
+        texts |= values
+    return [(fields[name], text) for name, text in texts.items()]
 
 
 def _checked(
-    given: Sequence[tuple[Declared, str]], check: Callable[[Declared, str], Value], problems: list[ValueRefused]
+    texts: Sequence[tuple[Declared, str]], check: Callable[[Declared, str], Value], problems: list[ValueRefused]
 ) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for field, text in given:
+    for field, text in texts:
         try:
             values[field.name] = check(field, text)
         except ValueRefused as refused:

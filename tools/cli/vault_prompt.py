@@ -60,12 +60,12 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         is_there = is_repository(status.scope) or any(below(status.dir, root) for root in options.roots)
         return status.scope in scopes or is_there
 
-    here = [one.status for one in registry.known if may_run(one)]
-    approved = {one.skill for one in here if one.approved_hash}
+    here = [registered.status for registered in registry.known if may_run(registered)]
+    approved = {status.skill for status in here if status.approved_hash}
     names = set()
     for status in here:
         secrets = registry.credential(status.scope, status.skill, status.harness).secrets
-        names |= {status.skill for one in secrets.values() if one.store == VAULT}
+        names |= {status.skill for secret in secrets.values() if secret.store == VAULT}
     return sorted(names & approved)
 
 
