@@ -61,21 +61,21 @@ class ExportDraft:
     def begin(self, begun: Begun) -> None:
         """State what this export takes, durably. Raises OSError."""
         _empty(self._held)
-        place = os.path.join(self.path, PROGRESS)
-        with open(os.open(f"{place}.new", _NEW, 0o600), "wb") as file:
+        progress_path = os.path.join(self.path, PROGRESS)
+        with open(os.open(f"{progress_path}.new", _NEW, 0o600), "wb") as file:
             file.write(msgspec.json.encode(begun))
             file.flush()
             os.fsync(file.fileno())
-        os.rename(f"{place}.new", place)
+        os.rename(f"{progress_path}.new", progress_path)
         sync(self.path)
         self.begun = begun
 
-    def finish(self, place: str) -> None:
+    def finish(self, destination: str) -> None:
         """Move the whole bundle to its place. Raises OSError."""
         os.unlink(os.path.join(self.path, PROGRESS))
         _empty(self._held, {*self.written, MANIFEST, SIGNATURE})
         sync(self.path)
-        os.rename(self.path, place)
+        os.rename(self.path, destination)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a whole file. Raises OSError."""

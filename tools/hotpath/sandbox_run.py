@@ -78,16 +78,16 @@ def _handed_in(descriptor: str) -> SandboxRequest:
             content = file.read()
         if not content:
             raise Unasked
-        asked = loads(content)
-        request = request_of(asked["request"])
+        document = loads(content)
+        request = request_of(document["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
         if request.run:
             die_with_parent(ORPHANED)  # the program ends, what it left is inspected
-            if os.getppid() != asked["by"]:
+            if os.getppid() != document["by"]:
                 raise Unasked
         os.environ.clear()
-        os.environ.update(asked["environment"])
+        os.environ.update(document["environment"])
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # see WaitingSandbox
         return request
     except (OSError, ValueError, AttributeError, TypeError, LookupError):

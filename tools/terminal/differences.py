@@ -46,8 +46,8 @@ def unified(name: str, old: list[str], new: list[str]) -> Iterator[str]:
 def _common(old: list[str], new: list[str]) -> int:
     """Return how many lines both begin with."""
     count = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
+    for old_line, new_line in zip(old, new, strict=False):
+        if old_line != new_line:
             break
         count += 1
     return count

@@ -42,7 +42,7 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
             say_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
     if not status.directories:
         say("no directory is online")
-    several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
+    several = {path for path, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
         say_folded(f"{named(directory.dir)}: {directory.state}{by}")
@@ -51,8 +51,8 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         say("shared by all projects:")
         show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
     for sidecar in status.sidecars:
-        place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: {sidecar.state} ({place})")
+        process = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
+        say_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: {sidecar.state} ({process})")
     for sandbox in status.sandboxes:
         pid = f", pid {sandbox.pid}" if sandbox.pid else ""
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
@@ -63,9 +63,9 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         say_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
     for lapse in status.unwitnessed:
         say_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
-    for one in status.unerased:
-        say_folded(f"an erasure is not finished, of the directory with workdir id {one.workdir}")
-        say(f"  omac erase {one.workdir}  # goes on with it")
+    for erasure in status.unerased:
+        say_folded(f"an erasure is not finished, of the directory with workdir id {erasure.workdir}")
+        say(f"  omac erase {erasure.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     say_folded(f"accesses: {accesses}")
 
@@ -94,17 +94,17 @@ def show_registry(status: Status) -> None:
     """Print the registered skills of this journal: whether the code of each may run, and the values given to it."""
     if status.registry or status.defaults:
         say("registry:")
-    for one in status.registry:
-        place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
-        place = f"every worktree of {place}" if is_repository(one.scope) else place
-        approved = shown_hash(one.approved_hash, one.digest)
-        state = f"approved, {approved}" if one.approved else f"not approved, {shown_hash(one.bundle_hash, '')}"
-        say_folded(f"  {one.skill} of {place}: {state}")
-        if one.approved_hash and not one.approved:
+    for entry in status.registry:
+        scope = named(entry.dir) if entry.dir else "all projects" if entry.scope == "global" else entry.scope
+        scope = f"every worktree of {scope}" if is_repository(entry.scope) else scope
+        approved = shown_hash(entry.approved_hash, entry.digest)
+        state = f"approved, {approved}" if entry.approved else f"not approved, {shown_hash(entry.bundle_hash, '')}"
+        say_folded(f"  {entry.skill} of {scope}: {state}")
+        if entry.approved_hash and not entry.approved:
             say_folded(f"    approved is {approved}", 6)
-        given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
-        if given:
-            say_folded(f"    given: {', '.join(given)}", 6)
+        values = [*entry.secrets, *(f"{name}={value}" for name, value in entry.config.items())]
+        if values:
+            say_folded(f"    given: {', '.join(values)}", 6)
     for skill, names in status.defaults.items():
         say_folded(f"  saved defaults of {skill}: {', '.join(names)}")
 
@@ -142,14 +142,14 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
             path = f" {ERASED}" if row["path"] == ERASED else row["path"]
-            what = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
+            summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
-            what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
         if is_narrow and row["method"]:
-            what = f"{row['method']} {what}"
+            summary = f"{row['method']} {summary}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
-        say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", what), strict=True))), hang)
+        say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", summary), strict=True))), hang)
 
 
 def show_timeline(records: Iterable[Recorded], system: System) -> None:
