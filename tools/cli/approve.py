@@ -17,7 +17,7 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 Answer = TypeVar("Answer")
 
@@ -138,35 +138,35 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_json(fields)
         return
     again = " again, other code than before" if approval.before else ""
-    say_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
+    print_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     if repository:
-        say_folded(f"  for the same files in {repository.shown}", 4)
+        print_folded(f"  for the same files in {repository.shown}", 4)
     show_code(approval.approved, sidecar)
     show_interpreters(approval.approved)
     if approval.before:
-        say_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
+        print_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
     if approval.gets:
-        say(f"  it receives values set before: {', '.join(approval.gets)}")
+        print_line(f"  it receives values set before: {', '.join(approval.gets)}")
     if approval.missing:
-        say(f"  it still needs: {', '.join(approval.missing)}")
-        say(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
+        print_line(f"  it still needs: {', '.join(approval.missing)}")
+        print_line(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
 
 
 def show_interpreters(approved: Code) -> None:
     """The programs of the host that were approved with it, and those that it lacks."""
     interpreters = [interpreter for interpreter in approved.interpreters or () if interpreter.path]
     if interpreters:
-        say_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
+        print_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
     for program in approved.interpreters or ():
         if not program.path:
-            say_folded(
+            print_folded(
                 f"  {program.name} is in no folder of PATH that only you may change: install it, then approve again", 4
             )
 
 
 def show_code(approved: Code, sidecar: SidecarMeta) -> None:
     """Print the hash of the approved code, its command, and the variables that it may read."""
-    say(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
-    say(f"  it runs as you: {shlex.join(sidecar.command)}")
+    print_line(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
+    print_line(f"  it runs as you: {shlex.join(sidecar.command)}")
     if variables := granted(sidecar):
-        say(f"  and may read these variables of yours: {', '.join(variables)}")
+        print_line(f"  and may read these variables of yours: {', '.join(variables)}")

@@ -18,7 +18,15 @@ from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_cut, report_fix, say, say_folded, shown_fields, with_journal
+from omac.tools.terminal.render import (
+    print_folded,
+    print_line,
+    report,
+    report_cut,
+    report_fix,
+    shown_fields,
+    with_journal,
+)
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
@@ -44,7 +52,7 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
     for record in explanation.records:
         _show(record, position)
     if explanation.is_cut:
-        say(f"only the first {RECORDS_MAX} related records are shown")
+        print_line(f"only the first {RECORDS_MAX} related records are shown")
     _report_more(explanation, position, journal_path)
     return 0
 
@@ -75,7 +83,7 @@ def _show(record: ExplainedRecord, position: int) -> None:
     head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
     why = f" because of {record.because_of}" if record.because_of else ""
     fields = shown_fields(recorded.event, whole=recorded.position == position)
-    say_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
+    print_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
 
 
 def _json(record: ExplainedRecord) -> dict[str, Any]:

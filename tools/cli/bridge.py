@@ -14,7 +14,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import bridges
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 STATES = {
     "installed": "installed",
@@ -56,12 +56,12 @@ def status(name: str | None, as_json: bool, environment: Mapping[str, str]) -> i
         return 0
     width = max(len(row.harness) for row in rows)
     for row in rows:
-        say(f"{row.harness:<{width}}  {STATES[row.state]}")
-        say(f"{'':<{width}}  {row.file}")
+        print_line(f"{row.harness:<{width}}  {STATES[row.state]}")
+        print_line(f"{'':<{width}}  {row.file}")
         for note in row.notes:
-            say(f"{'':<{width}}  {note}")
+            print_line(f"{'':<{width}}  {note}")
         if row.state in ("outdated", "changed", "guard-only", "not-installed"):
-            say(f"{'':<{width}}  try: omac bridge install {row.harness}")
+            print_line(f"{'':<{width}}  try: omac bridge install {row.harness}")
     return 0
 
 
@@ -69,7 +69,7 @@ def install_guard(agent: str, project: bool, user: bool, environment: Mapping[st
     """Have an agent ask the write guard. Raises Refusal."""
     bridge_file = _guard_file("install", agent, project, user, environment)
     changed = bridges.change(bridge_file, bridges.with_guard, environment, now_ns)
-    say_folded(f"{bridge_file.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
+    print_folded(f"{bridge_file.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
     _report_notes(bridge_file)
     if project:
         report("an agent can change its project's file; only your own (--user) is safe from it")
@@ -82,7 +82,7 @@ def uninstall_guard(agent: str, project: bool, user: bool, environment: Mapping[
     changed = GUARDED in bridges.find(bridge_file).states and bridges.change(
         bridge_file, bridges.without_guard, environment, now_ns
     )
-    say_folded(f"{bridge_file.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
+    print_folded(f"{bridge_file.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
 
 
@@ -106,7 +106,7 @@ def _each(
 def _install(harness: Harness, environment: Mapping[str, str]) -> None:
     bridge_file = bridges.own_file(harness, program(), environment)
     changed = bridges.change(bridge_file, bridges.all_hooks, environment, now_ns)
-    say_folded(f"{bridge_file.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
+    print_folded(f"{bridge_file.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
     _report_notes(bridge_file)
 
 
@@ -115,7 +115,9 @@ def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
     changed = bool(bridges.find(bridge_file).states) and bridges.change(
         bridge_file, bridges.no_hooks, environment, now_ns
     )
-    say_folded(f"{bridge_file.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}")
+    print_folded(
+        f"{bridge_file.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}"
+    )
 
 
 def _row(harness: Harness, environment: Mapping[str, str]) -> Row:

@@ -14,7 +14,7 @@ from omac.domain.sandbox.cache_eviction import Cache, to_go
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, report, show_columns
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
 
 HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
@@ -127,7 +127,7 @@ def _report(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) ->
         if as_json:
             _print(msgspec.structs.asdict(row))
         else:
-            say_folded(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
+            print_folded(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
         report(f"omac: not removed: {problem}")
 

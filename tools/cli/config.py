@@ -14,7 +14,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import say, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, print_line, show_columns
 
 HEADS = ("name", "type", "value", "source", "description")
 
@@ -49,7 +49,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
         }
         print_json(document)
         return 0
-    say_folded(f"{skill.name} at /{skill.sidecar.mount} for {skill.place.shown}")
+    print_folded(f"{skill.name} at /{skill.sidecar.mount} for {skill.place.shown}")
     lines = [
         (row.name, row.type, "-" if row.value is None else shown(row.value), row.source, row.description)
         for row in rows
@@ -74,7 +74,7 @@ def get(request: SkillArgument, name: str, as_json: bool) -> int:
             "not-found", f"{name} of {skill.name} for {skill.place.shown} has no value", fix=fix, skill=skill.name
         )
     elif current().stdout.isatty():
-        say(row.value)
+        print_line(row.value)
     else:
         print_data(row.value)
     return 0
@@ -89,7 +89,7 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
         if as_json:
             print_json({"skill": skill.name, "workdir": skill.place.workdir, **msgspec.structs.asdict(row)})
         else:
-            say_folded(f"{name} of {skill.name} for {skill.place.shown} is {shown(checked)}")
+            print_folded(f"{name} of {skill.name} for {skill.place.shown} is {shown(checked)}")
         report_unapproved(skill)
     return 0
 

@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report
 
 COMMAND = "omac deregister"
 
@@ -87,7 +87,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     registry = Registry.read(environment, request.journal)
     targets = _resolve_targets(request, registry, environment)
     if not targets:
-        say("nothing to prune: the folder of every registered skill exists")
+        print_line("nothing to prune: the folder of every registered skill exists")
         return 0
     with opened(environment, request.journal, clock) as everything:
         purges = [_purge(request, target, everything.credentials) for target in targets]
@@ -106,13 +106,13 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             raise Refusal(refusal.reason, message, fix=fix) from None
     for target, purge in zip(targets, purges, strict=True):
         if target.known is not None:
-            say_folded(f"deregistered: {target.skill} in {target.known.status.source}")
+            print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
             if not target.known.gone:
-                say("  its folder still exists: a running server lists it again, but does not run it")
+                print_line("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
-            say_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
+            print_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
         if purge.defaults:
-            say_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
+            print_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
     return 0
 
 

@@ -10,8 +10,8 @@ from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import print_folded
 from omac.tools.terminal.render import report as report_line
-from omac.tools.terminal.render import say_folded
 
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -30,9 +30,9 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
     else:
         for line in done:
-            say_folded(f"[mended] {line}")
+            print_folded(f"[mended] {line}")
         for line in report(diagnoses):
-            say_folded(line, 4)
+            print_folded(line, 4)
     if any(diagnosis.name == NAME and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
     if own.lost:

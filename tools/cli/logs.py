@@ -15,7 +15,7 @@ from omac.domain.sidecars.sidecar import SpawnRequested, Started
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.journals import to_read
 from omac.tools.terminal.invocation import current, wait_for_more
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import print_line, report
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -58,9 +58,9 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
         if len(logs) > 1:
-            say(f"==> {log.skill}: {log.path} <==")
+            print_line(f"==> {log.skill}: {log.path} <==")
         for line in _tail(log, request.lines, request.since):
-            say(line)
+            print_line(line)
         offsets[log.path] = _end(log.path)
     if request.follow:
         _follow(request, environment, offsets)
@@ -125,7 +125,7 @@ def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[
         for path, skill in names.items():
             prefix = f"{skill}: " if len(names) > 1 else ""
             for line in _added(path, offsets):
-                say(prefix + line)
+                print_line(prefix + line)
         current().stdout.flush()
         wait_for_more(POLL_S)
 

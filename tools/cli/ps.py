@@ -14,7 +14,7 @@ from omac.tools.cli.status import lives_now, status_now
 from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.render import print_line, report, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 STOP_WITHIN_S = 20.0  # what takes longer goes on without being waited for
@@ -30,7 +30,7 @@ def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> i
         for document in [_document(run_status, status) for run_status in runs if status]:
             print_json(document)
     elif not runs:
-        say("no run lives")
+        print_line("no run lives")
     elif status:
         show_columns([HEADS, *(_row(run_status, status) for run_status in runs)])
     return 0
@@ -65,7 +65,7 @@ def _await_end(run_status: RunStatus) -> int:
             report(f"{ending}; a second omac stop kills what it waits for")
             return 1
         time.sleep(LOOK_EVERY_S)
-    say(f"run {run_status.run} has ended")
+    print_line(f"run {run_status.run} has ended")
     return 0
 
 

@@ -28,7 +28,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
@@ -256,20 +256,20 @@ def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[s
 
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
     skill, sidecar, stored = done.candidate.skill, sidecar_of(done.candidate), done.given
-    say_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    print_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     if repository := done.candidate.place.repository:
-        say_folded(f"  for the same files in {repository.shown}", 4)
+        print_folded(f"  for the same files in {repository.shown}", 4)
     if not request.brief:
         show_code(done.approved, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
         names = [s.name for s in sidecar.secrets if s.name in stored.secrets and stored.secrets[s.name].store == store]
         if names:
-            say_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
+            print_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
     for field in sidecar.config:
         if field.name in stored.config:
-            say_folded(f"  {field.name} is {shlex.quote(stored.config[field.name])}", 4)
+            print_folded(f"  {field.name} is {shlex.quote(stored.config[field.name])}", 4)
     if done.collected.adopted:
-        say_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
+        print_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
     script = install_script(skill, environment)
     if script is not None:
         show_install_script(script)
@@ -278,5 +278,5 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
         report_fix([request.command(done.candidate)])
     if done.next and not request.brief:
         serve, activate = done.next
-        say(f"next: {serve}")
-        say(f"  or, where a server runs: {activate}")
+        print_line(f"next: {serve}")
+        print_line(f"  or, where a server runs: {activate}")

@@ -15,7 +15,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.repositories import repository_of
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say_folded
+from omac.tools.terminal.render import print_folded
 
 
 class RevokeRequest(NamedTuple):
@@ -88,4 +88,4 @@ def _report(request: RevokeRequest, registered: RegisteredSkill, changed: bool) 
         print_json(document)
         return
     where = f"every worktree of {repository}" if repository else status.source
-    say_folded(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {where}")
+    print_folded(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {where}")

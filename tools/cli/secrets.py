@@ -17,7 +17,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, report, report_fix, show_columns
 
 MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -207,7 +207,7 @@ def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
             }  # fmt: skip
             print_json(document)
     else:
-        say_folded(f"{', '.join(values)} of {skill.name} for {skill.place.shown}: kept in {where}")
+        print_folded(f"{', '.join(values)} of {skill.name} for {skill.place.shown}: kept in {where}")
     report_unapproved(skill)
 
 
@@ -225,7 +225,7 @@ def report_stored(skill: OpenedSkill, group: str, taken: Sequence[str], request:
     else:
         for name in request:
             outcome = "is revoked from" if name in taken else "was not given to"
-            say_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
+            print_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
     for field in skill.sidecar.fields:
         if (
             field.name in taken

@@ -16,7 +16,7 @@ from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, skills_below
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import print_line
 
 
 def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
@@ -48,12 +48,12 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
     where = "" if project == os.path.realpath(".") else f" {shlex.quote(project)}"
-    say(f"wrote {path}:")
-    say("  SKILL.md    what agents read: say when to use the skill")
+    print_line(f"wrote {path}:")
+    print_line("  SKILL.md    what agents read: say when to use the skill")
     values = "a setting" if secrets else "a secret and a setting"
-    say(f"  omac.yaml   what omac runs; has {values} to uncomment")
-    say("  sidecar.py  the server that holds the secret, outside the sandbox")
-    say(f"next: omac trust{where}")
+    print_line(f"  omac.yaml   what omac runs; has {values} to uncomment")
+    print_line("  sidecar.py  the server that holds the secret, outside the sandbox")
+    print_line(f"next: omac trust{where}")
     return 0
 
 
@@ -88,9 +88,9 @@ def check(directory: str, as_json: bool) -> int:
         if as_json:
             print_json({"skill": name, "source": source, "problems": skill_problems})
             continue
-        say(f"{name}: {counted(len(skill_problems), 'problem') if skill_problems else 'ok'}")
+        print_line(f"{name}: {counted(len(skill_problems), 'problem') if skill_problems else 'ok'}")
         for problem in skill_problems:
-            say(f"  {problem}")
+            print_line(f"  {problem}")
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 
 

@@ -17,7 +17,7 @@ from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import print_data, print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 WORD_SHOWN = 60  # characters of an argument: omac's own are long
 HANG = 9
@@ -44,22 +44,22 @@ def explain(wanted: ServeOptions, launch: AgentLaunch, environment: Mapping[str,
         }  # fmt: skip
         print_json(document)
         return 0
-    say(elided_middle(f"project  {launch.workdir}", 80))
+    print_line(elided_middle(f"project  {launch.workdir}", 80))
     program, *arguments = redacted(preview.argv)
-    say_folded(f"runs     {shlex.join([program, *(elided(word, WORD_SHOWN) for word in arguments)])}", HANG)
+    print_folded(f"runs     {shlex.join([program, *(elided(word, WORD_SHOWN) for word in arguments)])}", HANG)
     if agent is not None and agent.confined and preview.sandbox is not None:
-        say_folded(f"off      its own sandbox and approvals: {' '.join(agent.confined)}", HANG)
+        print_folded(f"off      its own sandbox and approvals: {' '.join(agent.confined)}", HANG)
     for number, (name, state) in enumerate(sorted(states.items())):
-        say(f"{'skills' if number == 0 else '':<9}{name}  {state}")
+        print_line(f"{'skills' if number == 0 else '':<9}{name}  {state}")
     if not states:
-        say("skills   none")
+        print_line("skills   none")
     if preview.sandbox is None:
-        say("sandbox  none: it may do what you may, and gets all your variables")
+        print_line("sandbox  none: it may do what you may, and gets all your variables")
         return 0
-    say_folded(f"drops    {' '.join(preview.drops) or 'no variable of yours'}", HANG)
+    print_folded(f"drops    {' '.join(preview.drops) or 'no variable of yours'}", HANG)
     if preview.drops:
-        say("         --env NAME passes one of these")
-    say_folded(f"gets     {' '.join(preview.gets)}", HANG)
-    say("")
+        print_line("         --env NAME passes one of these")
+    print_folded(f"gets     {' '.join(preview.gets)}", HANG)
+    print_line("")
     print_data(explained(preview.sandbox, launched=True).rstrip("\n"))
     return 0

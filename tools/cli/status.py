@@ -18,7 +18,7 @@ from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, say, show_status
+from omac.tools.terminal.render import print_line, report, report_fix, show_status
 
 WATCH_S = 2
 CLEAR = "\x1b[H\x1b[2J"
@@ -50,7 +50,7 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     while True:
         status, gone = status_now(journal_path, environment)
         stdout.write(CLEAR)
-        say(f"every {WATCH_S} s; Ctrl-C ends it")
+        print_line(f"every {WATCH_S} s; Ctrl-C ends it")
         show_status(status, gone)
         stdout.flush()
         time.sleep(WATCH_S)

@@ -30,7 +30,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, choose
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 
 class TrustRequest(NamedTuple):
@@ -73,11 +73,11 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
             if reviewed.state == "approved":
-                say(f"{reviewed.skill.name}: approved already")
+                print_line(f"{reviewed.skill.name}: approved already")
                 counts = counts._replace(before=counts.before + 1)
             continue
-        say("")
-        say(f"[{number} of {len(reviews)}]")
+        print_line("")
+        print_line(f"[{number} of {len(reviews)}]")
         answer = _ask(reviewed, request, environment, clock)
         if answer == "q":
             counts = counts._replace(
@@ -86,12 +86,12 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
             break
         is_approved = answer == "y"
         counts = counts._replace(approved=counts.approved + is_approved, left=counts.left + (not is_approved))
-    say("")
-    say(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
+    print_line("")
+    print_line(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
     if counts.approved:
         start, activate = next_commands(search.workdir, environment)
-        say(f"next: {start}")
-        say(f"  or, where a server runs: {activate}")
+        print_line(f"next: {start}")
+        print_line(f"  or, where a server runs: {activate}")
     return 0
 
 
@@ -104,7 +104,7 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
 def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
     """Show a skill, and ask; return y for one that is approved now, n for one that is not, q to end. Raises Refusal."""
     if reviewed.state == "broken":
-        say_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
+        print_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
         report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
         return "n"
     try:
@@ -115,7 +115,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         return "n"
     show_purpose(reviewed, environment)
     if reviewed.candidate.place.repository:
-        say_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
+        print_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
     if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
         show_interpreters(code)
     show_approval(reviewed, environment, code.digest)

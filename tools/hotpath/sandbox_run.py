@@ -117,10 +117,10 @@ def _run(request: SandboxRequest) -> int:
 
         from omac.tools.terminal.columns import folded  # noqa: F401
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         _print_error(text, columns)
 
-    ports = SandboxAdapters(host, say)
+    ports = SandboxAdapters(host, report)
     if request.explain:
         from omac.services.sandbox.explanation import explained, explained_as_json
 
