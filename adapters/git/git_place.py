@@ -37,7 +37,7 @@ class GitPlace(JudgedFolder):
 
     def is_own_worktree(self, path: str) -> bool:
         real = self._led_to(path)
-        project = next((one for one in self.projects if below(real, one)), "")
+        project = next((candidate for candidate in self.projects if below(real, candidate)), "")
         within = real[len(project) + 1 :].lower().split("/")
         if not real or not project or ".git" in within:
             return False
