@@ -76,7 +76,7 @@ class GitPlace(JudgedFolder):
         if not self.worktree or any(index_problem(content, self.oid_bytes) for content in indexes):
             return False
         try:
-            names = {name for name, _what in all_entries(indexes, self.oid_bytes) if name in paths}
+            names = {name for name, _fields in all_entries(indexes, self.oid_bytes) if name in paths}
         except NotWhole:
             return False
         files = [f"{self.worktree}/{os.fsdecode(path)}" for path in paths]

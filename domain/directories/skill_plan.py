@@ -128,7 +128,7 @@ def _owners(skills: Sequence[FoundSkill], known: Mapping[str, KnownSkill], run: 
 
 def approve_command(skill: FoundSkill, scope: SkillScope, code: Code | None = None) -> str:
     """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
-    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
+    `code` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
     known = code is not None and code.is_bundle(skill.code)
     digest = code.digest if code is not None and known and code.digest != UNREADABLE else ""
     return f"omac approve {shlex.quote(skill.name)} {scope.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"

@@ -93,7 +93,7 @@ def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     marks: dict[bytes, int] = {}
     seen: set[int] = set()  # hashes: there may be a million of folders
     last = b""
-    for path, _what in writes:
+    for path, _fields in writes:
         folder, _, name = path.rstrip(b"/").rpartition(b"/")
         if folder and name in _MARKS:
             marks[folder] = marks.get(folder, 0) | _MARKS[name]

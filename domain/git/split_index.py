@@ -47,7 +47,7 @@ def split_problem(indexes: Sequence[bytes], oid_bytes: int) -> str:
         return "" if tree is None else "names trees of entries in a shared index that cannot be read"
     try:
         links = {hash(name) for name, fields in all_entries(indexes, oid_bytes) if fields.startswith(_LINKS)}
-        problem = below_links((name for name, _what in all_entries(indexes, oid_bytes)), links) if links else ""
+        problem = below_links((name for name, _fields in all_entries(indexes, oid_bytes)), links) if links else ""
         if problem or tree is None:
             return problem
         if sum(map(len, indexes)) > INDEX_BYTES_MAX:
