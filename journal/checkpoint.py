@@ -171,10 +171,10 @@ def _parsed(body: str) -> Checkpoint:
     root = _decoded(lines[2])
     if len(root) != HASH_BYTES or not all(map(_NUMBER.fullmatch, numbers)):
         raise _no_checkpoint("its lines are not those of omac")
-    found = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
-    if _body(found) != body:
+    checkpoint = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
+    if _body(checkpoint) != body:
         raise _no_checkpoint("its lines are not those of omac")
-    return found
+    return checkpoint
 
 
 def _is_signed(body: str, encoded: str, key: VerifierKey) -> bool:

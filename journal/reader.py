@@ -287,7 +287,7 @@ class ReadJournal:
     def readable_of_kinds(self, kinds: Sequence[str]) -> Iterator[Recorded]:
         """Return those that can be read, whatever is damaged, or in a segment that is lost. Raises Refusal."""
         sealed = self.store.segments()
-        for start, end in [*((one.first - 1, one.last) for one in sealed), (self.store.sealed_to(), None)]:
+        for start, end in [*((segment.first - 1, segment.last) for segment in sealed), (self.store.sealed_to(), None)]:
             with suppress(Refusal):
                 while rows := self.store.select(start, PAGE, end, kinds):
                     for row in rows:

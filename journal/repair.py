@@ -131,14 +131,14 @@ class Repair:
         return mended
 
     def _add_leaves(self, raw: JournalConnection) -> None:
-        """Append the leaves of what was said. The next opening does so where others are missing, or the tree is."""
+        """Append the leaves of recorded findings. The next opening does so where others are missing, or the tree is."""
         rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
         if self._first is None or [size for (size,) in rows] != [self._first - 1]:
             return
         stored = leaves.standing(raw, self._last, self._path)
-        said = list(leaves.Contents(raw).between(self._first - 1, self._last))
-        if [position for position, text in said if text is not None] == list(range(self._first, self._last + 1)):
-            hashes = [leaf_hash(text) for _, text in said if text is not None]
+        texts = list(leaves.Contents(raw).between(self._first - 1, self._last))
+        if [position for position, text in texts if text is not None] == list(range(self._first, self._last + 1)):
+            hashes = [leaf_hash(text) for _, text in texts if text is not None]
             raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._first))
             leaves.grow(raw, stored, hashes)
 
@@ -156,8 +156,8 @@ class Repair:
             case "reindex":
                 pass  # around all others
             case "none" | "segment" | "snapshot":
-                what = f"at position {finding.position}: {finding.problem}" if finding.position else finding.problem
-                message = f"the journal {self._path} is beyond repair: {what}; nothing was changed"
+                problem = f"at position {finding.position}: {finding.problem}" if finding.position else finding.problem
+                message = f"the journal {self._path} is beyond repair: {problem}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 
     def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:

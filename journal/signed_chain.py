@@ -167,7 +167,11 @@ def _known(links: Collection[_Link], journal: str, keys: Sequence[VerifierKey]) 
     """`keys`, and those that rotations lead to from them, in either direction."""
     known = list(dict.fromkeys(keys))
     events = [link.event for link in links if isinstance(link.event, KeyRotated)]
-    pairs = [(VerifierKey.parse(one.old), VerifierKey.parse(one.new)) for one in events if _is_valid(one, journal)]
+    pairs = [
+        (VerifierKey.parse(rotation.old), VerifierKey.parse(rotation.new))
+        for rotation in events
+        if _is_valid(rotation, journal)
+    ]
     for old, new in (*pairs, *reversed(pairs)):
         if (old in known) != (new in known):
             known.append(new if old in known else old)

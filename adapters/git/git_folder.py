@@ -277,21 +277,21 @@ class GitFolder:
         elif rule.otherwise == REPORT and content != (before or b""):
             self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
         elif here == "packed-refs" and replaces_objects(content):
-            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
-            self._inspection.report(path, what)
+            message = "names replacements of objects: git log --no-replace-objects shows the real ones"
+            self._inspection.report(path, message)
 
     def _problem(self, rule: Rule, content: bytes, before: bytes) -> str:
         from omac.domain.git.judges import JUDGES
 
         return JUDGES[rule.judge](content, before, self._place)
 
-    def _stray(self, folder: int, entry: Entry, path: str, what: str) -> None:
+    def _stray(self, folder: int, entry: Entry, path: str, problem: str) -> None:
         """Note, at launch, an entry that the grammar does not allow; at the end, set it aside unless it was noted."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
             self._baseline.note(path, stamp_of(status))
         elif not self._was_there(path, status):
-            self._inspection.set_aside(folder, entry.name, path, what)
+            self._inspection.set_aside(folder, entry.name, path, problem)
 
     def _was_there(self, path: str, status: os.stat_result) -> bool:
         """Return whether an entry is the one noted at launch; size and change time of a folder do not count."""
@@ -322,8 +322,8 @@ class GitFolder:
         try:
             content = content_of(folder, name, rule.bytes_max)
             problem = self._problem(rule, content, before) if content is not None else ""
-            what = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
-            if content and problem and self._inspection.set_aside(folder, name, path, what):
+            message = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
+            if content and problem and self._inspection.set_aside(folder, name, path, message):
                 try_to_put(self._inspection, folder, name, path, CLEANERS[rule.clean_by](content, before, self._place))
         finally:
             if lock:

@@ -99,13 +99,13 @@ def leads_to(path: str, folder: str) -> str:
 
 def keeps(path: str, repositories: Sequence[Repository]) -> bool:
     """Return whether the repository around a file has its very content."""
-    around = [one for one in repositories if below(path, one.root)]
+    around = [repository for repository in repositories if below(path, repository.root)]
     if not around:
         return False
     from omac.adapters.git import object_store  # here, for most projects have no such file
 
     try:
-        nearest = max(around, key=lambda one: len(one.root))
+        nearest = max(around, key=lambda repository: len(repository.root))
         return object_store.holds(nearest.common, bounded.read(path, ENV_BYTES_MAX))
     except (OSError, Refusal):
         return False  # hidden, then

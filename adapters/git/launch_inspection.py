@@ -100,9 +100,9 @@ def while_running(names: set[str], state: str, due: list[Record]) -> list[Findin
     from omac.adapters.git.inspection import Finding
 
     folders = [_folder(state, name) for name in sorted(names)]
-    place = merged(due).projects[:1]
-    what = "of what ran there, something was set aside while it ran"
-    return [Finding(place[0], what, folder) for folder in folders if place and _has_entries(folder)]
+    roots = merged(due).projects[:1]
+    message = "of what ran there, something was set aside while it ran"
+    return [Finding(roots[0], message, folder) for folder in folders if roots and _has_entries(folder)]
 
 
 def inspect(due: list[Record], name: str, state: str, report: Callable[[str], None]) -> list[Finding]:
@@ -119,7 +119,9 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
         findings = inspections.act(
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
         )
-        findings += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
+        findings += [
+            Finding(path, refusal) for path, refusal in bring_home(whole.sessions, whole.narrowed, whole.copies)
+        ]
     return findings
 
 

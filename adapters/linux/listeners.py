@@ -45,10 +45,10 @@ def answering(port: int) -> list[Listener]:
     table is read only then.
     """
     near = ("127.0.0.1", "0.0.0.0")  # noqa: S104 - compared, not bound
-    if reached := [one for one in _listening(socket.AF_INET, port) if one.address in near]:
+    if reached := [entry for entry in _listening(socket.AF_INET, port) if entry.address in near]:
         return reached
     others = _listening(socket.AF_INET6, port)
-    return [one for one in others if one.address in near] or [one for one in others if one.address == "::"]
+    return [entry for entry in others if entry.address in near] or [entry for entry in others if entry.address == "::"]
 
 
 def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
@@ -57,7 +57,7 @@ def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
         return list(_query(family, port))
     except (OSError, struct.error):
         there = _listed("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6")
-        return [one for one in there if port in (0, one.port)]
+        return [entry for entry in there if port in (0, entry.port)]
 
 
 def _query(family: socket.AddressFamily, port: int) -> Iterator[Listener]:

@@ -79,29 +79,29 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     for as long as the session lasts."""
     granted: list[Entry] = []
     warnings: list[str] = []
-    for place in harness.folders:
-        path = _place(place, harness, home, environment)
+    for relpath in harness.folders:
+        path = _place(relpath, harness, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
-    for place in (*harness.pinned, *harness.added_to, *harness.apart):
-        path = _place(place, harness, home, environment)
+    for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
+        path = _place(relpath, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue
         loose = _loose_link(path, granted)
         if loose:
             warnings.append(loose)
-        elif place in harness.apart:
+        elif relpath in harness.apart:
             granted += _kept(
                 path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, granted
             )
-        elif place in harness.added_to:
+        elif relpath in harness.added_to:
             granted += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, granted)
             granted += _items(resolve_symlinks(path)[1], f"instructs {harness.name}")
         else:
             granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
 
-    settings = [_place(place, harness, home, environment) for place in harness.settings]
+    settings = [_place(relpath, harness, home, environment) for relpath in harness.settings]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
         variables[harness.home_variable] = _place(harness.folders[0], harness, home, environment).rstrip("/")
@@ -198,21 +198,21 @@ def _only_for_root(folder: str) -> list[str]:
     return paths
 
 
-def _place(place: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
+def _place(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
     """The absolute path of what the table says, where variables may have put it; a folder's ends in "/"."""
     moved = environment.get(harness.home_variable, "") if harness.home_variable else ""
     first = harness.folders[0]
-    if moved.startswith("/") and (place.startswith(first) or place == first.rstrip("/") + ".json"):
-        within = place.removeprefix(first)
+    if moved.startswith("/") and (relpath.startswith(first) or relpath == first.rstrip("/") + ".json"):
+        within = relpath.removeprefix(first)
         return f"{moved.rstrip('/')}/{within}"
     for prefix, variable in (
         (".config/", "XDG_CONFIG_HOME"),
         (".local/share/", "XDG_DATA_HOME"),
         (".local/state/", "XDG_STATE_HOME"),
     ):
-        if place.startswith(prefix) and environment.get(variable, "").startswith("/"):
-            return f"{environment[variable].rstrip('/')}/{place.removeprefix(prefix)}"
-    return f"{home.rstrip('/')}/{place}"
+        if relpath.startswith(prefix) and environment.get(variable, "").startswith("/"):
+            return f"{environment[variable].rstrip('/')}/{relpath.removeprefix(prefix)}"
+    return f"{home.rstrip('/')}/{relpath}"
 
 
 def _items(folder: str, reason: str) -> list[Entry]:

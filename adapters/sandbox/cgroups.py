@@ -70,8 +70,8 @@ def place(proc: str) -> ControlGroupFolder:
             own = path
         else:
             older += controllers.split(",")
-    places = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
-    return min(places, key=lambda one: bool(one.trouble), default=ControlGroupFolder(older=older))
+    folders = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
+    return min(folders, key=lambda folder: bool(folder.trouble), default=ControlGroupFolder(older=older))
 
 
 def make_locked(folder: str) -> int:

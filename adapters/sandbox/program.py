@@ -175,10 +175,10 @@ class _Needs:
         else:
             path = _on_path(name, self._environment.get("PATH", ""), self._cwd)
         if path is None or not os.path.exists(path):
-            what = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
+            description = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
             where = "does not exist" if "/" in name else "is in no folder of PATH"
             fix = [*install_hints(os.path.basename(name)), f"command -v {quoted(name)}"]
-            raise Refusal("command-not-found", f"{what} {where}", fix=fix)
+            raise Refusal("command-not-found", f"{description} {where}", fix=fix)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise Refusal("command-not-executable", f"{path} is not a program", fix=[list_command(path)])
         return path

@@ -45,7 +45,7 @@ _SOCKETS = """
     /run/user /tmp/.X11-unix /var/run/docker.sock
 """
 SOCKETS = tuple(_SOCKETS.split())
-_AGENTS = tuple(place.rstrip("/") for one in HARNESSES for place in (*one.folders, *one.protected))
+_AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.folders, *harness.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
 )  # fmt: skip
@@ -102,7 +102,7 @@ def contains_protected(folder: str, home: str) -> bool:
     if not below(folder, home):
         return False
     name = folder[len(home) + 1 :] + "/"
-    return name.startswith(_IN_NAMES) or any(one.startswith(name) for one in _IN_NAMES)
+    return name.startswith(_IN_NAMES) or any(protected.startswith(name) for protected in _IN_NAMES)
 
 
 def _homes(home: str, entries: Sequence[Entry]) -> list[str]:

@@ -54,9 +54,9 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
     old, new = _values(before), _values(after)
     remotes = remotes_of((key, "") for key in old)
-    places = {value for key, values in old.items() if key.endswith(".url") for value in values}
+    urls = {value for key, values in old.items() if key.endswith(".url") for value in values}
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), places)]
+    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), urls)]
     home = {key for key in counted if _is_copied_back(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
     result = ConfigChanges()
@@ -78,8 +78,8 @@ def _values(content: bytes) -> dict[str, list[str]]:
     return values
 
 
-def _lead_out(key: str, values: list[str], places: set[str]) -> bool:
-    return any(leads_out(key, value, places.__contains__) for value in values)
+def _lead_out(key: str, values: list[str], urls: set[str]) -> bool:
+    return any(leads_out(key, value, urls.__contains__) for value in values)
 
 
 def _is_copied_back(key: str, values: list[str], then: list[str], remotes: frozenset[str], branches: Branches) -> bool:

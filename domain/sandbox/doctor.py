@@ -173,11 +173,11 @@ def _bubblewrap(machine: Machine) -> Diagnosis:
     get = install("bubblewrap", machine.distribution, machine.uid)
     if not machine.bwrap:
         return Diagnosis("bubblewrap", FAIL, f"bwrap is not in {machine.searched}", (get, *_instead(machine)))
-    what = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
+    version = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
     if machine.bwrap_lacks:
-        says = f"{what}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
+        says = f"{version}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
         return Diagnosis("bubblewrap", FAIL, says, (get, *_instead(machine)))
-    return Diagnosis("bubblewrap", OK, what)
+    return Diagnosis("bubblewrap", OK, version)
 
 
 def _namespaces(machine: Machine) -> Diagnosis:
