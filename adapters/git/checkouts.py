@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from omac.adapters.git.git_place import GitPlace
     from omac.adapters.git.inspection import Inspection
-    from omac.domain.git.checkout import Places
+    from omac.domain.git.checkout import ObeyedPaths
 
 SECONDS_MAX = 20.0
 FEW = 16  # paths: finding those that lie in a folder costs less than loading what finds them among many
@@ -28,7 +28,7 @@ def note(inspection: Inspection) -> None:
     for git_folder in inspection.places:
         inspection.baseline.around[git_folder.git] = known.around(git_folder)
         for worktree in known.worktrees(git_folder):
-            if known.has_places(worktree):
+            if known.has_obeyed_paths(worktree):
                 inspection.baseline.note_written(git_folder.git, _noted(known, git_folder, worktree))
 
 
@@ -37,7 +37,7 @@ def _noted(known: _Known, git_folder: GitPlace, worktree: str) -> bytes:
     from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
-    writes = written(git_folder.indexes(), git_folder.oid_bytes, known.places(worktree, ()))
+    writes = written(git_folder.indexes(), git_folder.oid_bytes, known.obeyed_paths(worktree, ()))
     try:
         return b"".join(digest_of(name, fields) for name, fields in writes)
     except (TooMany, NotWhole):
@@ -88,7 +88,7 @@ def _problem(known: _Known, git_folder: GitPlace, worktree: str, before: frozens
     top = os.fsencode(worktree)
     try:
         bare = git_folders(parts, git_folder.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
-        paths = known.places(worktree, bare)
+        paths = known.obeyed_paths(worktree, bare)
         new: bytes | None = None
         for name, fields in written(parts, git_folder.oid_bytes, paths):
             if digest_of(name, fields) not in before:
@@ -133,14 +133,14 @@ class _Known:
         is_changed = not is_as_before or git_folder.git in self._inspection.changed
         return is_changed and os.path.lexists(f"{git_folder.git}/{_INDEX}")
 
-    def has_places(self, worktree: str) -> bool:
+    def has_obeyed_paths(self, worktree: str) -> bool:
         """Return whether anything that git obeys, or goes through, lies in a worktree."""
         lists = (self._obeyed, self._reached, self._repositories)
         return any(_below(worktree, paths) for paths in lists)
 
-    def places(self, worktree: str, bare: Iterable[bytes]) -> Places:
+    def obeyed_paths(self, worktree: str, bare: Iterable[bytes]) -> ObeyedPaths:
         """Return all that there is of it in a worktree, and `bare`."""
-        from omac.domain.git.checkout import Places
+        from omac.domain.git.checkout import ObeyedPaths
 
         obeyed, reached = _below(worktree, self._obeyed), _below(worktree, self._reached)
         above: set[str] = set()
@@ -153,7 +153,7 @@ class _Known:
         def within(paths: Iterable[str]) -> list[bytes]:
             return [os.fsencode(path[len(worktree) + 1 :]) for path in paths]
 
-        return Places((*within(obeyed), *bare), within(above), within(reached))
+        return ObeyedPaths((*within(obeyed), *bare), within(above), within(reached))
 
 
 def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:

@@ -80,11 +80,11 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     granted: list[Entry] = []
     warnings: list[str] = []
     for relpath in harness.folders:
-        path = _place(relpath, harness, home, environment)
+        path = _expand(relpath, harness, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
     for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
-        path = _place(relpath, harness, home, environment)
+        path = _expand(relpath, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue
         loose = _loose_link(path, granted)
@@ -101,10 +101,10 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
             granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
 
-    settings = [_place(relpath, harness, home, environment) for relpath in harness.settings]
+    settings = [_expand(relpath, harness, home, environment) for relpath in harness.settings]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
-        variables[harness.home_variable] = _place(harness.folders[0], harness, home, environment).rstrip("/")
+        variables[harness.home_variable] = _expand(harness.folders[0], harness, home, environment).rstrip("/")
     scripts, unread = named_scripts(settings, variables, granted)
     warnings += unread
     for path in scripts:
@@ -198,7 +198,7 @@ def _only_for_root(folder: str) -> list[str]:
     return paths
 
 
-def _place(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
+def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
     """The absolute path of what the table says, where variables may have put it; a folder's ends in "/"."""
     moved = environment.get(harness.home_variable, "") if harness.home_variable else ""
     first = harness.folders[0]

@@ -60,7 +60,7 @@ class ControlGroupFolder:
         return rows
 
 
-def place(proc: str) -> ControlGroupFolder:
+def own_folder(proc: str) -> ControlGroupFolder:
     """Return where this process may have cgroups; `proc` is its folder in /proc."""
     own = ""
     older: list[str] = []

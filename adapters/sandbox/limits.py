@@ -70,7 +70,7 @@ def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/
     by: dict[str, str] = {}
     rlimits: dict[str, int] = {}
     grouped: list[str] = []
-    cgroup = cgroups.place(proc)
+    cgroup = cgroups.own_folder(proc)
     for name, amount in limits.items():
         if name == "tmp":
             by[name] = _by_size(namespaced)

@@ -134,7 +134,7 @@ def _limit(name: str) -> LimitFact:
     try:
         enforcement = limits.plan({name: EXAMPLES[name]})
         less = name == "memory" and name in enforcement.rlimits
-        fix = limits.mends(name, cgroups.place("/proc/self")) if less else ()
+        fix = limits.mends(name, cgroups.own_folder("/proc/self")) if less else ()
         return LimitFact(name, by=enforcement.by[name], fix=fix)
     except Refusal as refusal:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)

@@ -33,7 +33,7 @@ class TooMany(Exception):
     one), or ENTRIES_MAX entries in the places asked about."""
 
 
-class Places:
+class ObeyedPaths:
     """Paths in one worktree, relative to it. git obeys what is at or below `obeyed`; through the folders `above` it
     reaches something; `reached` is what it reaches, which is no link."""
 
@@ -113,7 +113,7 @@ def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     return marks
 
 
-def written(indexes: Sequence[bytes], oid_bytes: int, paths: Places) -> Iterator[Written]:
+def written(indexes: Sequence[bytes], oid_bytes: int, paths: ObeyedPaths) -> Iterator[Written]:
     """Yield the entries that would be written at `paths`, or in their place; where the shared index is not there, also
     those of which it has the names. Raises TooMany, NotWhole."""
     is_alone = len(indexes) == 1 and b"link" in indexes[0]

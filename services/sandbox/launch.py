@@ -132,7 +132,7 @@ class SandboxLaunch:
                 pid = self._await_built(program)
                 if held:
                     held.add(pid)
-                if self._replaceable and not self._replaceable.place(pid):
+                if self._replaceable and not self._replaceable.install(pid):
                     self._ports.report(
                         "git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)"
                     )
@@ -161,7 +161,7 @@ class SandboxLaunch:
         if self._vanishing:
             self._vanishing.close()
         if self._replaceable:
-            if self._replaceable.is_placed:
+            if self._replaceable.is_installed:
                 self._inspection.ended(self._replaceable.content)
             self._replaceable.close()
         for layout in self._layouts:
