@@ -139,7 +139,7 @@ class _Known:
         return any(_below(worktree, paths) for paths in lists)
 
     def obeyed_paths(self, worktree: str, bare: Iterable[bytes]) -> ObeyedPaths:
-        """Return all that there is of it in a worktree, and `bare`."""
+        """Return the paths that git obeys in a worktree, and `bare`."""
         from omac.domain.git.checkout import ObeyedPaths
 
         obeyed, reached = _below(worktree, self._obeyed), _below(worktree, self._reached)
