@@ -8,7 +8,7 @@ import stat
 from itertools import islice
 
 from omac.adapters.git.stamp import stamp_of
-from omac.adapters.linux.resolve_symlinks import inside
+from omac.adapters.linux.resolve_symlinks import resolve_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class LinkStamps:
         """Return a stamp of a link and, as far as that is in a project, of all that it leads to, by further links, too.
         Where that is too much, no two stamps are the same. Raises OSError."""
         stamp = stamp_of(status)
-        target = inside(link, self._roots)
+        target = resolve_inside(link, self._roots)
         if not target:
             return stamp
         if target not in self._digests:
@@ -64,7 +64,7 @@ class LinkStamps:
                 continue
             yield path, stamp_of(status)
             if stat.S_ISLNK(status.st_mode):
-                paths += filter(None, (inside(path, self._roots),))
+                paths += filter(None, (resolve_inside(path, self._roots),))
             elif stat.S_ISDIR(status.st_mode):
                 with os.scandir(path) as scan:
                     paths += [entry.path for entry in islice(scan, BELOW_MAX)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LINKS_MAX = 40  # as the kernel
 
 
-def trail(path: str) -> tuple[list[tuple[str, str]], str]:
+def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
     """The links on the way of an absolute path, as `(canonical path, target)` in order, and the canonical path.
 
     What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles.
@@ -44,7 +44,7 @@ def trail(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, walked or "/"
 
 
-def inside(path: str, roots: Sequence[str]) -> str:
+def resolve_inside(path: str, roots: Sequence[str]) -> str:
     """The canonical path that one below one of `roots`, which are canonical, leads to; empty when a link on the way
     leads out of them all, or in circles. Nothing outside is touched: a look there may wait for a file system that
     hangs."""

@@ -65,7 +65,7 @@ def may_hold_token(text: str) -> bool:
 
 def _decoded(text: str) -> str:
     """Return a text without one layer of percent-encoding."""
-    return _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), text)
+    return _ENCODED.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 
 def _is_clean(text: str) -> bool:

@@ -14,7 +14,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.render import say_folded, show_skills
+from omac.tools.terminal.render import print_folded, show_skills
 
 READ_TIMEOUT_S = 5.0
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
@@ -32,7 +32,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     requests = [
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
-    answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
+    answers = [answer for answer in (_ask(*request) for request in requests) if answer is not None]
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
         fix = "omac ps" if action == "deactivate" else f"omac serve --no-inner --root {root}"
@@ -42,7 +42,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         return 0
     for answer in answers:
         manifest = msgspec.json.decode(answer)
-        say_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
+        print_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
         show_skills(manifest.get("skills", ()), manifest["dir"])
     return 0
 
@@ -55,7 +55,7 @@ def _having(path: str, environment: Mapping[str, str]) -> list[str]:
         kind = "global" if path == ids.SHARED else "dirs"
         answer = _ask(run, "GET", f"/__omac__/{kind}")
         document = msgspec.json.decode(answer) if answer is not None else {}
-        if document.get("skills") or any(one["dir"] == canonical for one in document.get("dirs", ())):
+        if document.get("skills") or any(directory["dir"] == canonical for directory in document.get("dirs", ())):
             having.append(run)
     return having
 

@@ -135,8 +135,8 @@ def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxReques
     except Refusal as refusal:
         if command == COMMAND:
             raise
-        fix = [one.replace(COMMAND, command).partition(" -- ")[0] for one in refusal.fix]
-        fix = [one for one in fix if one != command]
+        fix = [line.replace(COMMAND, command).partition(" -- ")[0] for line in refusal.fix]
+        fix = [line for line in fix if line != command]
         raise Refusal(refusal.reason, refusal.message, fix=fix) from None
 
 
@@ -207,8 +207,8 @@ def _check(request: SandboxRequest) -> None:
         raise _misuse("--open-port has no effect with --network none")
 
 
-def _misuse(what: str) -> Refusal:
-    return Refusal("misuse", what, fix=[f"{COMMAND} --help", f"{COMMAND} -- make"])
+def _misuse(message: str) -> Refusal:
+    return Refusal("misuse", message, fix=[f"{COMMAND} --help", f"{COMMAND} -- make"])
 
 
 def _near(name: str) -> str:

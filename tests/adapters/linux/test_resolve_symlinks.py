@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.linux.resolve_symlinks import inside, trail, unresolved
+from omac.adapters.linux.resolve_symlinks import resolve_inside, resolve_symlinks, unresolved
 from omac.domain.kernel.refusal import Refusal
 
 PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
@@ -31,7 +31,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     """For every path, be it there or not; and each link is one, at a canonical place."""
     path = f"{tree}/{'/'.join(parts)}"
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     assert real == os.path.realpath(path)
     for link, target in links:
         assert os.readlink(link) == target
@@ -44,7 +44,7 @@ def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None
     """For every path that does not end outside."""
     path = f"{tree}/{'/'.join(parts)}"
     real = os.path.realpath(path)
-    assert inside(path, [str(tree)]) == (real if Path(real).is_relative_to(tree) else "")
+    assert resolve_inside(path, [str(tree)]) == (real if Path(real).is_relative_to(tree) else "")
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
     (tmp_path / "in").symlink_to("top")
     (top / "out").symlink_to("../in")
     (top / "loop").symlink_to(target.format(top=top))
-    assert inside(f"{top}/loop", [str(top)]) == ""
+    assert resolve_inside(f"{top}/loop", [str(top)]) == ""
     (tmp_path / "in").unlink()
-    assert inside(f"{top}/loop", [str(top)]) == ""
+    assert resolve_inside(f"{top}/loop", [str(top)]) == ""
 
 
 def test_links_from_one_root_to_another(tmp_path: Path) -> None:
@@ -69,9 +69,11 @@ def test_links_from_one_root_to_another(tmp_path: Path) -> None:
     (tmp_path / "one/to").symlink_to(tmp_path / "two")
     (tmp_path / "two/back").symlink_to("../one/a/../..")
     roots = [f"{tmp_path}/one", f"{tmp_path}/two"]
-    assert inside(f"{tmp_path}/one/to/b", roots) == f"{tmp_path}/two/b"
-    assert inside(f"{tmp_path}/one/to/back/one/a", roots) == f"{tmp_path}/one/a"
-    assert inside(f"{tmp_path}/one/to/back/three", roots) == inside(f"{tmp_path}/one/to", roots[:1]) == ""
+    assert resolve_inside(f"{tmp_path}/one/to/b", roots) == f"{tmp_path}/two/b"
+    assert resolve_inside(f"{tmp_path}/one/to/back/one/a", roots) == f"{tmp_path}/one/a"
+    assert (
+        resolve_inside(f"{tmp_path}/one/to/back/three", roots) == resolve_inside(f"{tmp_path}/one/to", roots[:1]) == ""
+    )
 
 
 def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
@@ -79,9 +81,9 @@ def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(OSError, match="one") as caught:
-        trail(str(tmp_path / "one/x"))
+        resolve_symlinks(str(tmp_path / "one/x"))
     assert caught.value.errno == errno.ELOOP
-    assert trail("/") == ([], "/")
+    assert resolve_symlinks("/") == ([], "/")
 
 
 def test_typed_paths_become_absolute() -> None:
