@@ -119,7 +119,7 @@ def upstream_head(
         sent: bytes | None = value
         if stopped:
             sent = _address_of_page(value, own)
-        elif own in value:
+        elif own and own in value:
             sent = _without_token(value, own)
         if sent is not None:
             lines += name, b": ", sent, b"\r\n"
