@@ -5,7 +5,8 @@ import os
 import shlex
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -32,7 +33,8 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     requests = [
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
-    answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
+    with noting_what_is_online(path, environment):
+        answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
         fix = "omac ps" if action == "deactivate" else f"omac serve --no-inner --root {root}"
@@ -45,6 +47,21 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         say_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
         show_skills(manifest.get("skills", ()), manifest["dir"])
     return 0
+
+
+@contextmanager
+def noting_what_is_online(path: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """Have the refusal of a directory that does not exist name the command that takes it offline, where it is online
+    all the same: it was moved or removed."""
+    try:
+        yield
+    except Refusal as refusal:
+        having = _having(path, environment) if refusal.reason == "directory-missing" else []
+        if not having:
+            raise
+        is_served = any(os.path.realpath(one) == os.path.realpath(server_socket(environment)) for one in having)
+        fix = f"omac deactivate {shlex.quote(path)}" if is_served else "omac status"
+        raise Refusal("directory-missing", f"{path} does not exist any more, but is still online", fix=[fix]) from None
 
 
 def _having(path: str, environment: Mapping[str, str]) -> list[str]:
