@@ -368,10 +368,11 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
     shell runs next."""
     if below(home, path):
         what = "your home folder" if path == home else "above your home folder"
+        enter = ["cd ~/projects/shop  # the project to work in"] if flag == "--workdir" else []
         raise Refusal(
             "misuse",
             f"{flag} {path} is {what}: an agent could change what your shell runs next",
-            fix=["cd ~/projects/shop  # the project to work in", "omac sandbox run --workdir DIR -- make"],
+            fix=[*enter, f"ls -d ~/*/  # folders that {flag} can name in its place"],
         )
 
 
