@@ -351,7 +351,8 @@ def _within(one: str, trees: list[str]) -> bool:
 def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
     """The canonical folders it may change, the working directory first."""
     files, home = ports.files, ports.home
-    named = [(typed.workdir or ".", "--workdir"), *((root, "--root") for root in typed.roots)]
+    first = "--root" if typed.workdir in typed.roots else "--workdir"
+    named = [(typed.workdir or ".", first), *((root, "--root") for root in typed.roots)]
     walked = [(path, flag, *files.trail(files.unresolved(path, home))) for path, flag in named]
     trees = [real for _, _, _, real in walked]
     for path, flag, links, real in walked:

@@ -572,6 +572,8 @@ NONSENSE = [
     (["audit", "--page", "5"], 2, "--page takes one row or more, with --after"),
     (["audit", "--after", "start", "-n", "5"], 2, "--after excludes -n"),
     (["audit", "--follow", "--count-by", "skill"], 2, "--follow and --count-by exclude each other"),
+    (["audit", "--follow", "--until", "1h"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
+    (["audit", "--follow", "--to", "9"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
     (["audit", "--csv", "--json"], 2, "--csv and --json exclude each other"),
     (["replay", "--at", "soon"], 2, "'soon' is not a time"),
     (["replay", "--at", "²"], 2, "is not a time"),

@@ -30,6 +30,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("audit --kind skill --outcome dome", "audit --kind skill --outcome done"),
         ("audit --actor x --json", "audit --actor person --json"),
         ("audit --status x", "audit --status 5xx"),
+        ("audit --status 9xx", "audit --status 5xx"),
         ("audit --count-by skil", "audit --count-by skill"),
         ("audit --count-by skill,skill", "audit --count-by skill"),
         ("audit --from 9 --to 3", "audit --from 3 --to 9"),
@@ -109,3 +110,12 @@ def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
     assert refused.err.endswith(f"{used.root}/none/yet does not exist\n  try: mkdir -p {used.root}/none/yet\n"), refused
     (used.root / "none/yet").mkdir(parents=True)
     used.ok("export", "--out", "none/yet/evidence")
+
+
+def test_a_root_that_is_the_home_is_refused_by_its_option(used: Omac) -> None:
+    """The option that is named is the one that was typed."""
+    home = used.environment["HOME"]
+    for words, flag in ((["serve", "--root"], "--root"), (["start", "--workdir"], "--workdir")):
+        refused = used.run(*words, home, "--", "true")
+        assert f"{flag} {home} is your home folder" in refused.err, refused
+        assert f"# folders that {flag} can name in its place" in refused.err
