@@ -80,7 +80,7 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
         _print(answer)
     except (OSError, http.client.HTTPException) as error:
         name = shlex.quote(request.skill)
-        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name}"]
+        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name} {request.where.flags}".strip()]
         raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
     finally:
         connection.close()
