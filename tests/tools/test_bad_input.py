@@ -643,7 +643,8 @@ def test_a_folder_that_was_removed(omac: Omac) -> None:
 
 def test_an_output_without_room(omac: Omac) -> None:
     """Whose fault it is, once, and what shows it: no defect of omac."""
-    for words in (["settings", "show"], ["sandbox", "run", "--explain", "--", "true"]):
+    explain = ["sandbox", "run", "--explain", "--", "true"]
+    for words in (["settings", "show"], explain, ["version"], ["--version"], ["skill", "schema"]):
         done = omac.run(*words, within=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh"))
         assert done.status == 1
         assert re.fullmatch(r"omac: (no space is left for the output\n  try: df -h|.*No space left .*)\n", done.err)
