@@ -90,14 +90,17 @@ def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     out = omac.ok("status")
     assert f"{gone}omac deactivate {project}\n" in out
     assert f"{gone}omac stop {run_of(omac, run)}\n" in out
+    stop = f"  try: omac stop {run_of(omac, run)}\n"
+    told = f"omac: {project} does not exist any more, but is still online\n"
     for words in (("reload",), ("activate",), ("url", "echo", "--workdir")):
         refused = omac.run(*words, str(project))
-        assert refused.status == 2
-        told = f"omac: {project} does not exist any more, but is still online\n"
-        assert refused.err == f"{told}  try: omac deactivate {project}\n"
-    omac.ok("deactivate", str(project))
-    assert omac.run("reload", str(project)).err.endswith("but is still online\n  try: omac status\n")
+        assert (refused.status, refused.err) == (2, f"{told}  try: omac deactivate {project}\n{stop}")
+    still = f"omac: {project} is still online in run {run_of(omac, run)}, an omac start\n"
+    assert omac.run("deactivate", str(project)) == (0, f"{project}: deactivated\n", still + stop)
+    assert omac.run("reload", str(project)).err == told + stop
     assert omac.ok("status").count("was moved") == 1
+    server.end()
+    assert omac.run("deactivate", str(project)).err == f"omac: no omac serve is running here\n{stop}"
     run.end()
     assert "was moved" not in omac.ok("status")
 
