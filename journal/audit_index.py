@@ -67,8 +67,8 @@ class AuditIndex:
     def progress(self) -> IndexProgress | None:
         """Return how far it is; None for an empty one."""
         query = "SELECT position, digest, begun, state FROM progress WHERE name = ?"
-        found = self._connection.execute(query, (self._name,)).fetchone()
-        return IndexProgress(*found) if found is not None else None
+        row = self._connection.execute(query, (self._name,)).fetchone()
+        return IndexProgress(*row) if row is not None else None
 
     def append(self, before: IndexProgress | None, rows: Iterable[IndexedRow], after: IndexProgress) -> bool:
         """Add rows in one transaction; return False, and add nothing, where another process was first. Without

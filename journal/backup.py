@@ -10,7 +10,7 @@ Rules
 2. Only a whole journal is restored. It is copied beside the journal, gets there what it lacks, and takes its place in
    one step; what was there is kept beside it, under a name that is free. The next restore undoes one that was killed
    before that step.
-3. Whoever restores makes sure that no omac has the journal open.
+3. The caller of a restore makes sure that no omac has the journal open.
 """
 
 import contextlib

@@ -105,8 +105,8 @@ def examine(connection: JournalConnection, fold: Fold, codec: Codec | None = Non
             findings.append(_of_all("the last versions of sealed streams are not those of the segments", "reindex"))
         layout = _Layout(connection)
         layout.read()
-        found = [*layout.findings, *_Contents(connection, layout, fold, codec or Codec()).findings()]
-        findings += _none_of_segments(found, connection.sealed_to())
+        row_findings = [*layout.findings, *_Contents(connection, layout, fold, codec or Codec()).findings()]
+        findings += _none_of_segments(row_findings, connection.sealed_to())
     except sqlite3.DatabaseError as error:
         if not findings:
             raise
@@ -324,7 +324,7 @@ class _Contents:
     def _event(self, row: _Row, stream: str | None, kind: str | None) -> Event | str:
         """The event, decoded and folded; else what is wrong with it."""
         names = {"stream": stream, "kind": kind, "run": self._names.get(row.run), "actor": self._names.get(row.actor)}
-        if nameless := [what for what, name in names.items() if name is None]:
+        if nameless := [column for column, name in names.items() if name is None]:
             return f"it names a {nameless[0]} that does not exist"
         if not _is_stream(stream or ""):
             return f"its stream {stream!r} is none of omac"

@@ -6,7 +6,7 @@ Rules
    then lines of omac: when it was signed, and the last position whose leaf came late. Then an empty line, and a
    signature with Ed25519 (type 1) by a named key.
 2. A verifier key ("NAME+HASH+KEY") is all that somebody needs to check it, on whatever machine.
-3. Whoever reads one trusts nothing of it before a signature by a key that he knows has been verified.
+3. A reader trusts nothing of a checkpoint before the signature of a key that he knows has been verified.
 """
 
 import base64
@@ -171,10 +171,10 @@ def _parsed(body: str) -> Checkpoint:
     root = _decoded(lines[2])
     if len(root) != HASH_BYTES or not all(map(_NUMBER.fullmatch, numbers)):
         raise _no_checkpoint("its lines are not those of omac")
-    found = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
-    if _body(found) != body:
+    checkpoint = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
+    if _body(checkpoint) != body:
         raise _no_checkpoint("its lines are not those of omac")
-    return found
+    return checkpoint
 
 
 def _is_signed(body: str, encoded: str, key: VerifierKey) -> bool:

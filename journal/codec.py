@@ -171,6 +171,6 @@ def _damaged(kind: str, broken: Exception) -> Refusal:
     return Refusal("journal-damaged", f"an event of kind {kind!r} cannot be decoded: {broken}")
 
 
-def _newer(what: str) -> Refusal:
-    message = f"the journal holds {what}: a newer omac wrote it, and this one cannot read it"
+def _newer(content: str) -> Refusal:
+    message = f"the journal holds {content}: a newer omac wrote it, and this one cannot read it"
     return Refusal("journal-newer", message, fix=["omac version  # then install the newer omac"])

@@ -54,8 +54,8 @@ class OpenedField(NamedTuple):
         return sha256(self.salt + self.value).digest()
 
 
-class _Places(NamedTuple):
-    """The places of the fields of a kind: the field that names the directory, and the personal fields in order, each
+class _FieldIndexes(NamedTuple):
+    """The indexes of the fields of a kind: the field that names the directory, and the personal fields in order, each
     with the value that an erased one is read as. `has_texts_alone`: no field can hold the bytes that begin a
     commitment."""
 
@@ -70,16 +70,16 @@ class Commitments:
     def __init__(self, keys: SubjectKeys | None = None, personal: Mapping[str, PersonalFields] = PERSONAL) -> None:
         self._ciphers = SubjectCiphers(keys) if keys is not None else None
         self._personal = personal
-        self._places: dict[str, _Places] = {}
+        self._indexes: dict[str, _FieldIndexes] = {}
 
     def protect(self, kind: str, stream: str, event: Event) -> tuple[bytes, bytes] | None:
         """Return the fields of an event with commitments in them, and what is sealed beside them; None for an event
         whose personal fields are empty, or that is of no directory. Raises Refusal: no key can be kept."""
         if self._ciphers is None or kind not in self._personal:
             return None
-        places, values = self._places.get(kind) or self._places_of(kind, type(event)), list(astuple(event))
-        directory, count, random, opened = values[places.directory], 0, b"", b""
-        for index in places.blanks:
+        indexes, values = self._indexes.get(kind) or self._indexes_of(kind, type(event)), list(astuple(event))
+        directory, count, random, opened = values[indexes.directory], 0, b"", b""
+        for index in indexes.blanks:
             if values[index]:
                 random, count = random or _random(), count + 1
                 salt = random[NONCE_BYTES + SALT_BYTES * (count - 1) : NONCE_BYTES + SALT_BYTES * count]
@@ -109,7 +109,7 @@ class Commitments:
     def blanked(self, kind: str, cls: type[Event], body: bytes) -> bytes | None:
         """Return a body with "(erased)" for each commitment, whether there is a key or not; None for a kind of which
         that cannot be said by its bytes."""
-        if not self._places_of(kind, cls).has_texts_alone:
+        if not self._indexes_of(kind, cls).has_texts_alone:
             return None
         while (at := body.find(_EXTENSION)) >= 0:  # these are no UTF-8
             body = body[:at] + _BLANK + body[at + EXTENSION_BYTES :]
@@ -121,7 +121,7 @@ class Commitments:
         shown = self.fields(kind, stream, cls, fields, sealed)
         if shown is not None:
             return [_decode(shown[index].value) if index in shown else field for index, field in enumerate(fields)]
-        blanks = self._places_of(kind, cls).blanks
+        blanks = self._indexes_of(kind, cls).blanks
         return [blanks[index] if type(field) is _Ext else field for index, field in enumerate(fields)]
 
     def fields(
@@ -129,9 +129,9 @@ class Commitments:
     ) -> dict[int, OpenedField] | None:
         """Return the personal fields of an event, by their indexes; None where their key is gone. Raises ValueError:
         they are not what was committed to."""
-        places = self._places_of(kind, cls)
-        commitments = _committed(fields, places.blanks)
-        named = fields[places.directory]
+        indexes = self._indexes_of(kind, cls)
+        commitments = _committed(fields, indexes.blanks)
+        named = fields[indexes.directory]
         wanted, cipher = sealed[:KEY_ID_BYTES], None
         if self._ciphers is not None:
             cipher = self._ciphers.reading(tuple(named) if isinstance(named, list) else named, wanted)
@@ -142,9 +142,9 @@ class Commitments:
             raise ValueError("its personal fields are not those that it commits to")
         return dict(zip(commitments, shown, strict=True))
 
-    def _places_of(self, kind: str, cls: type[Event]) -> _Places:
-        places = self._places.get(kind)
-        if places is None:
+    def _indexes_of(self, kind: str, cls: type[Event]) -> _FieldIndexes:
+        indexes = self._indexes.get(kind)
+        if indexes is None:
             personal = self._personal[kind]
             blanks = {
                 index: [ERASED] if getattr(field.type, "__origin__", None) is tuple else ERASED
@@ -152,8 +152,10 @@ class Commitments:
                 if field.name in personal.names
             }
             is_text = all(field.type in (str, str | None) for field in msgspec.structs.fields(cls))
-            places = self._places[kind] = _Places(cls.__struct_fields__.index(personal.directory), blanks, is_text)
-        return places
+            indexes = self._indexes[kind] = _FieldIndexes(
+                cls.__struct_fields__.index(personal.directory), blanks, is_text
+            )
+        return indexes
 
 
 def committed_in(cls: type[Event], fields: Sequence[Any]) -> dict[str, bytes]:

@@ -86,20 +86,22 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
 
 
-def damaged(path: str, what: str) -> Refusal:
+def damaged(path: str, problem: str) -> Refusal:
     """Return the refusal of a file that is no journal, or no whole one."""
-    return Refusal("journal-damaged", f"{path} is not a journal of omac, or is damaged: {what}", fix=way_back(path))
+    return Refusal(
+        "journal-damaged", f"{path} is not a journal of omac, or is damaged: {problem}", fix=restore_commands(path)
+    )
 
 
-def unproven(path: str, what: str) -> Refusal:
+def unproven(path: str, problem: str) -> Refusal:
     """Return the refusal of a journal that is not what its leaves, tree or checkpoints prove; no repair mends that."""
     named = f"--journal {shlex.quote(path)}"
     restore = f"omac journal restore BACKUP {named}  # a copy made by omac journal backup"
     fix = [f"omac audit verify {named}  # names what was changed", restore]
-    return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {what}", fix=fix)
+    return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {problem}", fix=fix)
 
 
-def way_back(path: str) -> list[str]:
+def restore_commands(path: str) -> list[str]:
     """Return the commands that mend a damaged journal."""
     named = f"--journal {shlex.quote(path)}"
     return [f"omac journal check {named}", f"omac journal repair {named}"]
@@ -114,8 +116,8 @@ def disk_refusal(error: OSError, path: str) -> Refusal:
 
 def segment_refusal(error: SegmentError, path: str) -> Refusal:
     """Return the refusal of a segment that is missing, or is not the one that was sealed."""
-    place = os.path.join(folder_of(path), error.segment.file)
-    copy = f"install -m 400 BACKUP{SUFFIX}/{error.segment.file} {shlex.quote(place)}  # a copy of omac journal backup"
+    target = os.path.join(folder_of(path), error.segment.file)
+    copy = f"install -m 400 BACKUP{SUFFIX}/{error.segment.file} {shlex.quote(target)}  # a copy of omac journal backup"
     fix = [error.fix or copy, f"omac journal check --journal {shlex.quote(path)}"]
     return Refusal("journal-damaged", f"the journal {path} is not whole: {error}", fix=fix)
 

@@ -56,7 +56,7 @@ def next_top(
         raise damaged(path, f"its head is {head}, its last event is at position {last or 0}")
     needed, kind = max(_needed(kinds), (ENCRYPTED, "encrypted") if encrypted else (FIRST_SCHEMA, ""))
     if needed > schema:
-        _require_nobody_older(connection, needed, kind, path, is_living)
+        _require_no_older_run(connection, needed, kind, path, is_living)
         connection.execute("UPDATE journal SET schema = ?", (needed,))
     return int(head)
 
@@ -111,7 +111,7 @@ def in_use(path: str, present: Present) -> Refusal:
     return Refusal("journal-in-use", message, fix=[f"kill {present.pid}  # stops that run in order; then try again"])
 
 
-def _require_nobody_older(
+def _require_no_older_run(
     connection: JournalConnection, needed: int, kind: str, path: str, is_living: IsLiving
 ) -> None:
     for present in living(connection, is_living):

@@ -36,8 +36,8 @@ QUEUE_MAX = 16_384  # callers that may be under way; more are refused
 POLL_S = 0.04  # how soon appends of other processes are noticed when nobody calls `poll`
 WATCHED_POLL_S = 1.0  # the same where somebody does, and at the latest while commits follow one another
 RIDE_S = 0.02  # that events for which nobody waits may wait for a commit that somebody waits for
-LOOK_S = 0.02  # from a commit to a look at what others did: the next commit would show it, too
-BUSY_LOOK_S = 0.25  # between two looks while commits follow one another
+POLL_DELAY_S = 0.02  # from a commit to the next poll for what others appended: another commit would show it, too
+BUSY_POLL_S = 0.25  # between two polls while commits follow one another
 RETRY_S = 0.5  # how soon outcomes that could not be written, and reads that failed, are tried again
 STOP_S = 10.0  # for the thread to write what is queued when omac ends
 CHECKPOINT_EVENTS = 10_000  # events since the last checkpoint that make an idle moment worth using
@@ -67,7 +67,7 @@ class _Poll(Enum):
     NOW = auto()
 
 
-_LOOK = _Poll.NOW
+_POLL = _Poll.NOW
 _Answer = tuple[_Item, Sequence[Recorded] | Exception]
 
 
@@ -94,8 +94,8 @@ class Writer(trio.abc.Instrument):
         self._retry_at = 0.0
         self._since_checkpoint = 0
         self._active_at = 0.0
-        self._is_look_due = False  # the thread's: somebody asked for one, or nothing came for a while
-        self._looked_at = 0.0
+        self._is_poll_due = False  # the thread's: somebody asked for one, or nothing came for a while
+        self._polled_at = 0.0
         self._behind = False  # the thread's: others have appended, and that is not read yet
         self._under_way = 0
         self._unanswered: set[_Item] = set()
@@ -178,9 +178,9 @@ class Writer(trio.abc.Instrument):
             self._gathered, self._is_awaited, self._ride.deadline = [], False, math.inf
 
     def poll(self) -> None:
-        """Something may have been appended by another process: have it read. Whoever calls this replaces the poll."""
+        """Something may have been appended by another process: have it read. A caller of this replaces the poll."""
         self._poll_s = WATCHED_POLL_S
-        self._queue.put(_LOOK)
+        self._queue.put(_POLL)
 
     async def catch_up(self) -> None:
         """Return once everything committed before the call is folded, by whichever process."""
@@ -242,8 +242,8 @@ class Writer(trio.abc.Instrument):
                 batch, more = self._take()
                 open_ = open_ and more
                 self._commit(batch, token)
-                if self._is_look_due and not self._committed and time.monotonic() >= self._look_at():
-                    self._look(token)
+                if self._is_poll_due and not self._committed and time.monotonic() >= self._poll_at():
+                    self._poll_others(token)
             if self._owed:  # a last try, however short ago the one before was
                 self._retry_at = 0.0
                 self._commit([], token)
@@ -260,7 +260,7 @@ class Writer(trio.abc.Instrument):
     def _take(self) -> tuple[list[_Item], bool]:
         """Return the waiting items, after a pause at most, and whether the queue is still open."""
         open_, may_wait = True, not self._taken
-        pause_s = max(0.0, self._look_at() - time.monotonic()) if self._is_look_due else self._poll_s
+        pause_s = max(0.0, self._poll_at() - time.monotonic()) if self._is_poll_due else self._poll_s
         try:
             while len(self._taken) < BATCH_MAX:
                 news = self._queue.get(may_wait, pause_s)
@@ -269,19 +269,19 @@ class Writer(trio.abc.Instrument):
                     open_ = False
                     break
                 if isinstance(news, _Poll):
-                    self._is_look_due = True
+                    self._is_poll_due = True
                 else:
                     self._taken += news
         except queue.Empty:
-            self._is_look_due |= may_wait
-        self._is_look_due |= time.monotonic() - self._looked_at >= WATCHED_POLL_S  # whatever comes without a pause
+            self._is_poll_due |= may_wait
+        self._is_poll_due |= time.monotonic() - self._polled_at >= WATCHED_POLL_S  # whatever comes without a pause
         batch, self._taken = self._taken[:BATCH_MAX], self._taken[BATCH_MAX:]
         return batch, open_
 
-    def _look_at(self) -> float:
+    def _poll_at(self) -> float:
         """Return the time, by the monotonic clock, at which to check for records of other processes, if a check is
         due."""
-        return min(self._active_at + LOOK_S, self._looked_at + BUSY_LOOK_S)
+        return min(self._active_at + POLL_DELAY_S, self._polled_at + BUSY_POLL_S)
 
     def _commit(self, batch: list[_Item], token: trio.lowlevel.TrioToken) -> None:
         items = [item for item in batch if item.group.drafts]
@@ -341,9 +341,9 @@ class Writer(trio.abc.Instrument):
         answers = [(item, refused or ()) for item in waiting]
         token.run_sync_soon(self._settle, news, answers)
 
-    def _look(self, token: trio.lowlevel.TrioToken) -> None:
+    def _poll_others(self, token: trio.lowlevel.TrioToken) -> None:
         """Deliver what others appended; else use the moment to move the log to the journal file."""
-        self._is_look_due, self._looked_at = False, time.monotonic()
+        self._is_poll_due, self._polled_at = False, time.monotonic()
         try:
             self._behind = self._journal.store.changed_by_others() or self._behind
             news = self._feed.news() if self._behind else []

@@ -103,7 +103,7 @@ class Pass:
             raise _unreadable(self._path, error) from error
         launches: dict[StreamId, list[SpooledRecord]] = {}
         alone = [[record] for record in read if record.version is None]
-        for record in sorted(read, key=lambda one: one.version or 0):
+        for record in sorted(read, key=lambda spooled: spooled.version or 0):
             if record.version is not None:
                 launches.setdefault(record.stream, []).append(record)
         settled = [_until_last_of(records, present) for records in launches.values()]

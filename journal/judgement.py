@@ -2,8 +2,8 @@
 
 Rules
 
-1. A caller's first version of a stream is the next one there. Nobody can come between: the transaction has the write
-   lock.
+1. A caller's first version of a stream is the next one there. No other append comes between: the transaction has the
+   write lock.
 2. The file of a spool is recorded once. Its name is remembered for as long as the file lies in the spool.
 3. Recorded time never runs back, whatever a clock says.
 """

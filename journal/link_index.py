@@ -38,8 +38,8 @@ class LinkIndex:
     def progress(self) -> LinkProgress | None:
         """Return how far it is; None for an empty one."""
         query = "SELECT position, digest, repaired, pruned FROM linked WHERE name = ?"
-        found = self._connection.execute(query, (self._name,)).fetchone()
-        return LinkProgress(*found) if found is not None else None
+        row = self._connection.execute(query, (self._name,)).fetchone()
+        return LinkProgress(*row) if row is not None else None
 
     def append(self, before: LinkProgress | None, links: Iterable[Link], after: LinkProgress) -> None:
         """Add links in one transaction. Without `before`, what it held is dropped."""

@@ -72,10 +72,10 @@ class Mark(NamedTuple):
             missing = f"is missing or empty; omac last saw it at position {known[1]}"
             raise self.lost(missing, "begins a new journal; approvals and records are lost")
 
-    def lost(self, what: str, otherwise: str = "continues with this journal; later records are lost") -> Refusal:
+    def lost(self, problem: str, otherwise: str = "continues with this journal; later records are lost") -> Refusal:
         """Return the refusal, with the ways back; `otherwise` says what forgetting the mark does."""
         fix = [
             f"omac journal restore BACKUP --journal {shlex.quote(self.path)}  # a copy made by omac journal backup",
             f"rm {shlex.quote(self.file)}  # {otherwise}",
         ]
-        return Refusal("journal-lost", f"the journal {self.path} {what}", fix=fix)
+        return Refusal("journal-lost", f"the journal {self.path} {problem}", fix=fix)

@@ -18,7 +18,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.codec import Codec
 from omac.journal.commitments import Commitments
-from omac.journal.file import connect_for_reading, damaged, refusal_of, way_back
+from omac.journal.file import connect_for_reading, damaged, refusal_of, restore_commands
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.pruned import PrunedPositions
@@ -287,7 +287,7 @@ class ReadJournal:
     def readable_of_kinds(self, kinds: Sequence[str]) -> Iterator[Recorded]:
         """Return those that can be read, whatever is damaged, or in a segment that is lost. Raises Refusal."""
         sealed = self.store.segments()
-        for start, end in [*((one.first - 1, one.last) for one in sealed), (self.store.sealed_to(), None)]:
+        for start, end in [*((segment.first - 1, segment.last) for segment in sealed), (self.store.sealed_to(), None)]:
             with suppress(Refusal):
                 while rows := self.store.select(start, PAGE, end, kinds):
                     for row in rows:
@@ -387,7 +387,7 @@ def recorded(path: str, codec: Codec, row: StoredRow) -> Recorded:
     try:
         event = codec.decode(row.topic, row.state, row.sealed, row.originator_id)
     except Refusal as refusal:
-        fix = (*refusal.fix, *way_back(path))
+        fix = (*refusal.fix, *restore_commands(path))
         message = f"the journal {path} at position {row.id}: {refusal.message}"
         raise Refusal(refusal.reason, message, fix=fix) from refusal
     return Recorded(

@@ -27,14 +27,14 @@ class Redaction(NamedTuple):
                 kinds.update(matching)
                 continue
             where, _, name = word.rpartition(".")
-            found = {
+            pairs = {
                 (kind, name)
                 for kind, personal in PERSONAL.items()
                 if name in personal.names and where in (ANY, kind, kind.partition(".")[0])
             }
-            if not found:
+            if not pairs:
                 raise _unknown(word)
-            fields |= found
+            fields |= pairs
         return cls(frozenset(kinds), frozenset(fields))
 
     def leaves_out(self, kind: str, *, is_clear: bool) -> bool:

@@ -66,7 +66,7 @@ class Repair:
         self._is_living = is_living
         self._codec = codec or Codec()
         self._last = 0  # the last position that stays
-        self._said: int | None = None  # the first position that this repair appended
+        self._first: int | None = None  # the first position that this repair appended
 
     def plan(self, positions: Collection[int] = ()) -> list[Damage]:
         """Return what `perform` would mend: all findings, or those at `positions` and what follows from them. Raises
@@ -123,7 +123,7 @@ class Repair:
                 raw.executemany("INSERT OR REPLACE INTO sealed_version VALUES (?, ?)", raw.sealed_versions().items())
             self._last = _last_that_stays(raw, findings)
             for finding in sorted(chosen, key=lambda finding: finding.remedy == "fill"):  # a moved row gives way first
-                self._mend(raw, finding)
+                self._repair(raw, finding)
             if indexes:
                 raw.execute("REINDEX")
                 create_version_index(raw)
@@ -131,23 +131,23 @@ class Repair:
         return mended
 
     def _add_leaves(self, raw: JournalConnection) -> None:
-        """Append the leaves of what was said. The next opening does so where others are missing, or the tree is."""
+        """Append the leaves of recorded findings. The next opening does so where others are missing, or the tree is."""
         rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
-        if self._said is None or [size for (size,) in rows] != [self._said - 1]:
+        if self._first is None or [size for (size,) in rows] != [self._first - 1]:
             return
         stored = leaves.standing(raw, self._last, self._path)
-        said = list(leaves.Contents(raw).between(self._said - 1, self._last))
-        if [position for position, text in said if text is not None] == list(range(self._said, self._last + 1)):
-            hashes = [leaf_hash(text) for _, text in said if text is not None]
-            raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._said))
+        texts = list(leaves.Contents(raw).between(self._first - 1, self._last))
+        if [position for position, text in texts if text is not None] == list(range(self._first, self._last + 1)):
+            hashes = [leaf_hash(text) for _, text in texts if text is not None]
+            raw.executemany("INSERT INTO leaf (position, hash) VALUES (?, ?)", enumerate(hashes, self._first))
             leaves.grow(raw, stored, hashes)
 
-    def _mend(self, raw: sqlite3.Connection, finding: Damage) -> None:
+    def _repair(self, raw: sqlite3.Connection, finding: Damage) -> None:
         match finding.remedy:
             case "empty" | "remove" | "retime":
                 self._set_aside(raw, finding)
             case "fill":
-                self._say(raw, finding, "")
+                self._append_finding(raw, finding, "")
                 columns = "position, stream, version, kind, at, run, actor, body"
                 raw.execute(f"INSERT INTO event ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._hole(raw, finding))  # noqa: S608  # our columns
             case "head":
@@ -156,14 +156,14 @@ class Repair:
             case "reindex":
                 pass  # around all others
             case "none" | "segment" | "snapshot":
-                what = f"at position {finding.position}: {finding.problem}" if finding.position else finding.problem
-                message = f"the journal {self._path} is beyond repair: {what}; nothing was changed"
+                problem = f"at position {finding.position}: {finding.problem}" if finding.position else finding.problem
+                message = f"the journal {self._path} is beyond repair: {problem}; nothing was changed"
                 raise Refusal("journal-damaged", message)
 
     def _set_aside(self, raw: sqlite3.Connection, finding: Damage) -> None:
         position = finding.position
         (body,) = raw.execute("SELECT body FROM event WHERE position = ?", (position,)).fetchone()
-        record = self._say(raw, finding, digest_of(body))
+        record = self._append_finding(raw, finding, digest_of(body))
         self._keep(raw, record, position)
         if finding.remedy == "remove":
             raw.execute("DELETE FROM event WHERE position = ?", (position,))
@@ -198,13 +198,13 @@ class Repair:
             _name(raw, "omac"), body,
         )  # fmt: skip
 
-    def _say(self, raw: sqlite3.Connection, finding: Damage, digest: str) -> int:
+    def _append_finding(self, raw: sqlite3.Connection, finding: Damage, digest: str) -> int:
         """Append the event that says so; return its position."""
         event = PositionSetAside(finding.position, finding.kind, finding.stream, finding.problem, digest)
         kind, body = self._codec.encode(event)
         (at,) = raw.execute("SELECT max(at) FROM event WHERE typeof(at) = 'integer'").fetchone()
         self._last += 1
-        self._said = min(self._said or self._last, self._last)
+        self._first = min(self._first or self._last, self._last)
         row = (
             self._last, _name(raw, journal_stream(self._host)), _name(raw, kind), max(self._clock(), at or 0),
             _name(raw, self._run), _name(raw, "person"), body,

@@ -2,8 +2,8 @@
 
 Rules
 
-1. A rotation names the journal, the old and the new key, and has the signatures of both. Whoever trusts one of the two
-   trusts the other: so trust gets from the first key of a journal to the one that signs today.
+1. A rotation names the journal, the old and the new key, and has the signatures of both. A verifier that trusts one of
+   the two trusts the other: so trust gets from the first key of a journal to the one that signs today.
 2. The note of a loss names the new key and is signed by it alone: trust does not get past it.
 """
 

@@ -239,7 +239,7 @@ def withdraw(journal: str, segments: list[Segment]) -> None:
     """Remove drafts, and files in the place of a segment that the journal does not list: what unfinished seals and
     prunes left, and what was pruned. Raises OSError."""
     listed = {segment.file for segment in segments}
-    others = {name for one in segments for name in (file_of(*one[:2]), pruned_file_of(*one[:2]))} - listed
+    others = {name for segment in segments for name in (file_of(*segment[:2]), pruned_file_of(*segment[:2]))} - listed
     following = f"{(segments[-1].last if segments else 0) + 1:012}-"
     for name in os.listdir(folder_of(journal)):
         if name.endswith(DRAFT) or name in others or name.startswith(following):
@@ -321,17 +321,17 @@ def _renamed(journal: str, segment: Segment) -> SegmentError | None:
             path = os.path.join(folder_, name)
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_size == segment.bytes and digest_of_file(path) == segment.sha256:
-                    place = os.path.join(folder, segment.file)
+                    target = os.path.join(folder, segment.file)
                     return SegmentError(
-                        segment, "segment-renamed", f"has another name: it is {path}", _move(path, place)
+                        segment, "segment-renamed", f"has another name: it is {path}", _move(path, target)
                     )
     return None
 
 
-def _move(path: str, place: str) -> str:
+def _move(path: str, target: str) -> str:
     import shlex
 
-    return f"mv {shlex.quote(path)} {shlex.quote(place)}"
+    return f"mv {shlex.quote(path)} {shlex.quote(target)}"
 
 
 def _another_size(segment: Segment, size: int) -> SegmentError:

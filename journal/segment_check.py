@@ -88,8 +88,8 @@ def _first_altered(connection: JournalConnection, segment: Segment, error: Segme
                 return next(
                     (
                         position
-                        for position, (leaf, one) in enumerate(zip(leaves, hashes or (), strict=False), after + 1)
-                        if leaf != one and position not in known
+                        for position, (leaf, computed) in enumerate(zip(leaves, hashes or (), strict=False), after + 1)
+                        if leaf != computed and position not in known
                     ),
                     after + 1,
                 )

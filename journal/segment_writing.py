@@ -22,11 +22,11 @@ from omac.journal.verification import KeptRoot, verify
 def require_verified(path: str, first: int, checkpoint: Checkpoint) -> None:
     """Raise Refusal (journal-damaged) where the events from position `first` up to a checkpoint are not what was
     recorded and signed."""
-    found = verify(path, [KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)], first, checkpoint.size)
-    if found.findings:
-        if any(finding.kind.startswith("segment-") for finding in found.findings):
+    verified = verify(path, [KeptRoot(checkpoint.size, checkpoint.root, checkpoint.late)], first, checkpoint.size)
+    if verified.findings:
+        if any(finding.kind.startswith("segment-") for finding in verified.findings):
             _require_segments(path)
-        problem = found.findings[0]
+        problem = verified.findings[0]
         raise unproven(path, f"position {problem.position}: {problem.problem}; nothing was changed")
 
 

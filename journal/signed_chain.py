@@ -1,9 +1,9 @@
 """The checkpoints that a journal has of itself: which of them hold, by the keys that signed them.
 
 One that holds is a root that somebody kept, though it lies in the journal: whoever rewrites what it counts has to sign
-it anew, and so every checkpoint behind it (`domain/access/signing.py`). Whoever knows one key of a host knows those
-that it was rotated to and from: each rotation is signed by both. Each key counts for its own time only. Behind a key
-that was lost a new chain begins, by a key that no other vouches for: a break, which is reported.
+it anew, and so every checkpoint behind it (`domain/access/signing.py`). A verifier that knows one key of a host knows
+those that it was rotated to and from: each rotation is signed by both. Each key counts for its own time only. Behind a
+key that was lost a new chain begins, by a key that no other vouches for: a break, which is reported.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -167,7 +167,11 @@ def _known(links: Collection[_Link], journal: str, keys: Sequence[VerifierKey]) 
     """`keys`, and those that rotations lead to from them, in either direction."""
     known = list(dict.fromkeys(keys))
     events = [link.event for link in links if isinstance(link.event, KeyRotated)]
-    pairs = [(VerifierKey.parse(one.old), VerifierKey.parse(one.new)) for one in events if _is_valid(one, journal)]
+    pairs = [
+        (VerifierKey.parse(rotation.old), VerifierKey.parse(rotation.new))
+        for rotation in events
+        if _is_valid(rotation, journal)
+    ]
     for old, new in (*pairs, *reversed(pairs)):
         if (old in known) != (new in known):
             known.append(new if old in known else old)

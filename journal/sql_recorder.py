@@ -210,7 +210,7 @@ class SqlRecorder(ApplicationRecorder):
             StoredEvent(row.originator_id, row.originator_version or 0, row.topic, row.state)
             for row in self.reader.versions(str(originator_id))
         ]
-        within = [one for one in versions if _is_within(one.originator_version, gt, lte)]
+        within = [event for event in versions if _is_within(event.originator_version, gt, lte)]
         return (within[::-1] if desc else within)[:limit]
 
     def select_notifications(

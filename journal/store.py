@@ -44,7 +44,7 @@ def open_for_writing(
     if mark is not None and not os.path.lexists(path):
         mark.require_unmarked()
     _create_file(path)
-    _look_first(path, mark, lenient)
+    _inspect(path, mark, lenient)
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=JournalConnection)
     except sqlite3.Error as error:
@@ -137,7 +137,7 @@ def _create_folders(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def _look_first(path: str, mark: Mark | None, lenient: bool) -> None:
+def _inspect(path: str, mark: Mark | None, lenient: bool) -> None:
     """Leave alone, to the byte, what is no journal or a later one: a writer's pragmas would already change it."""
     try:
         connect_for_reading(path, mark, lenient=lenient).close()

@@ -34,17 +34,17 @@ def rows_of(
     codec, head, after = Codec(), reader.head(), 0
     names: dict[str, WorkdirId] = {}
     exports: dict[str, None] = {}  # in their order
-    found = SubjectRows("", Counter(), Counter())
+    subject_rows = SubjectRows("", Counter(), Counter())
     while True:
         try:
             rows = reader.select(after, PAGE, kinds=[*PERSONAL, _EXPORT])
         except Refusal as refusal:
             if (segment := unreadable_segment(refusal)) is None:
                 raise
-            found, after = found._replace(unread=(*found.unread, segment.file)), segment.last
+            subject_rows, after = subject_rows._replace(unread=(*subject_rows.unread, segment.file)), segment.last
             continue
         if not rows:
-            return found._replace(exports=tuple(exports))
+            return subject_rows._replace(exports=tuple(exports))
         after = rows[-1].id
         tell(after, head)
         for row in rows:
@@ -61,8 +61,8 @@ def rows_of(
             named = getattr(event, personal.directory, ())
             for path in named if isinstance(named, tuple) else (named,):
                 if path and names.setdefault(path, workdir_id(path)) == subject:
-                    found = found._replace(path=path)
-                    (found.clear if row.sealed is None else found.encrypted)[row.topic] += 1
+                    subject_rows = subject_rows._replace(path=path)
+                    (subject_rows.clear if row.sealed is None else subject_rows.encrypted)[row.topic] += 1
 
 
 _EXPORT = KIND_OF[ExportCreated]

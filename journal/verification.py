@@ -121,7 +121,7 @@ class _Verification:
         self._connection = connection
         self._tree = MerkleTree()
         self._contents = Contents(connection)
-        self._kept = sorted(kept, key=lambda one: one.size)
+        self._kept = sorted(kept, key=lambda root: root.size)
         self._sound_to = 0  # the size of the last kept root that holds
         self._lacks_leaf = False
         self._checked = 0
@@ -153,12 +153,12 @@ class _Verification:
         wanted = {(start, end) for start, end in parts if first <= start + 1 and end <= until}
         wanted = {(start, end) for start, end in wanted if not self._is_absent(start, end)}
         with contextlib.closing(self._workers([part for part in parts if part in wanted], workers)) as beside:
-            told = 0
+            reported = 0
             for start, end in parts:
                 self._take(start, end, beside.root(start), is_wanted=(start, end) in wanted)
-                if self._checked - told >= TOLD_EVERY:
-                    told = self._checked
-                    progress(told, until - first + 1)
+                if self._checked - reported >= TOLD_EVERY:
+                    reported = self._checked
+                    progress(reported, until - first + 1)
         self._end()
         findings = tuple(sorted(self._findings))
         return Verified(
@@ -192,7 +192,7 @@ class _Verification:
 
     def _parts(self, *bounds: int) -> Iterator[tuple[int, int]]:
         """The tree in ranges of leaves that are read at once; each bound and each kept root is at the end of one."""
-        wanted = {bound for bound in (*bounds, *(one.size for one in self._kept)) if 0 < bound < self._size}
+        wanted = {bound for bound in (*bounds, *(root.size for root in self._kept)) if 0 < bound < self._size}
         start = 0
         for bound in sorted(wanted | {self._size}):
             while start < bound:
@@ -254,7 +254,7 @@ class _Verification:
             self._size = count
 
     def _kept_roots(self) -> None:
-        for kept in [one for one in self._kept if one.size > self._size or not one.size]:
+        for kept in [root for root in self._kept if root.size > self._size or not root.size]:
             self._kept.remove(kept)
             if kept.size:
                 problem = (
@@ -283,7 +283,11 @@ class _Verification:
 
     def _first_changed(self) -> int:
         """Return where the leaves that no kept root proves begin, or where the first of them was found to be wrong."""
-        wrong = [one.position for one in self._findings if one.kind in _OF_LEAVES and one.position > self._sound_to]
+        wrong = [
+            finding.position
+            for finding in self._findings
+            if finding.kind in _OF_LEAVES and finding.position > self._sound_to
+        ]
         return min(wrong, default=self._sound_to + 1)
 
     def _mismatch(self, position: int, leaf: bytes, text: bytes | None) -> None:

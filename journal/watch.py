@@ -43,9 +43,9 @@ class JournalWatch:
             else:
                 raise self._lost(name, _what(seen, now), "")
 
-    def _lost(self, name: str, what: str, outcome: str) -> Refusal:
+    def _lost(self, name: str, change: str, outcome: str) -> Refusal:
         kind = "the journal" if name == self._path else "the write-ahead log"
-        message = f"{kind} {name} was {what} while omac had it open{outcome}; put it back, or stop this run"
+        message = f"{kind} {name} was {change} while omac had it open{outcome}; put it back, or stop this run"
         fix = [
             f"ls -l {shlex.quote(self._path)}*",
             f"omac journal check --journal {shlex.quote(self._path)}  # once this run has been stopped",

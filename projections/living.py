@@ -39,16 +39,18 @@ def living(status: Status, is_living_run: IsLivingRun, is_living: IsLivingProces
             return sidecar.run in alive
         return is_living(sidecar.pid, sidecar.start_ticks, sidecar.boot_id)
 
-    sidecars = tuple(one for one in status.sidecars if lives(one))
-    sandboxes = tuple(one for one in status.sandboxes if is_living(one.launcher_pid, one.start_ticks, one.boot_id))
-    answering = {one.skill for one in sidecars if not one.dir}
-    shared = tuple(one for one in status.shared if alive and (one.state != "ready" or one.name in answering))
-    gone = Gone(
-        tuple(one for one in status.runs if one not in runs),
-        tuple(one for one in status.sidecars if one not in sidecars),
-        tuple(one for one in status.sandboxes if one not in sandboxes),
+    sidecars = tuple(sidecar for sidecar in status.sidecars if lives(sidecar))
+    sandboxes = tuple(
+        sandbox for sandbox in status.sandboxes if is_living(sandbox.launcher_pid, sandbox.start_ticks, sandbox.boot_id)
     )
-    directories = tuple(one for one in status.directories if one.run in alive)
+    answering = {sidecar.skill for sidecar in sidecars if not sidecar.dir}
+    shared = tuple(skill for skill in status.shared if alive and (skill.state != "ready" or skill.name in answering))
+    gone = Gone(
+        tuple(run for run in status.runs if run not in runs),
+        tuple(sidecar for sidecar in status.sidecars if sidecar not in sidecars),
+        tuple(sandbox for sandbox in status.sandboxes if sandbox not in sandboxes),
+    )
+    directories = tuple(directory for directory in status.directories if directory.run in alive)
     shown = msgspec.structs.replace(
         status, runs=runs, directories=directories, shared=shared, sidecars=sidecars, sandboxes=sandboxes
     )

@@ -209,10 +209,14 @@ def narrowed(status: Status, roots: Sequence[str]) -> Status:
     return msgspec.structs.replace(
         status,
         runs=tuple(run for run in status.runs if all(ours(root) for root in run.roots)),
-        directories=tuple(one for one in status.directories if ours(one.dir)),
-        sidecars=tuple(msgspec.structs.replace(one, log=None) for one in status.sidecars if ours(one.dir)),
-        registry=tuple(msgspec.structs.replace(one, config={}) for one in status.registry if ours(one.dir)),
-        sandboxes=tuple(one for one in status.sandboxes if ours(one.dir)),
+        directories=tuple(directory for directory in status.directories if ours(directory.dir)),
+        sidecars=tuple(msgspec.structs.replace(sidecar, log=None) for sidecar in status.sidecars if ours(sidecar.dir)),
+        registry=tuple(
+            msgspec.structs.replace(registration, config={})
+            for registration in status.registry
+            if ours(registration.dir)
+        ),
+        sandboxes=tuple(sandbox for sandbox in status.sandboxes if ours(sandbox.dir)),
         defaults={},
         settings={},
         unsigned=(),
@@ -294,7 +298,7 @@ def _directories(system: System) -> list[DirectoryStatus]:
             rows.append(
                 DirectoryStatus(directory.path, directory.status, directory.harness, sessions, skills, entry.run)
             )
-    return sorted(rows, key=lambda one: one.dir)
+    return sorted(rows, key=lambda row: row.dir)
 
 
 def _sidecars(system: System) -> list[SidecarStatus]:
@@ -312,7 +316,7 @@ def _sidecars(system: System) -> list[SidecarStatus]:
                     entry.run, birth.start_ticks if birth else 0, birth.boot_id if birth else "",
                 )
             )  # fmt: skip
-    return sorted(rows, key=lambda one: (one.dir, one.skill))
+    return sorted(rows, key=lambda row: (row.dir, row.skill))
 
 
 def _sandboxes(system: System) -> list[SandboxStatus]:
@@ -328,7 +332,7 @@ def _sandboxes(system: System) -> list[SandboxStatus]:
                     launch.boot_id,
                 )
             )  # fmt: skip
-    return sorted(rows, key=lambda one: (one.dir, one.launch))
+    return sorted(rows, key=lambda row: (row.dir, row.launch))
 
 
 def registry_of(system: System) -> list[RegistrationStatus]:
@@ -340,13 +344,13 @@ def registry_of(system: System) -> list[RegistrationStatus]:
         if state.found is None:
             continue
         approved = state.approved
-        given = system.credentials[ids.credential_stream(key.host, key.scope, key.name)].state.of(key.base)
+        credential = system.credentials[ids.credential_stream(key.host, key.scope, key.name)].state.of(key.base)
         rows.append(
             RegistrationStatus(
                 key.scope, key.base, key.name, state.found.source, state.found.bundle_hash,
                 approved is not None and approved.is_bundle(state.found), state.workdir,
                 approved.bundle_hash if approved else "", approved.digest if approved else "",
-                tuple(sorted(given.secrets)), dict(sorted(given.config.items())), entry.position,
+                tuple(sorted(credential.secrets)), dict(sorted(credential.config.items())), entry.position,
             )
         )  # fmt: skip
     return rows

@@ -322,13 +322,13 @@ def _no_folder(above: int, name: str, path: str, workdir: str) -> Refusal:
         target: str | None = os.readlink(name, dir_fd=above)
     except OSError:
         target = None
-    what = "is no folder" if target is None else f"is a link (to {target}); omac keeps no tool caches behind links"
+    problem = "is no folder" if target is None else f"is a link (to {target}); omac keeps no tool caches behind links"
     if workdir:
-        return _refusal(f"{path} {what}", workdir)
+        return _refusal(f"{path} {problem}", workdir)
     fix = [list_command(path), _WITHOUT]
     if target is not None and not path.endswith("/omac"):  # people move their whole cache folder to another disk
         fix.insert(0, f"export XDG_CACHE_HOME={quoted(os.path.realpath(path))}")
-    return Refusal("cache-unsafe", f"{path} {what}", fix=fix)
+    return Refusal("cache-unsafe", f"{path} {problem}", fix=fix)
 
 
 def _refusal(message: str, workdir: str) -> Refusal:

@@ -38,5 +38,5 @@ def _is_among(calls: Collection[str], head: RequestHead) -> bool:
 
 
 def _bears(head: RequestHead, token: str) -> bool:
-    given = [value for name, value in head.headers if name.lower() == b"authorization"]
-    return len(given) == 1 and hmac.compare_digest(given[0], f"Bearer {token}".encode())
+    values = [value for name, value in head.headers if name.lower() == b"authorization"]
+    return len(values) == 1 and hmac.compare_digest(values[0], f"Bearer {token}".encode())

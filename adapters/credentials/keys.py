@@ -29,7 +29,7 @@ class KeyAtHand(NamedTuple):
     origin: str
 
 
-def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAtHand:
+def key_at_hand(environment: Mapping[str, str], unlocked: VaultKey | None) -> KeyAtHand:
     """The key of the vault, whether it is the right one or not. Raises Refusal (vault-locked, vault-unusable)."""
     folder, named = environment.get("CREDENTIALS_DIRECTORY"), environment.get(FILE_VARIABLE)
     credential = os.path.join(folder, CREDENTIAL) if folder else ""
@@ -37,8 +37,8 @@ def key_at_hand(environment: Mapping[str, str], given: VaultKey | None) -> KeyAt
         return key
     if named and (key := _from_file(os.path.abspath(named), "the key file")):
         return key
-    if given is not None:
-        return KeyAtHand(given, "the key from omac unlock")
+    if unlocked is not None:
+        return KeyAtHand(unlocked, "the key from omac unlock")
     missing = f": key file {named} does not exist" if named else ""
     raise Refusal("vault-locked", f"the vault is locked{missing}", fix=[UNLOCK])
 
@@ -66,16 +66,16 @@ def make_key_file(path: str) -> VaultKey:
     return key
 
 
-def _from_file(path: str, what: str, *, handed_over: bool = False) -> KeyAtHand | None:
+def _from_file(path: str, label: str, *, handed_over: bool = False) -> KeyAtHand | None:
     try:
-        content = read_private(path, what, FILE_BYTES_MAX, handed_over=handed_over)
+        content = read_private(path, label, FILE_BYTES_MAX, handed_over=handed_over)
     except FileNotFoundError:
         return None
     key = _parsed(content)
     if key is None:
-        message = f"{what} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes"
+        message = f"{label} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes"
         raise Refusal("vault-unusable", message, fix=[f"wc -c {shlex.quote(path)}"])
-    return KeyAtHand(key, f"{what} {path}")
+    return KeyAtHand(key, f"{label} {path}")
 
 
 def _parsed(content: HiddenBytes) -> VaultKey | None:

@@ -15,9 +15,9 @@
                    of a msgpack map {service: {name: value}}; the 64 bytes before are its associated data
       64+n     32  SHA-256 of all that precedes
 
-Anybody can see that a file is whole (the SHA-256), only who has the key that it is genuine (the tag). A wrong key shows
-in the key check. An earlier vault put back in the place of a later one is genuine and does not show. Every later
-version keeps the first 10 bytes and the last 32.
+Any reader can check that a file is whole (the SHA-256), only a holder of the key that it is genuine (the tag). A wrong
+key shows in the key check. An earlier vault put back in the place of a later one is genuine and does not show. Every
+later version keeps the first 10 bytes and the last 32.
 """
 
 import hashlib

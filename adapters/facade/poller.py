@@ -13,8 +13,8 @@ import trio
 
 from omac.adapters.http.accepting import log_failure
 
-EVENTS_MAX = 512  # of one look
-LOOKS = 4  # before others have their turn, if there is more each time
+EVENTS_MAX = 512  # of one poll
+POLLS = 4  # before others have their turn, if there is more each time
 
 _WATCHED = select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET
 _log = logging.getLogger("omac.facade")
@@ -33,15 +33,15 @@ class Polled(Protocol):
 class Poller:
     """The sockets that are watched. Made where Trio runs; `close` it when nothing is watched any more.
 
-    `seen` holds, by descriptors, the events that no owner has got yet. `looks` counts the looks that saw all events:
-    not those where EVENTS_MAX were not enough.
+    `seen` holds, by descriptors, the events that no owner has got yet. `polls` counts the polls that returned all
+    events: not those where EVENTS_MAX were not enough.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._watched: dict[int, Polled] = {}
         self._trio = trio.lowlevel.current_trio_token()
-        self.looks = 0
+        self.polls = 0
         self.seen: dict[int, int] = {}
 
     def watch(self, sock: socket.socket, owner: Polled) -> None:
@@ -57,25 +57,25 @@ class Poller:
             self.seen.pop(number, None)  # the next socket may get the same number
             self._epoll.unregister(sock)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll for events now, and have their owners notified. Callers in the Trio loop use it to be ahead of `run`."""
-        if self._look():
-            self._trio.run_sync_soon(self._tell, idempotent=True)
+        if self._poll():
+            self._trio.run_sync_soon(self._notify, idempotent=True)
 
     async def run(self) -> None:
         """Poll and notify the owners, until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
-            for _ in range(LOOKS):
-                if not self._look():
+            for _ in range(POLLS):
+                if not self._poll():
                     break
-                self._tell()
+                self._notify()
 
-    def _look(self) -> bool:
+    def _poll(self) -> bool:
         """Poll for events, and return whether any are to be delivered."""
         events = self._epoll.poll(0, EVENTS_MAX)
         if len(events) < EVENTS_MAX:
-            self.looks += 1
+            self.polls += 1
         if self.seen:
             for number, what in events:
                 self.seen[number] = self.seen.get(number, 0) | what
@@ -86,7 +86,7 @@ class Poller:
     def close(self) -> None:
         self._epoll.close()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for number in tuple(self.seen):
             what, owner = self.seen.pop(number, 0), self._watched.get(number)
             if not what or owner is None:

@@ -8,7 +8,7 @@ Rules
    another: a skill that serves one connection after the other is soon free for the next.
 3. Where an answer is late (`late`), no connection to that skill rests: the call may be waiting behind one.
 4. The one that came last goes out first, so that the others time out when they are not needed.
-5. One goes out when the poller has looked since it came, and saw nothing on it. For a request that must not be sent
+5. One goes out when the poller has polled since it came, and saw nothing on it. For a request that must not be sent
    twice it is asked at that moment, and where the poller cannot see all at once.
 6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
    others are a task's, which can wait.
@@ -31,7 +31,7 @@ class SkillConnection:
     """A connection to a skill that the poller watches. `answered` is called with the events of an answer; None: it
     rests. `is_new`: it has had no request before."""
 
-    __slots__ = ("_pool", "answered", "is_new", "look", "number", "port", "since", "socket")
+    __slots__ = ("_pool", "answered", "is_new", "number", "polls", "port", "since", "socket")
 
     def __init__(self, pool: "SkillConnections", sock: socket.socket, port: int) -> None:
         self._pool = pool
@@ -40,7 +40,7 @@ class SkillConnection:
         self.port = port
         self.is_new = False
         self.since = 0.0
-        self.look = 0  # the poller's last before it came to rest
+        self.polls = 0  # those of the poller before it came to rest
         self.answered: Callable[[int], None] | None = None
 
     def ready(self, events: int) -> None:
@@ -72,9 +72,9 @@ class SkillConnections:
         resting, poller = self._resting.get(port), self._poller
         while resting:
             connection = resting.pop()
-            if connection.look == poller.looks:
-                poller.look()
-            is_known = repeatable and connection.look != poller.looks
+            if connection.polls == poller.polls:
+                poller.poll()
+            is_known = repeatable and connection.polls != poller.polls
             if connection.number not in poller.seen and (is_known or _is_quiet(connection.socket)):
                 return connection
             self.drop(connection)
@@ -108,7 +108,7 @@ class SkillConnections:
         if self._closed or connection.port in self._late or len(resting) >= RESTING_MAX:
             self.drop(connection)
             return
-        connection.since, connection.look = now, self._poller.looks
+        connection.since, connection.polls = now, self._poller.polls
         resting.append(connection)
 
     def rest_of_task(self, sock: socket.socket, port: int) -> None:

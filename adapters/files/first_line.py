@@ -26,7 +26,7 @@ def behind_env(words: list[str]) -> list[str]:
     while at < len(words):
         word = words[at]
         if word in ("-S", "--split-string"):
-            return behind_env([part for one in words[at + 1 :] for part in one.split()])
+            return behind_env([part for argument in words[at + 1 :] for part in argument.split()])
         if word.startswith(("-S", "--split-string=")):
             rest = word.removeprefix("--split-string=").removeprefix("-S")
             return behind_env([*rest.split(), *words[at + 1 :]])

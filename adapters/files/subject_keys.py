@@ -99,8 +99,10 @@ class SubjectKeyFiles:
         """Return the keys of every directory."""
         with self._usable():
             names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        found = {WorkdirId(name): self._read(os.path.join(self.folder, name)) for name in names if is_subject(name)}
-        return {subject: keys for subject, keys in sorted(found.items()) if keys}
+        by_subject = {
+            WorkdirId(name): self._read(os.path.join(self.folder, name)) for name in names if is_subject(name)
+        }
+        return {subject: keys for subject, keys in sorted(by_subject.items()) if keys}
 
     def add(self, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
         """Keep keys that a backup had, beside those that are there; new ones decrypt only, where there are others."""
@@ -167,14 +169,14 @@ def kept_all(path: str) -> dict[WorkdirId, tuple[bytes, ...]]:
     """Return the keys of many directories that a file has. Raises Refusal (state-unusable), OSError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         lines = file.read().splitlines()
-    found: dict[WorkdirId, tuple[bytes, ...]] = {}
+    by_subject: dict[WorkdirId, tuple[bytes, ...]] = {}
     for line in lines:
         name, _, digits = line.decode("ascii", "replace").partition(" ")
         keys = keys_in(digits.encode("ascii", "replace"), path)
         if not is_subject(name):
             raise Refusal("state-unusable", f"{path} does not hold keys; it was changed by hand or cut off")
-        found[WorkdirId(name)] = (*found.get(WorkdirId(name), ()), *keys)
-    return found
+        by_subject[WorkdirId(name)] = (*by_subject.get(WorkdirId(name), ()), *keys)
+    return by_subject
 
 
 def _text(keys: Collection[bytes]) -> bytes:

@@ -23,7 +23,7 @@ LEFT_ALONE = ("frozen", "set-aside")  # whose contents have modes of their own
 def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[RunId] = ()) -> tuple[Flaw, ...]:
     """Return what is wrong with the state directory. `public` are files of omac's elsewhere which others may read and
     not change; `unended` are runs whose end is not recorded."""
-    flaws = [flaw for path in map(_place, public) if (flaw := _flaw(path, is_secret=False))]
+    flaws = [flaw for path in map(_resolved, public) if (flaw := _flaw(path, is_secret=False))]
     try:
         status = os.stat(state.path)
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     return (*flaws, *(Flaw("stale", path) for path in state.stale_runs(unended)))
 
 
-def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
+def repair(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
     """Mend a flaw, and return whether that was done: False for one that is gone, or is something else by now. Raises
     OSError."""
     match flaw.kind:
@@ -50,7 +50,7 @@ def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
             make_private(flaw.path)
             return True
         case "mode":
-            return _mend_mode(flaw)
+            return _repair_mode(flaw)
         case "dangling":
             if not os.path.islink(flaw.path) or os.path.exists(flaw.path):
                 return False
@@ -62,7 +62,7 @@ def mend(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
             return False
 
 
-def _place(path: str) -> str:
+def _resolved(path: str) -> str:
     """The path of what may be a link, without links before it."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
@@ -98,7 +98,7 @@ def _flaw(path: str, *, is_secret: bool = True) -> Flaw | None:
     return Flaw("mode", path, mode, wanted) if mode != wanted else None
 
 
-def _mend_mode(flaw: Flaw) -> bool:
+def _repair_mode(flaw: Flaw) -> bool:
     try:
         descriptor = opened_path(flaw.path)
     except FileNotFoundError:

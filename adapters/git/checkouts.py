@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from omac.adapters.git.git_place import GitPlace
     from omac.adapters.git.inspection import Inspection
-    from omac.domain.git.checkout import Places
+    from omac.domain.git.checkout import ObeyedPaths
 
 SECONDS_MAX = 20.0
 FEW = 16  # paths: finding those that lie in a folder costs less than loading what finds them among many
@@ -25,21 +25,21 @@ _INDEX = "index"
 def note(inspection: Inspection) -> None:
     """Note what the indexes bring into such places at launch: the host may keep it there."""
     known = _Known(inspection)
-    for place in inspection.places:
-        inspection.baseline.around[place.git] = known.around(place)
-        for worktree in known.worktrees(place):
-            if known.has_places(worktree):
-                inspection.baseline.note_written(place.git, _noted(known, place, worktree))
+    for git_folder in inspection.places:
+        inspection.baseline.around[git_folder.git] = known.around(git_folder)
+        for worktree in known.worktrees(git_folder):
+            if known.has_obeyed_paths(worktree):
+                inspection.baseline.note_written(git_folder.git, _noted(known, git_folder, worktree))
 
 
-def _noted(known: _Known, place: GitPlace, worktree: str) -> bytes:
+def _noted(known: _Known, git_folder: GitPlace, worktree: str) -> bytes:
     """The digests of what an index writes, one after the other."""
     from omac.domain.git.checkout import TooMany, digest_of, written
     from omac.domain.git.split_index import NotWhole
 
-    writes = written(place.indexes(), place.oid_bytes, known.places(worktree, ()))
+    writes = written(git_folder.indexes(), git_folder.oid_bytes, known.obeyed_paths(worktree, ()))
     try:
-        return b"".join(digest_of(name, what) for name, what in writes)
+        return b"".join(digest_of(name, fields) for name, fields in writes)
     except (TooMany, NotWhole):
         return b""
 
@@ -48,50 +48,50 @@ def judge(inspection: Inspection) -> None:
     """Set each index aside that brings something else there, and has changed, or what is around has. Raises
     Exhausted."""
     known = _Known(inspection)
-    for place in inspection.places:
-        if not known.is_to_judge(place):
+    for git_folder in inspection.places:
+        if not known.is_to_judge(git_folder):
             continue
         inspection.budget.check()
-        if place.git in inspection.changed and (problem := _split_problem(place)):
-            _set_aside(inspection, place, problem)
+        if git_folder.git in inspection.changed and (problem := _split_problem(git_folder)):
+            _set_aside(inspection, git_folder, problem)
             continue
-        before = inspection.baseline.written_before(place.git)
-        for worktree in known.worktrees(place):
-            if problem := _problem(known, place, worktree, before):
-                _set_aside(inspection, place, problem)
+        before = inspection.baseline.written_before(git_folder.git)
+        for worktree in known.worktrees(git_folder):
+            if problem := _problem(known, git_folder, worktree, before):
+                _set_aside(inspection, git_folder, problem)
                 break
 
 
 def set_all_aside(inspection: Inspection) -> None:
     """Set each index aside, unjudged, that has changed, or around which something has."""
     known = _Known(inspection)
-    for place in inspection.places:
-        if known.is_to_judge(place):
-            _set_aside(inspection, place, "was not inspected: it takes too long")
+    for git_folder in inspection.places:
+        if known.is_to_judge(git_folder):
+            _set_aside(inspection, git_folder, "was not inspected: it takes too long")
 
 
-def _split_problem(place: GitPlace) -> str:
+def _split_problem(git_folder: GitPlace) -> str:
     """Return why the two files of a split index are not what git writes; empty if they are, or if it is not split."""
-    parts = place.indexes()
+    parts = git_folder.indexes()
     if not parts or b"link" not in parts[0]:
         return ""
     from omac.domain.git.split_index import split_problem
 
-    return split_problem(parts, place.oid_bytes)
+    return split_problem(parts, git_folder.oid_bytes)
 
 
-def _problem(known: _Known, place: GitPlace, worktree: str, before: frozenset[bytes]) -> str:
+def _problem(known: _Known, git_folder: GitPlace, worktree: str, before: frozenset[bytes]) -> str:
     from omac.domain.git.checkout import TooMany, digest_of, git_folders, written
     from omac.domain.git.split_index import NotWhole
 
-    parts = place.indexes()
+    parts = git_folder.indexes()
     top = os.fsencode(worktree)
     try:
-        bare = git_folders(parts, place.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
-        places = known.places(worktree, bare)
+        bare = git_folders(parts, git_folder.oid_bytes, lambda path: os.path.lexists(top + b"/" + path))
+        paths = known.obeyed_paths(worktree, bare)
         new: bytes | None = None
-        for name, what in written(parts, place.oid_bytes, places):
-            if digest_of(name, what) not in before:
+        for name, fields in written(parts, git_folder.oid_bytes, paths):
+            if digest_of(name, fields) not in before:
                 new = max(new or b"", name)
     except TooMany:
         return "would have git checkout write more where git obeys it than can be inspected"
@@ -113,32 +113,34 @@ class _Known:
         self._obeyed = sorted((*named, *inspection.pinned))
         self._reached = sorted(path for path in inspection.traversed if "/.git/" not in f"{path}/")
 
-    def worktrees(self, place: GitPlace) -> list[str]:
+    def worktrees(self, git_folder: GitPlace) -> list[str]:
         """Return the folders that a checkout of an index may write to: the worktree by the settings, and every folder
         that names the git folder."""
-        worktrees = {place.worktree, *self._inspection.worktrees.get(place.git, ())}
-        return sorted(one for one in worktrees if one)
+        worktrees = {git_folder.worktree, *self._inspection.worktrees.get(git_folder.git, ())}
+        return sorted(path for path in worktrees if path)
 
-    def around(self, place: GitPlace) -> str:
+    def around(self, git_folder: GitPlace) -> str:
         """Return a digest of all in its worktrees that says what an index may bring there."""
         lists = (self._obeyed, self._reached, self._repositories)
-        surroundings = [(one, *(tuple(_below(one, paths)) for paths in lists)) for one in self.worktrees(place)]
+        surroundings = [
+            (worktree, *(tuple(_below(worktree, paths)) for paths in lists)) for worktree in self.worktrees(git_folder)
+        ]
         return sha256_hex(ascii((self._inspection.marked, surroundings)).encode())
 
-    def is_to_judge(self, place: GitPlace) -> bool:
+    def is_to_judge(self, git_folder: GitPlace) -> bool:
         """Return whether there is an index that has changed, or around which something has."""
-        is_as_before = self.around(place) == self._inspection.baseline.around.get(place.git, "")
-        is_changed = not is_as_before or place.git in self._inspection.changed
-        return is_changed and os.path.lexists(f"{place.git}/{_INDEX}")
+        is_as_before = self.around(git_folder) == self._inspection.baseline.around.get(git_folder.git, "")
+        is_changed = not is_as_before or git_folder.git in self._inspection.changed
+        return is_changed and os.path.lexists(f"{git_folder.git}/{_INDEX}")
 
-    def has_places(self, worktree: str) -> bool:
+    def has_obeyed_paths(self, worktree: str) -> bool:
         """Return whether anything that git obeys, or goes through, lies in a worktree."""
         lists = (self._obeyed, self._reached, self._repositories)
         return any(_below(worktree, paths) for paths in lists)
 
-    def places(self, worktree: str, bare: Iterable[bytes]) -> Places:
-        """Return all that there is of it in a worktree, and `bare`."""
-        from omac.domain.git.checkout import Places
+    def obeyed_paths(self, worktree: str, bare: Iterable[bytes]) -> ObeyedPaths:
+        """Return the paths that git obeys in a worktree, and `bare`."""
+        from omac.domain.git.checkout import ObeyedPaths
 
         obeyed, reached = _below(worktree, self._obeyed), _below(worktree, self._reached)
         above: set[str] = set()
@@ -151,7 +153,7 @@ class _Known:
         def within(paths: Iterable[str]) -> list[bytes]:
             return [os.fsencode(path[len(worktree) + 1 :]) for path in paths]
 
-        return Places((*within(obeyed), *bare), within(above), within(reached))
+        return ObeyedPaths((*within(obeyed), *bare), within(above), within(reached))
 
 
 def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
@@ -163,13 +165,13 @@ def _below(folder: str, paths: Sequence[str]) -> Sequence[str]:
     return paths[bisect_left(paths, f"{folder}/") : bisect_left(paths, f"{folder}0")]  # "0" comes after "/"
 
 
-def _set_aside(inspection: Inspection, place: GitPlace, what: str) -> None:
+def _set_aside(inspection: Inspection, git_folder: GitPlace, problem: str) -> None:
     try:
-        folder = opened_root(place.git)
+        folder = opened_root(git_folder.git)
     except OSError as error:
-        inspection.report(f"{place.git}/{_INDEX}", f"{what}; it could not be set aside: {error.strerror}")
+        inspection.report(f"{git_folder.git}/{_INDEX}", f"{problem}; it could not be set aside: {error.strerror}")
         return
     try:
-        inspection.set_aside(folder, _INDEX, f"{place.git}/{_INDEX}", what)
+        inspection.set_aside(folder, _INDEX, f"{git_folder.git}/{_INDEX}", problem)
     finally:
         os.close(folder)

@@ -47,17 +47,17 @@ class BranchHeads:
                 before, after = heads_of(_content(self._before)), heads_of(_content(now))
             counted = list(moved(before, after).items())[:BRANCHES_MAX]
             commits = [self._count(branch, head, before, deadline) for branch, head in counted]
-            return [one for one in commits if one is not None]
+            return [entry for entry in commits if entry is not None]
         except OSError:
             return []
 
     def _count(self, branch: str, head: str, before: Mapping[str, str], deadline: float) -> NewCommits | None:
         """The commits of `head` that no branch had before."""
         words = ("rev-list", f"--max-count={COMMITS_MAX}", "--format=%s", "--stdin")
-        asked = "\n".join([head, *(f"^{commit}" for commit in sorted(set(before.values())))]) + "\n"
+        revisions = "\n".join([head, *(f"^{commit}" for commit in sorted(set(before.values())))]) + "\n"
         with os.fdopen(os.memfd_create("omac-commits"), "w+b") as output:
             with os.fdopen(os.memfd_create("omac-asked"), "w+b") as stdin:
-                stdin.write(asked.encode())
+                stdin.write(revisions.encode())
                 stdin.seek(0)
                 listing = self._begin(words, output, stdin)
             return None if self._status(listing, deadline) else new_commits(branch, _content(output))

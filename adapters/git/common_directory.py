@@ -55,9 +55,9 @@ def _common(root: str, here: int, mode: int) -> tuple[str, int, int]:
     if os.path.basename(os.path.dirname(admin)) != "worktrees":
         raise unsafe(f"{dot} names {admin}, which is no linked worktree's folder in a repository", list_command(admin))
     with _opened(common) as shared, _opened(f"worktrees/{os.path.basename(admin)}", shared, admin) as own:
-        said = _path_in("commondir", own, f"{admin}/commondir")
-        if said != common:
-            raise unsafe(f"{admin}/commondir names {said} in place of {common}", list_command(admin))
+        commondir = _path_in("commondir", own, f"{admin}/commondir")
+        if commondir != common:
+            raise unsafe(f"{admin}/commondir names {commondir} in place of {common}", list_command(admin))
         owner = _path_in("gitdir", own, f"{admin}/gitdir")
         if owner != dot:
             repair = f"git -C {quoted(root)} worktree repair  # if the worktree was moved by hand"

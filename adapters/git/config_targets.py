@@ -92,17 +92,17 @@ def users(listing: bytes, workdir: str, home: str) -> TargetSettings:
     too: for a repository below, or later, they may count. Raises Refusal (git-unsafe).
     """
     settings = TargetSettings()
-    listed = [one for one in _listed(listing, workdir) if one.scope not in OF_A_REPOSITORY]
+    listed = [setting for setting in _listed(listing, workdir) if setting.scope not in OF_A_REPOSITORY]
     own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     named = [os.environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
-    for path in (*named, f"{own}/git/config", f"{home}/.gitconfig", *(one.file for one in listed)):
+    for path in (*named, f"{own}/git/config", f"{home}/.gitconfig", *(setting.file for setting in listed)):
         if path:
             settings.files[os.path.join(workdir, path)] = None
-    for one in listed:
-        folder = os.path.dirname(os.path.realpath(os.path.join(workdir, one.file))) if one.file else workdir
-        settings.pairs.append((general_key(one.key), one.value, folder))
-        if general_key(one.key) in INCLUDES:
-            settings.add_leniently(expanded(one.value, folder, home), home)
+    for setting in listed:
+        folder = os.path.dirname(os.path.realpath(os.path.join(workdir, setting.file))) if setting.file else workdir
+        settings.pairs.append((general_key(setting.key), setting.value, folder))
+        if general_key(setting.key) in INCLUDES:
+            settings.add_leniently(expanded(setting.value, folder, home), home)
     return settings
 
 
@@ -110,17 +110,17 @@ def of_repository(listing: bytes, workdir: str) -> TargetSettings:
     """Return the settings that the repository of the workdir itself has, by git's `listing`. Raises Refusal
     (git-unsafe)."""
     settings = TargetSettings()
-    for one in _listed(listing, workdir):
-        if one.scope in OF_A_REPOSITORY:
-            file = os.path.join(workdir, one.file)
+    for setting in _listed(listing, workdir):
+        if setting.scope in OF_A_REPOSITORY:
+            file = os.path.join(workdir, setting.file)
             settings.files[file] = None
-            settings.pairs.append((general_key(one.key), one.value, os.path.dirname(file)))
+            settings.pairs.append((general_key(setting.key), setting.value, os.path.dirname(file)))
     return settings
 
 
 def hooks_folder(listing: bytes, root: str, home: str) -> str:
     """Return the folder that `core.hooksPath` names for the worktree `root`; empty where it is not set."""
-    values = [one.value for one in _listed(listing, root) if one.key == "core.hookspath"]
+    values = [setting.value for setting in _listed(listing, root) if setting.key == "core.hookspath"]
     return expanded(values[-1], root, home) if values and values[-1] else ""
 
 

@@ -98,7 +98,7 @@ class DotJudge:
             self._disable(parent, entry, path, f"is new, and leads to {named}, which is not there, or past a link")
         elif not self._inspection.while_running and not self._is_own(target, os.path.dirname(path)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, whose worktree is another folder")
-        elif not any(below(target, place) for place in (*self._inspection.projects, *self._known)):
+        elif not any(below(target, folder) for folder in (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
         elif not (self._may_become_gits(target) if self._inspection.while_running else self._is_gits(target)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")
@@ -128,7 +128,7 @@ class DotJudge:
         root = outermost(target, self._known)
         if root:
             return innermost(root, target, None)[0] == target
-        project = next((one for one in self._inspection.projects if below(target, one)), "/")
+        project = next((candidate for candidate in self._inspection.projects if below(target, candidate)), "/")
         above = os.path.dirname(target)
         while below(above, project):
             if os.path.lexists(f"{above}/.git"):
@@ -136,14 +136,14 @@ class DotJudge:
             above = os.path.dirname(above)
         return True
 
-    def _disable(self, parent: int, entry: Entry, path: str, what: str, *, is_known: bool = False) -> None:
+    def _disable(self, parent: int, entry: Entry, path: str, problem: str, *, is_known: bool = False) -> None:
         """Set a `.git` aside and leave one that leads nowhere, so that git there finds no repository around it."""
         stamp = stamp_of(entry.stat(follow_symlinks=False))
         if self._inspection.is_first:
             self._baseline.note(path, stamp)
             return
         is_new = is_known or self._baseline.strays.get(path) != stamp
-        if is_new and self._inspection.set_aside(parent, entry.name, path, what):
+        if is_new and self._inspection.set_aside(parent, entry.name, path, problem):
             try_to_put(self._inspection, parent, entry.name, path, NO_REPOSITORY)
 
 

@@ -170,10 +170,10 @@ class Folders:
         alternates = f"{git}/objects/info/alternates"
         pins.pin(alternates, "git: names other places for objects", made="file")
         for line in (pointers.read(alternates, pointers.CONFIG_BYTES_MAX) or b"").splitlines():
-            place = os.path.normpath(os.path.join(f"{git}/objects", os.fsdecode(line)))
-            if line and not line.startswith(b"#") and not below(place, pins.workdir):
+            path = os.path.normpath(os.path.join(f"{git}/objects", os.fsdecode(line)))
+            if line and not line.startswith(b"#") and not below(path, pins.workdir):
                 self.warnings.append(
-                    f"{alternates} takes objects from {place}, which the sandbox cannot "
+                    f"{alternates} takes objects from {path}, which the sandbox cannot "
                     "read; if you set that, grant it with --read"
                 )
         self.objects.append(f"{git}/objects")
@@ -218,9 +218,9 @@ def _require_own_folders(git: str) -> None:
     for name in ("objects", "refs"):
         path = f"{git}/{name}"
         if not is_folder(path):
-            what = "a symbolic link" if stat.S_ISLNK(mode_of(path)) else "no folder"
+            kind = "a symbolic link" if stat.S_ISLNK(mode_of(path)) else "no folder"
             raise pointers.unsafe(
-                f"{path} is {what}, so git's files in it cannot be protected from the program",
+                f"{path} is {kind}, so git's files in it cannot be protected from the program",
                 f"readlink -f {quoted(path)}  # move that folder to {path}; or git clone, and work in the clone",
             )
 
@@ -229,7 +229,8 @@ def _shared_packs(folder: str) -> list[str]:
     """Return packs, and what belongs to them, that have a second name: in a clone of a local path. Raises Refusal: too
     many.
 
-    Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it.
+    A program that writes through one name changes the file behind the other, and git does not hash an object when it
+    reads it.
     """
     packs = []
     try:

@@ -277,21 +277,21 @@ class GitFolder:
         elif rule.otherwise == REPORT and content != (before or b""):
             self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
         elif here == "packed-refs" and replaces_objects(content):
-            what = "names replacements of objects: git log --no-replace-objects shows the real ones"
-            self._inspection.report(path, what)
+            message = "names replacements of objects: git log --no-replace-objects shows the real ones"
+            self._inspection.report(path, message)
 
     def _problem(self, rule: Rule, content: bytes, before: bytes) -> str:
         from omac.domain.git.judges import JUDGES
 
         return JUDGES[rule.judge](content, before, self._place)
 
-    def _stray(self, folder: int, entry: Entry, path: str, what: str) -> None:
+    def _stray(self, folder: int, entry: Entry, path: str, problem: str) -> None:
         """Note, at launch, an entry that the grammar does not allow; at the end, set it aside unless it was noted."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:
             self._baseline.note(path, stamp_of(status))
         elif not self._was_there(path, status):
-            self._inspection.set_aside(folder, entry.name, path, what)
+            self._inspection.set_aside(folder, entry.name, path, problem)
 
     def _was_there(self, path: str, status: os.stat_result) -> bool:
         """Return whether an entry is the one noted at launch; size and change time of a folder do not count."""
@@ -303,14 +303,14 @@ class GitFolder:
         """Take from a file what may not be in it, or the file, and put back what was there at launch."""
         if self._was_there(path, entry.stat(follow_symlinks=False)):
             return
-        if rule.mend:
-            self._mend(folder, entry.name, path, rule, before or b"")
+        if rule.clean_by:
+            self._clean(folder, entry.name, path, rule, before or b"")
         elif self._inspection.set_aside(folder, entry.name, path, problem) and before is not None:
             try_to_put(self._inspection, folder, entry.name, path, before)
 
-    def _mend(self, folder: int, name: str, path: str, rule: Rule, before: bytes) -> None:
+    def _clean(self, folder: int, name: str, path: str, rule: Rule, before: bytes) -> None:
         """Take from a file what may not be in it, under git's own lock: the host may be writing it."""
-        from omac.domain.git.judges import MENDERS
+        from omac.domain.git.judges import CLEANERS
 
         lock = f"{name}.lock"
         try:
@@ -322,9 +322,9 @@ class GitFolder:
         try:
             content = content_of(folder, name, rule.bytes_max)
             problem = self._problem(rule, content, before) if content is not None else ""
-            what = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
-            if content and problem and self._inspection.set_aside(folder, name, path, what):
-                try_to_put(self._inspection, folder, name, path, MENDERS[rule.mend](content, before, self._place))
+            message = f"{problem}; that is taken out, the rest stays (if it was you who set it, set it again)"
+            if content and problem and self._inspection.set_aside(folder, name, path, message):
+                try_to_put(self._inspection, folder, name, path, CLEANERS[rule.clean_by](content, before, self._place))
         finally:
             if lock:
                 os.unlink(lock, dir_fd=folder)

@@ -37,7 +37,7 @@ class GitPlace(JudgedFolder):
 
     def is_own_worktree(self, path: str) -> bool:
         real = self._led_to(path)
-        project = next((one for one in self.projects if below(real, one)), "")
+        project = next((candidate for candidate in self.projects if below(real, candidate)), "")
         within = real[len(project) + 1 :].lower().split("/")
         if not real or not project or ".git" in within:
             return False
@@ -76,7 +76,7 @@ class GitPlace(JudgedFolder):
         if not self.worktree or any(index_problem(content, self.oid_bytes) for content in indexes):
             return False
         try:
-            names = {name for name, _what in all_entries(indexes, self.oid_bytes) if name in paths}
+            names = {name for name, _fields in all_entries(indexes, self.oid_bytes) if name in paths}
         except NotWhole:
             return False
         files = [f"{self.worktree}/{os.fsdecode(path)}" for path in paths]

@@ -6,7 +6,7 @@ import os
 import stat
 
 from omac.adapters.files import bounded
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, NAMES_SHOWN
@@ -43,7 +43,7 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
                 f"git in {folder.worktree} read omac's placeholder instead of {shown}: the files are unchanged, but "
                 f"commits may contain the placeholder; before you push: {command}"
             )
-        elif folder.worktree and _was_given(f"{folder.common}/objects", since_ns):
+        elif folder.worktree and _was_stored(f"{folder.common}/objects", since_ns):
             command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={MARKER_OID}"
             lines.append(
                 f"git in {folder.worktree} read omac's placeholder instead of a hidden file, and a commit or stash may "
@@ -52,7 +52,7 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
     return lines
 
 
-def _was_given(objects: str, since_ns: int) -> bool:
+def _was_stored(objects: str, since_ns: int) -> bool:
     """Return whether git has stored the marker since then; of an object that git has already, git renews the time."""
     try:
         return os.lstat(f"{objects}/{MARKER_OID[:2]}/{MARKER_OID[2:]}").st_mtime_ns >= since_ns - CLOCK_LAG_NS
@@ -90,7 +90,7 @@ def leads_to(path: str, folder: str) -> str:
     try:
         if not stat.S_ISLNK(os.lstat(path).st_mode):
             return path
-        real = trail(path)[1]
+        real = resolve_symlinks(path)[1]
         regular = stat.S_ISREG(os.lstat(real).st_mode)
     except OSError:
         return ""
@@ -99,13 +99,13 @@ def leads_to(path: str, folder: str) -> str:
 
 def keeps(path: str, repositories: Sequence[Repository]) -> bool:
     """Return whether the repository around a file has its very content."""
-    around = [one for one in repositories if below(path, one.root)]
+    around = [repository for repository in repositories if below(path, repository.root)]
     if not around:
         return False
     from omac.adapters.git import object_store  # here, for most projects have no such file
 
     try:
-        nearest = max(around, key=lambda one: len(one.root))
+        nearest = max(around, key=lambda repository: len(repository.root))
         return object_store.holds(nearest.common, bounded.read(path, ENV_BYTES_MAX))
     except (OSError, Refusal):
         return False  # hidden, then

@@ -262,13 +262,13 @@ class Inspection:
         else:
             self.unlisted += 1
 
-    def report(self, path: str, what: str, moved: str = "") -> None:
+    def report(self, path: str, problem: str, moved: str = "") -> None:
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(Finding(path, what, moved))
+            self.findings.append(Finding(path, problem, moved))
         else:
             self.unlisted += 1
 
-    def set_aside(self, parent: int, name: str, path: str, what: str) -> bool:
+    def set_aside(self, parent: int, name: str, path: str, problem: str) -> bool:
         """Move an entry of an open folder away, or at least out of its name, and report it; return whether it is
         gone."""
         quarantine = self.quarantine
@@ -278,11 +278,11 @@ class Inspection:
         except FileNotFoundError:
             return False
         except OSError as error:
-            return self._disarm(parent, name, path, f"{what}; it could not be set aside: {error.strerror}")
-        self.report(path, what, moved)
+            return self._disarm(parent, name, path, f"{problem}; it could not be set aside: {error.strerror}")
+        self.report(path, problem, moved)
         return True
 
-    def _disarm(self, parent: int, name: str, path: str, what: str) -> bool:
+    def _disarm(self, parent: int, name: str, path: str, problem: str) -> bool:
         """Leave an entry that cannot be moved away, as on a full disk, in its folder, under a name that nothing obeys,
         and report it. Return whether that was done."""
         from omac.adapters.git.quarantine import disarmed
@@ -297,10 +297,10 @@ class Inspection:
             done = _writable(parent, lambda: disarmed(parent, name))
         except OSError:
             self.report(
-                path, f"{what}. It is still there: remove it before you run anything in {os.path.dirname(path)}"
+                path, f"{problem}. It is still there: remove it before you run anything in {os.path.dirname(path)}"
             )
             return False
-        self.report(path, f"{what}; {done}")
+        self.report(path, f"{problem}; {done}")
         return True
 
 

@@ -122,22 +122,22 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         os.close(opened)
 
 
-def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, what: str) -> None:
+def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, problem: str) -> None:
     """Set aside a git folder that the launch knew and that was not inspected, or only the entries of `folder.only` in
     it; at launch, do nothing."""
     if inspection.is_first:
         return
     if folder.only:
         for name in folder.only:
-            inspection.set_aside(opened, name, f"{path}/{name}", what)
+            inspection.set_aside(opened, name, f"{path}/{name}", problem)
         return
     try:
         parent = opened_root(os.path.dirname(path))
     except OSError:
-        inspection.report(path, f"{what}. It is still there: remove it before you run git there")
+        inspection.report(path, f"{problem}. It is still there: remove it before you run git there")
         return
     try:
-        if inspection.set_aside(parent, os.path.basename(path), path, what) and path.endswith("/.git"):
+        if inspection.set_aside(parent, os.path.basename(path), path, problem) and path.endswith("/.git"):
             put(parent, ".git", NO_REPOSITORY)
     except OSError as error:
         inspection.report(path, f"nothing could be put in its place: {error.strerror}")

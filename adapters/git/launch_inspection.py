@@ -100,12 +100,12 @@ def while_running(names: set[str], state: str, due: list[Record]) -> list[Findin
     from omac.adapters.git.inspection import Finding
 
     folders = [_folder(state, name) for name in sorted(names)]
-    place = merged(due).projects[:1]
-    what = "of what ran there, something was set aside while it ran"
-    return [Finding(place[0], what, folder) for folder in folders if place and _has_entries(folder)]
+    roots = merged(due).projects[:1]
+    message = "of what ran there, something was set aside while it ran"
+    return [Finding(roots[0], message, folder) for folder in folders if roots and _has_entries(folder)]
 
 
-def inspect(due: list[Record], name: str, state: str, say: Callable[[str], None]) -> list[Finding]:
+def inspect(due: list[Record], name: str, state: str, report: Callable[[str], None]) -> list[Finding]:
     """Inspect what launches have left. `name` is that of the folder for what is set aside."""
     from omac.adapters.git import inspections
     from omac.adapters.git.inspection import Budget, Finding
@@ -115,11 +115,13 @@ def inspect(due: list[Record], name: str, state: str, say: Callable[[str], None]
     assert whole.baseline is not None
     raise_descriptor_limit(DESCRIPTORS)
     budget = Budget(inspections.SECONDS_MAX)
-    with _interruptible(budget, say):
+    with _interruptible(budget, report):
         findings = inspections.act(
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
         )
-        findings += [Finding(place, what) for place, what in bring_home(whole.sessions, whole.narrowed, whole.copies)]
+        findings += [
+            Finding(path, refusal) for path, refusal in bring_home(whole.sessions, whole.narrowed, whole.copies)
+        ]
     return findings
 
 
@@ -169,9 +171,9 @@ def _has_entries(folder: str) -> bool:
 class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(...):
     """A context in which a second interrupt spends the budget: all that is not yet judged is set aside."""
 
-    def __init__(self, budget: Budget, say: Callable[[str], None]) -> None:
+    def __init__(self, budget: Budget, report: Callable[[str], None]) -> None:
         self._budget = budget
-        self._say = say
+        self._report = report
         self._times = 0
         self._before: object = None
 
@@ -184,6 +186,6 @@ class _interruptible:  # noqa: N801  # used as a statement: with _interruptible(
     def _interrupt(self, _number: int, _frame: object) -> None:
         self._times += 1
         if self._times == 1:
-            self._say("still inspecting what was left; ^C again sets aside everything that is not inspected yet")
+            self._report("still inspecting what was left; ^C again sets aside everything that is not inspected yet")
         else:
             self._budget.end()

@@ -55,7 +55,7 @@ class Record:
 
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
-        return any(below(path, place) for place in (*self.places, *self.fenced))
+        return any(below(path, folder) for folder in (*self.places, *self.fenced))
 
     def head(self) -> bytes:
         """Return the first line."""
@@ -67,9 +67,10 @@ class Record:
             projects=self.projects,
             kept=self.kept,
             folders={
-                path: [one.role, one.worktree, one.common, one.only, one.pinned] for path, one in self.folders.items()
+                path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
+                for path, folder in self.folders.items()
             },
-            narrowed={git: [one.refs, one.own] for git, one in self.narrowed.items()},
+            narrowed={git: [narrowed.refs, narrowed.own] for git, narrowed in self.narrowed.items()},
         )
 
     def noted(self) -> bytes:
@@ -138,26 +139,26 @@ def merged(records: list[Record]) -> Record:
     """Return one record for all: what was there is what was there before the first launch that could write it."""
     from omac.adapters.git.inspection import Baseline
 
-    records = sorted((one for one in records if one.baseline is not None), key=lambda one: one.began_ns)
+    records = sorted((record for record in records if record.baseline is not None), key=lambda record: record.began_ns)
     whole = Record("", records[0].began_ns if records else 0)
     whole.baseline = Baseline(whole.began_ns)
-    for number, one in enumerate(records):
-        whole.projects += tuple(path for path in one.projects if path not in whole.projects)
-        whole.kept += tuple(path for path in one.kept if path not in whole.kept)
-        whole.sessions += one.sessions
-        whole.copies += one.copies
-        for path, folder in one.folders.items():
+    for number, record in enumerate(records):
+        whole.projects += tuple(path for path in record.projects if path not in whole.projects)
+        whole.kept += tuple(path for path in record.kept if path not in whole.kept)
+        whole.sessions += record.sessions
+        whole.copies += record.copies
+        for path, folder in record.folders.items():
             if path not in whole.folders or not folder.only:
                 whole.folders[path] = folder
-        for git, narrowed in one.narrowed.items():
+        for git, narrowed in record.narrowed.items():
             whole.narrowed.setdefault(git, narrowed)
-        assert one.baseline is not None
-        whole.baseline.add(one.baseline, _covered_by(records[:number]))
+        assert record.baseline is not None
+        whole.baseline.add(record.baseline, _covered_by(records[:number]))
     return whole
 
 
 def _covered_by(records: list[Record]) -> Callable[[str], bool]:
-    return lambda path: any(one.covers(path) for one in records)
+    return lambda path: any(record.covers(path) for record in records)
 
 
 def _line(**fields: object) -> bytes:

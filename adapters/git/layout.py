@@ -84,15 +84,15 @@ def lay_out(
     workdir: str,
     choices: GitChoices,
     home: str,
-    found: TreeContents | None = None,
+    contents: TreeContents | None = None,
     *,
     config_list: program.ConfigList | None = None,
     is_agents: bool = False,
     obeyed: Sequence[str] = (),
 ) -> Layout:
-    """The layout of a canonical workdir; `found` is what `tree.walk` finds there, where that is known already, and
-    `config_list` has been begun there, or for what is no repository elsewhere. No checkout may write what is `obeyed`:
-    paths that others than git read, and the policy pins.
+    """The layout of a canonical workdir; `contents` is what `tree.walk` finds there, where that is known already,
+    and `config_list` has been begun there, or for what is no repository elsewhere. No checkout may write what is
+    `obeyed`: paths that others than git read, and the policy pins.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
@@ -119,10 +119,10 @@ def lay_out(
         warnings += _add(layout, folders, own, choices, users, home)
         _pin_configured(folders, config_targets.of_repository(listing, workdir), workdir, home)
         _skip_hooks(layout, own, config_targets.hooks_folder(listing, workdir, home), choices)
-    found = found or walk(workdir)
-    if not found.complete:
+    contents = contents or walk(workdir)
+    if not contents.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
-    nested = (found.worktrees + found.bare) if own is None or own.kind != BARE else []
+    nested = (contents.worktrees + contents.bare) if own is None or own.kind != BARE else []
     if len(nested) > REPOSITORIES_MAX:
         warnings.append(
             f"{workdir} has {len(nested)} repositories in it: {REPOSITORIES_MAX} are protected while it runs, "
@@ -130,7 +130,7 @@ def lay_out(
         )
     for root in nested[:REPOSITORIES_MAX]:
         warnings += _add_nested(layout, folders, pins, root, choices, users, home)
-    _inspected(layout, folders, [*obeyed, *(one.path for one in pins.entries.values() if one.access != WRITE)])
+    _inspected(layout, folders, [*obeyed, *(entry.path for entry in pins.entries.values() if entry.access != WRITE)])
     _narrow(layout, folders, choices)
     layout.entries = tuple(pins.entries.values())
     layout.fence = tuple(folders.fence)
@@ -181,7 +181,7 @@ def bring_home(
     from omac.adapters.git.git_place import led_to
 
     refusals: list[tuple[str, str]] = []
-    gits = {*(one.common for one in sessions), *narrowed, *(one.git for one in copies)}
+    gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
     if behind_links := sorted(git for git in gits if led_to(git) != git):
         left_out = "changes of its refs and settings were not copied back"
         return [
@@ -191,11 +191,11 @@ def bring_home(
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
-        refusals += [(f"{session.common}: {ref}", what) for ref, what in refs.bring_home(session)]
+        refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.bring_home(session)]
     for git, before in narrowed.items():
-        refusals += [(f"{git}: {ref}", what) for ref, what in refs.set_back(git, before.refs, before.own)]
+        refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
     for copy in copies:
-        refusals += [(f"{copy.path}: {key}", what) for key, what in copy.bring_home()]
+        refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.bring_home()]
     return refusals
 
 
@@ -314,8 +314,9 @@ def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
     """Add the git folders that are inspected by themselves: those in another one are by way of it. `pinned` are the
     paths that were pinned."""
     roots: dict[str, str] = {}
-    for one in layout.repositories:
-        roots.setdefault(one.git, one.root)  # a git folder in its own worktree is found a second time, as a bare one
+    for repository in layout.repositories:
+        # a git folder in its own worktree is found a second time, as a bare one
+        roots.setdefault(repository.git, repository.root)
     gits = (*folders.whole, *folders.admins, *(session.common for session in layout.sessions))
     obeyed = [path for path in pinned if not path.endswith("/.git") and not any(below(path, git) for git in gits)]
 
@@ -330,7 +331,7 @@ def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
             WHOLE, "", session.common, only=(*SHARED, "objects", "logs", "refs", "worktrees")
         )
     for git in folders.admins:
-        common = next((one.common for one in layout.repositories if one.git == git), "")
+        common = next((repository.common for repository in layout.repositories if repository.git == git), "")
         if common:
             layout.folders[git] = Folder(ADMIN, roots[git], common, pinned=within(roots[git]))
 

@@ -22,10 +22,10 @@ def holds(common: str, content: bytes) -> bool:
     if os.path.isfile(f"{common}/objects/{digits[:2]}/{digits[2:]}"):
         return True
     try:
-        packs = [one for one in os.listdir(f"{common}/objects/pack") if one.endswith(".idx")]
+        packs = [pack for pack in os.listdir(f"{common}/objects/pack") if pack.endswith(".idx")]
     except OSError:
         return False
-    return any(_lists(f"{common}/objects/pack/{one}", name) for one in packs[:PACKS_MAX])
+    return any(_lists(f"{common}/objects/pack/{pack}", name) for pack in packs[:PACKS_MAX])
 
 
 def _name(common: str, encoded: bytes) -> bytes:

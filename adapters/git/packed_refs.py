@@ -44,7 +44,7 @@ class PackedRefs:
         self._stamps: list[Stamp | None] = []
         self._base: dict[str, str] = {}
         self._is_begun = False
-        self._looks = 0
+        self._rereads = 0
         self.again_s: float | None = None
 
     def settle(self) -> None:
@@ -52,7 +52,7 @@ class PackedRefs:
         folders = (self._session.common, self._session.folder)
         stamps = [_stamp(folder) for folder in folders]
         if stamps != self._stamps:
-            self._looks = 0
+            self._rereads = 0
         elif self.again_s is None:
             return
         self.again_s = None
@@ -81,7 +81,7 @@ class PackedRefs:
         merged = {name: value for name, value in (inside | changed).items() if value}
         content = theirs if merged == host else _written(merged)
         if not self._replace(ours, content):
-            self._look_again()
+            self._plan_reread()
             return ours
         for name, value in changed.items():
             self._agree(name, value)
@@ -95,7 +95,7 @@ class PackedRefs:
             if value in (self._base.get(name), host.get(name)):
                 continue
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
-                self._look_again()  # git may be about to remove it
+                self._plan_reread()  # git may be about to remove it
             else:
                 commands.append((name, value))
         if not commands or len(commands) > refs.COMMANDS_MAX:
@@ -126,10 +126,10 @@ class PackedRefs:
         else:
             self._base.pop(name, None)
 
-    def _look_again(self) -> None:
-        if self.again_s is None and self._looks < len(AGAIN_S):
-            self.again_s = AGAIN_S[self._looks]
-            self._looks += 1
+    def _plan_reread(self) -> None:
+        if self.again_s is None and self._rereads < len(AGAIN_S):
+            self.again_s = AGAIN_S[self._rereads]
+            self._rereads += 1
 
     def _replace(self, before: bytes, content: bytes) -> bool:
         """Replace the copy as git does; False where git is at it, or has been since it was `before`."""

@@ -44,12 +44,12 @@ class DueInspection:
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
-            for one in self.records if kind is None else ():
-                os.unlink(f"{self._path}/{one.name}{_BUSY}")
+            for record in self.records if kind is None else ():
+                os.unlink(f"{self._path}/{record.name}{_BUSY}")
         finally:
-            for one in self.records:
-                os.close(one.descriptor)
-                one.descriptor = -1
+            for record in self.records:
+                os.close(record.descriptor)
+                record.descriptor = -1
 
     def wait(self) -> None:
         """Return when the other process does not inspect any more."""
@@ -74,10 +74,10 @@ class Pending:
         (state-unusable)."""
         with _Compared(self) as others:
             connected = _connected(record, others)
-            busy = next((one for one in connected if one.is_busy), None)
+            busy = next((other for other in connected if other.is_busy), None)
             if busy is not None:
                 return DueInspection(self.folder, [], busy)
-            if connected and all(one.descriptor >= 0 for one in connected):
+            if connected and all(other.descriptor >= 0 for other in connected):
                 return self._claimed(connected)
             self._put(record)
             return None
@@ -111,7 +111,7 @@ class Pending:
         (state-unusable)."""
         with _Compared(self, record) as others:
             connected = [record, *_connected(record, others)]
-            if all(one.descriptor >= 0 for one in connected):
+            if all(member.descriptor >= 0 for member in connected):
                 return self._claimed(connected)
             os.close(record.descriptor)
             record.descriptor = -1
@@ -122,8 +122,8 @@ class Pending:
         if not os.path.isdir(self.folder):
             return None
         with _Compared(self) as others:
-            groups = ([one, *_connected(one, others)] for one in others)
-            group_due = next((group for group in groups if all(one.descriptor >= 0 for one in group)), None)
+            groups = ([record, *_connected(record, others)] for record in others)
+            group_due = next((group for group in groups if all(member.descriptor >= 0 for member in group)), None)
             return self._claimed(group_due) if group_due else None
 
     def others(self, own: Record | None) -> list[Record]:
@@ -161,9 +161,9 @@ class Pending:
         return record
 
     def _claimed(self, records: list[Record]) -> DueInspection:
-        for one in records:
-            os.rename(f"{self.folder}/{one.name}", f"{self.folder}/{one.name}{_BUSY}")
-            one.is_busy = True
+        for record in records:
+            os.rename(f"{self.folder}/{record.name}", f"{self.folder}/{record.name}{_BUSY}")
+            record.is_busy = True
         return DueInspection(self.folder, records)
 
     def _put(self, record: Record) -> None:
@@ -211,19 +211,19 @@ class _Compared:
         return self._others
 
     def __exit__(self, *_: object) -> None:
-        for one in self._others:
-            if one.descriptor >= 0 and not one.is_busy:
-                os.close(one.descriptor)
+        for other in self._others:
+            if other.descriptor >= 0 and not other.is_busy:
+                os.close(other.descriptor)
         os.close(self._lock)
 
 
 def _connected(record: Record, others: list[Record]) -> list[Record]:
     """Return the records that overlap a record, those that overlap these, and so on."""
     connected: list[Record] = []
-    waiting, left = [record], [one for one in others if one is not record]
+    waiting, left = [record], [other for other in others if other is not record]
     while waiting:
-        one = waiting.pop()
-        near = [other for other in left if one.overlaps(other)]
+        current = waiting.pop()
+        near = [other for other in left if current.overlaps(other)]
         left = [other for other in left if other not in near]
         connected += near
         waiting += near

@@ -1,6 +1,6 @@
 """The small files by which git's folders name each other: `.git`, `commondir`, `gitdir` (gitrepository-layout(5)).
 
-Whoever can write a worktree can write such a file, so it is a claim: `repository.py` decides what is believed.
+Any program that writes a worktree can write such a file, so it is a claim: `repository.py` decides what is believed.
 """
 
 from __future__ import annotations

@@ -213,10 +213,10 @@ def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
         pass  # git will say so
     packed = {} if there else parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
     return [
-        (one, command)
-        for one, value in packed.items()
-        if one.startswith(f"{name}/")
-        for command in (f"update {SET_ASIDE}{one[5:]} {value}", f"delete {one} {value}")
+        (ref, command)
+        for ref, value in packed.items()
+        if ref.startswith(f"{name}/")
+        for command in (f"update {SET_ASIDE}{ref[5:]} {value}", f"delete {ref} {value}")
     ]
 
 

@@ -121,9 +121,9 @@ def _require_own_worktree(root: str, git: str) -> None:
     except ValueError as error:
         raise unsafe(f"{git}/config is not a configuration that git reads: {error}") from None
     if worktree != root and (not worktree or os.path.realpath(worktree) != root):
-        what = f"says {worktree}" if worktree else "names no worktree"
+        problem = f"says {worktree}" if worktree else "names no worktree"
         raise unsafe(
-            f"{root}/.git names the git folder {git}, whose core.worktree {what}: it may be another worktree's",
+            f"{root}/.git names the git folder {git}, whose core.worktree {problem}: it may be another worktree's",
             f"cat {quoted(f'{root}/.git')}  # if it is right, set core.worktree in the folder that it names",
         )
 

@@ -1,7 +1,7 @@
 """Objects that a repository has in common with another: `git clone` of a local path makes hard links to them.
 
-Whoever writes through one name changes the file behind the other, and git does not hash an object when it reads it. So
-packs with a second name are pinned (`folders.py`); loose objects and commit graphs are copied first.
+A program that writes through one name changes the file behind the other, and git does not hash an object when it reads
+it. So packs with a second name are pinned (`folders.py`); loose objects and commit graphs are copied first.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def unshare(objects: str) -> list[str]:
         for name in (*_INDEXES, *sorted(_FAN_OUT.intersection(os.listdir(folder)))):
             _unshare_in(folder, name, objects, left)
             if left.entries < 0:
-                what = "those that another repository shares can be changed there"
-                return [f"{objects} has more than {LOOSE_MAX} loose objects: {what}. {_repack(objects)}"]
+                consequence = "those that another repository shares can be changed there"
+                return [f"{objects} has more than {LOOSE_MAX} loose objects: {consequence}. {_repack(objects)}"]
     except OSError as error:
         if error.errno == errno.EROFS:
             return []  # nothing can be changed inside either
@@ -72,8 +72,8 @@ def _unshare_in(objects: int, name: str, path: str, left: _Left) -> None:
                     seen = entry.stat(follow_symlinks=False)
                     if seen.st_nlink > 1 and own in (0, seen.st_uid):  # nobody else's can be changed anyway
                         shared.append(entry.name)
-        for one in shared:
-            left.bytes -= _copied(folder, one, left.bytes, path)
+        for file_name in shared:
+            left.bytes -= _copied(folder, file_name, left.bytes, path)
     finally:
         os.close(folder)
 

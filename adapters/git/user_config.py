@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.git.config import parse, render
 from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
@@ -70,20 +70,20 @@ def entries(
     folder = environment.get("XDG_CONFIG_HOME", "")
     folder = f"{folder if folder.startswith('/') else home + '/.config'}/git"
     instead = environment.get("GIT_CONFIG_GLOBAL")
-    places = [(f"{home}/.gitconfig", instead)] if instead else [(f"{folder}/config", ""), (f"{home}/.gitconfig", "")]
-    for place, source in places:
-        pairs = settings.read(source or place)
+    sources = [(f"{home}/.gitconfig", instead)] if instead else [(f"{folder}/config", ""), (f"{home}/.gitconfig", "")]
+    for path, source in sources:
+        pairs = settings.read(source or path)
         if pairs is not None:
-            settings.files.append((place, pairs))
+            settings.files.append((path, pairs))
     copies = settings.copies()
     for name in ("ignore", "attributes"):
         content = settings.content(f"{folder}/{name}")
         if content is not None:
             copies.append((f"{folder}/{name}", content))
     made: list[Entry] = []
-    for place, content in copies:
-        above, name = os.path.split(place)
-        links, real = trail(above)
+    for path, content in copies:
+        above, name = os.path.split(path)
+        links, real = resolve_symlinks(above)
         made += [Entry(link, LINK, REASON, target=target) for link, target in links]
         made.append(Entry(f"{real}/{name}", COPY, REASON, content=content))
     return made, settings.warnings
@@ -96,7 +96,7 @@ def agent_entry(environment: Mapping[str, str]) -> Entry:
     if not path.startswith("/"):
         raise Refusal("misuse", "--ssh-agent found no agent: SSH_AUTH_SOCK is not set to a socket", fix=fix)
     try:
-        source = trail(path)[1]
+        source = resolve_symlinks(path)[1]
         seen = os.lstat(source)
     except OSError as problem:
         raise Refusal("misuse", f"--ssh-agent found no agent at {path}: {problem.strerror}", fix=fix) from None
@@ -133,13 +133,13 @@ class _Settings:
             why = "gpg cannot be reached from a sandbox" if self._agent else "--ssh-agent was not given"
             self.warnings.append(f"commits and tags are not signed: {why}")
         rendered = []
-        for place, pairs in self.files:
+        for path, pairs in self.files:
             kept = [
                 (key, self._signing_key(value) if signs and key == "user.signingkey" else value)
                 for key, value in pairs
                 if signs or key not in _SIGNING
             ]
-            rendered.append((place, render(kept).encode("utf-8", "surrogateescape")))
+            rendered.append((path, render(kept).encode("utf-8", "surrogateescape")))
         return [*rendered, *self.named.items()]
 
     def read(self, path: str, depth: int = 0) -> list[tuple[str, str]] | None:
@@ -152,7 +152,7 @@ class _Settings:
         except ValueError as problem:
             self.warnings.append(f"{path} is left out: {problem}")
             return None
-        doubtful = below_any(trail(path)[1], self._writable)
+        doubtful = below_any(resolve_symlinks(path)[1], self._writable)
         kept = []
         for key, value in pairs:
             if _is_secret(key, value):
@@ -173,7 +173,7 @@ class _Settings:
     def content(self, path: str) -> bytes | None:
         """Return the content of a file; None where it is missing, or, with a warning, where it may not be read."""
         try:
-            links, real = trail(path)
+            links, real = resolve_symlinks(path)
             descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -209,9 +209,9 @@ class _Settings:
         pairs = self.read(target, depth + 1)
         if pairs is None:
             return ""
-        place = f"{FOLDER}/included-{len(self.files)}"
-        self.files.append((place, pairs))
-        return place
+        copy_path = f"{FOLDER}/included-{len(self.files)}"
+        self.files.append((copy_path, pairs))
+        return copy_path
 
     def _copied(self, value: str) -> str:
         """A file's path inside, where a copy of it is put; as it was, if there is none."""
@@ -222,9 +222,9 @@ class _Settings:
         return value if content is None else self._put(path, content)
 
     def _put(self, path: str, content: bytes) -> str:
-        place = f"{FOLDER}/{len(self.named)}-{os.path.basename(path)}"
-        self.named[place] = content
-        return place
+        copy_path = f"{FOLDER}/{len(self.named)}-{os.path.basename(path)}"
+        self.named[copy_path] = content
+        return copy_path
 
     def _signing_key(self, value: str) -> str:
         """Return `user.signingKey`; where it names a file, the path of a copy of the public key, never of the private
@@ -248,9 +248,9 @@ class _Settings:
         if not words or words[0] in ("true", "false") or "=" in words[0]:
             return True
         name = self._expanded(words[0])
-        places = [name] if "/" in name else [f"{folder}/{name}" for folder in self._folders if folder]
-        program = next((place for place in places if os.path.isfile(place)), "")
-        return trail(program)[1].startswith(_OF_THE_SYSTEM) if program.startswith("/") else False
+        paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self._folders if folder]
+        program = next((path for path in paths if os.path.isfile(path)), "")
+        return resolve_symlinks(program)[1].startswith(_OF_THE_SYSTEM) if program.startswith("/") else False
 
 
 def _plain(key: str) -> str:
@@ -264,7 +264,8 @@ def _condition(key: str, path: str) -> str:
     for word in ("gitdir:", "gitdir/i:"):
         start = f"includeif.{word}./"
         if key.startswith(start):
-            folder = trail(os.path.dirname(path))[1] if not os.path.islink(path) else os.path.dirname(trail(path)[1])
+            target = resolve_symlinks(path)[1] if os.path.islink(path) else path
+            folder = resolve_symlinks(os.path.dirname(target))[1]
             for character in "\\*?[":
                 folder = folder.replace(character, "\\" + character)
             return f"includeif.{word}{folder}/{key.removeprefix(start)}"

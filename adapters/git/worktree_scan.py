@@ -127,8 +127,8 @@ class WorktreeScan:
             return
         if len(self._levels) >= DEPTH_MAX:
             if self._is_last:
-                what = f"lies deeper than {DEPTH_MAX} folders, and was not inspected"
-                self._inspection.set_aside(level.folder, name, path, what)
+                problem = f"lies deeper than {DEPTH_MAX} folders, and was not inspected"
+                self._inspection.set_aside(level.folder, name, path, problem)
             return
         try:
             folder = open_listable(name, level.folder)
@@ -151,8 +151,8 @@ class WorktreeScan:
             self._baseline.note_obeyed(path, stamp)
         elif self._baseline.obeyed.get(path) != stamp:
             if can_wait or who is None:
-                what = f"is {kind_of(status.st_mode)}, which can keep a program waiting that opens it"
-                self._inspection.report(path, what)
+                problem = f"is {kind_of(status.st_mode)}, which can keep a program waiting that opens it"
+                self._inspection.report(path, problem)
             else:
                 self._inspection.obey(self._project, path[self._below :], who)
 
@@ -161,9 +161,9 @@ class WorktreeScan:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode) or status.st_ctime_ns < self._since_ns:
             return
-        what = "is a set-uid or set-gid file, new or changed"
+        problem = "is a set-uid or set-gid file, new or changed"
         if status.st_nlink != 1:
-            what += "; it has other names, so it is left as it is"
+            problem += "; it has other names, so it is left as it is"
         else:
             try:
                 file = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.folder)
@@ -171,22 +171,22 @@ class WorktreeScan:
                     os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(status.st_mode) & 0o777)
                 finally:
                     os.close(file)
-                what += "; the bits were taken from it"
+                problem += "; the bits were taken from it"
             except OSError as error:
-                what += f": {error.strerror}"
-        self._inspection.report(f"{level.path}/{entry.name}", what)
+                problem += f": {error.strerror}"
+        self._inspection.report(f"{level.path}/{entry.name}", problem)
 
     def _set_rest_aside(self) -> None:
         """The budget is spent: what was not reached is moved away unjudged, the folder that took so long first."""
-        what = "was not inspected: the project holds too much"
+        problem = "was not inspected: the project holds too much"
         if len(self._levels) > 1:
             name = self._levels[1].path.rpartition("/")[2]
-            self._inspection.set_aside(self._levels[0].folder, name, self._levels[1].path, what)
+            self._inspection.set_aside(self._levels[0].folder, name, self._levels[1].path, problem)
         first = self._levels[0]
         for entry in first.scan:
             path = f"{first.path}/{entry.name}"
             if entry.is_dir(follow_symlinks=False) and path not in self._known:
-                self._inspection.set_aside(first.folder, entry.name, path, what)
+                self._inspection.set_aside(first.folder, entry.name, path, problem)
 
 
 def judge_bare(inspection: Inspection, folder: int, path: str) -> None:

@@ -23,7 +23,7 @@ PROC = b"/proc"  # its links are the reader's own: they lead this process elsewh
 GIT = b".git"
 
 
-def landing(path: bytes) -> bytes:
+def resolve_write_target(path: bytes) -> bytes:
     """The canonical path that a write to the absolute `path` creates or changes.
 
     Links are followed as the kernel does; what is not there is taken as it is named: a tool may make the folders.
@@ -69,7 +69,7 @@ def top_level(workdir: bytes) -> bytes:
     """The canonical top folder of the innermost checkout that an existing folder lies in; without one, the folder."""
     if not workdir.startswith(b"/"):
         raise Unclear("the working directory of the session is no absolute path")
-    folder = landing(workdir)
+    folder = resolve_write_target(workdir)
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise Unclear("the working directory of the session is no folder")
     return next(checkouts(folder), folder)
@@ -94,15 +94,15 @@ def common_folder(checkout: bytes) -> bytes | None:
 
     That of a linked worktree is said by its `.git` file and by `commondir` behind that (gitrepository-layout(5)).
     """
-    git = landing(os.path.join(checkout, GIT))
+    git = resolve_write_target(os.path.join(checkout, GIT))
     try:
         if stat.S_ISREG(os.lstat(git).st_mode):
             pointer = _line(git)
             if not pointer.startswith(b"gitdir:"):
                 return None
-            git = landing(os.path.join(checkout, pointer[len(b"gitdir:") :].strip()))
+            git = resolve_write_target(os.path.join(checkout, pointer[len(b"gitdir:") :].strip()))
         try:
-            return landing(os.path.join(git, _line(os.path.join(git, b"commondir"))))
+            return resolve_write_target(os.path.join(git, _line(os.path.join(git, b"commondir"))))
         except (FileNotFoundError, NotADirectoryError):
             return git
     except FileNotFoundError:

@@ -42,7 +42,7 @@ def call(action: str, document: Mapping[str, object], environment: Mapping[str, 
         raise Refusal("upstream-error", message, fix=["omac status  # on the host"]) from None
     if status != 200:
         reason: Reason = "bad-request" if status < 500 else "upstream-error"
-        raise Refusal(reason, str(content.get("error")), fix=[str(one) for one in content.get("fix") or ()])
+        raise Refusal(reason, str(content.get("error")), fix=[str(command) for command in content.get("fix") or ()])
     return content
 
 

@@ -84,15 +84,15 @@ def without_hooks(text: str, parts: Sequence[str] = ()) -> str:
 def states(text: str, wanted: Mapping[str, str], matcher: str) -> dict[str, str]:
     """Return how the settings have each hook of omac that they have, by event: "current", "outdated" (of another omac)
     or "changed" by hand. Raises ValueError."""
-    found: dict[str, str] = {}
+    by_event: dict[str, str] = {}
     for call in _calls(JsonText(text)):
-        if call.event in found or not _is_effective(call, matcher):
-            found[call.event] = "changed"
+        if call.event in by_event or not _is_effective(call, matcher):
+            by_event[call.event] = "changed"
         elif call.handler["command"] == wanted.get(call.event):
-            found[call.event] = "current"
+            by_event[call.event] = "current"
         else:
-            found[call.event] = "outdated"
-    return found
+            by_event[call.event] = "outdated"
+    return by_event
 
 
 def is_off(text: str, off_switch: str) -> bool:
@@ -155,14 +155,14 @@ def _calls(whole: JsonText) -> Iterator[_HookCall]:
         if groups is None:
             continue
         _require(settings["hooks"][event], list, f"hooks.{event}")
-        for place, group in enumerate(settings["hooks"][event]):
+        for position, group in enumerate(settings["hooks"][event]):
             _require(group, dict, f"a group of hooks.{event}")
             handlers = group.get("hooks", [])
             _require(handlers, list, f"the hooks of a group of hooks.{event}")
-            whole.member(groups.children[place], "hooks")
+            whole.member(groups.children[position], "hooks")
             for index, handler in enumerate(handlers):
                 if _verb(handler) == VERBS[event]:
-                    yield _HookCall(whole, hooks, event, place, index)
+                    yield _HookCall(whole, hooks, event, position, index)
 
 
 def is_same(text: str, rest: str) -> bool:
@@ -214,6 +214,6 @@ def _verb(handler: object) -> str | None:
     return match["verb"] if os.path.basename(program) == "omac" else None
 
 
-def _require(value: object, kind: type, what: str) -> None:
+def _require(value: object, kind: type, label: str) -> None:
     if not isinstance(value, kind):
-        raise ValueError(f"{what} must be {'an object' if kind is dict else 'a list'}")
+        raise ValueError(f"{label} must be {'an object' if kind is dict else 'a list'}")

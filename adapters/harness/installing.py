@@ -53,70 +53,70 @@ class PlannedFile(NamedTuple):
 Choice = Callable[[Collection[str]], Collection[str]]  # of the hooks that a file shall have, from those it has
 
 
-def find(one: BridgeFile) -> BridgeFinding:
+def find(bridge: BridgeFile) -> BridgeFinding:
     """Return what a file has of omac. Raises Refusal: settings-invalid, state-unusable, contention."""
-    with opened(one.file) as file:
-        return _found(one, file.text())
+    with opened(bridge.file) as file:
+        return _found(bridge, file.text())
 
 
 @contextmanager
-def planned(one: BridgeFile, choice: Choice, state: InstallationState) -> Iterator[PlannedFile | None]:
+def planned(bridge: BridgeFile, choice: Choice, state: InstallationState) -> Iterator[PlannedFile | None]:
     """The change by which a file has the hooks of a choice and no others; None if it has. `state` is what omac put
     there before. The file is locked meanwhile. Raises Refusal: settings-invalid, state-unusable, contention."""
-    with opened(one.file) as file:
+    with opened(bridge.file) as file:
         text = file.text()
-        states = _found(one, text).states
-        events = tuple(event for event in one.commands if event in choice(states))
+        states = _found(bridge, text).states
+        events = tuple(event for event in bridge.commands if event in choice(states))
         if states == dict.fromkeys(events, "current"):
             yield None
             return
         earlier = state.before(file.digest)
         made = earlier.made if earlier and earlier.made and text is not None else file.file.missing()
-        base = _base(one, text, file.digest, earlier)
-        insertions = _insertions(one, base, events)
+        base = _base(bridge, text, file.digest, earlier)
+        insertions = _insertions(bridge, base, events)
         after = inserted(base, insertions)
-        _check(one, after, base, events)
+        _check(bridge, after, base, events)
         goes = not events and bool(made) and _is_empty(base)
         content = None if goes else after.encode()
-        recorded = insertions if one.hook else []  # a plugin is known by its digest
+        recorded = insertions if bridge.hook else []  # a plugin is known by its digest
         change = BridgeChangeRequested(
-            one.harness, file.file.path, events, digest_of(content), tuple(at for at, _ in recorded),
+            bridge.harness, file.file.path, events, digest_of(content), tuple(at for at, _ in recorded),
             tuple(part for _, part in recorded), made if events else (),
         )  # fmt: skip
         yield PlannedFile(change, file.digest, file, content, made[1:])
 
 
-def _found(one: BridgeFile, text: str | None) -> BridgeFinding:
+def _found(bridge: BridgeFile, text: str | None) -> BridgeFinding:
     if text is None or not text.strip(WHITESPACE + MARK):
         return BridgeFinding({})
-    if one.hook is None:
-        state = plugin_state(text, one.plugin)
+    if bridge.hook is None:
+        state = plugin_state(text, bridge.plugin)
         if state == "foreign":
-            fix = [f"mv {shlex.quote(one.file.path)} {shlex.quote(one.file.path)}.mine"]
-            raise Refusal("settings-invalid", f"{one.file.path} is no file of omac's", fix=fix)
-        return BridgeFinding(dict.fromkeys(one.commands, state))
-    with _reading(one):
-        states = hook_text.states(text, one.commands, one.hook.matcher)
+            fix = [f"mv {shlex.quote(bridge.file.path)} {shlex.quote(bridge.file.path)}.mine"]
+            raise Refusal("settings-invalid", f"{bridge.file.path} is no file of omac's", fix=fix)
+        return BridgeFinding(dict.fromkeys(bridge.commands, state))
+    with _reading(bridge):
+        states = hook_text.states(text, bridge.commands, bridge.hook.matcher)
         notes = []
-        if hook_text.is_off(text, one.hook.off_switch):
-            notes.append(f"sets {one.hook.off_switch}: no hook runs until you remove that")
+        if hook_text.is_off(text, bridge.hook.off_switch):
+            notes.append(f"sets {bridge.hook.off_switch}: no hook runs until you remove that")
         unread = sorted(JsonText(text).additions)
-        if text.startswith(MARK) and not one.hook.reads_mark:
+        if text.startswith(MARK) and not bridge.hook.reads_mark:
             unread.append("a byte order mark")
         if unread:
             listed = " and ".join(unread)
-            notes.append(f"has {listed}: {one.harness} ignores such a file, and omac's hooks in it")
+            notes.append(f"has {listed}: {bridge.harness} ignores such a file, and omac's hooks in it")
         return BridgeFinding(states, tuple(notes))
 
 
-def _base(one: BridgeFile, text: str | None, digest: str, earlier: BridgeChangeRequested | None) -> str:
+def _base(bridge: BridgeFile, text: str | None, digest: str, earlier: BridgeChangeRequested | None) -> str:
     """The text without anything of omac."""
     if text is None or not text.strip(WHITESPACE + MARK):
         return text or ""
-    if one.hook is None:
-        if plugin_state(text, one.plugin) == "changed":
-            message = f"{one.file.path} is omac's plugin, changed by hand since; omac leaves it as it is"
-            raise Refusal("settings-invalid", message, fix=[f"rm {shlex.quote(one.file.path)}"])
+    if bridge.hook is None:
+        if plugin_state(text, bridge.plugin) == "changed":
+            message = f"{bridge.file.path} is omac's plugin, changed by hand since; omac leaves it as it is"
+            raise Refusal("settings-invalid", message, fix=[f"rm {shlex.quote(bridge.file.path)}"])
         return ""
     if (
         earlier
@@ -124,30 +124,30 @@ def _base(one: BridgeFile, text: str | None, digest: str, earlier: BridgeChangeR
         and (base := restored(text, zip(earlier.offsets, earlier.texts, strict=True))) is not None
     ):
         return base
-    with _reading(one):
+    with _reading(bridge):
         return hook_text.without_hooks(text, earlier.texts if earlier else ())
 
 
-def _insertions(one: BridgeFile, base: str, events: Collection[str]) -> list[Insertion]:
+def _insertions(bridge: BridgeFile, base: str, events: Collection[str]) -> list[Insertion]:
     if not events:
         return []
-    if one.hook is None:
-        return [(0, one.plugin)]
-    wanted = {event: one.commands[event] for event in events}
+    if bridge.hook is None:
+        return [(0, bridge.plugin)]
+    wanted = {event: bridge.commands[event] for event in events}
     if base.strip(WHITESPACE + MARK):
-        with _reading(one):
-            return hook_text.with_hooks(base, wanted, one.hook.matcher)
+        with _reading(bridge):
+            return hook_text.with_hooks(base, wanted, bridge.hook.matcher)
     empty = "{}\n"
-    insertions = hook_text.with_hooks(empty, wanted, one.hook.matcher)
+    insertions = hook_text.with_hooks(empty, wanted, bridge.hook.matcher)
     return [(len(MARK) if base.startswith(MARK) else 0, inserted(empty, insertions))]
 
 
-def _check(one: BridgeFile, after: str, base: str, events: Collection[str]) -> None:
+def _check(bridge: BridgeFile, after: str, base: str, events: Collection[str]) -> None:
     """Raise Refusal (settings-invalid) where the new text would not say what it shall, or something else differs."""
-    if one.hook is None:
+    if bridge.hook is None:
         return
-    with _reading(one):
-        states, has_text = _found(one, after).states, base.strip(WHITESPACE + MARK)
+    with _reading(bridge):
+        states, has_text = _found(bridge, after).states, base.strip(WHITESPACE + MARK)
         if states != dict.fromkeys(events, "current") or (has_text and not hook_text.is_same(after, base)):
             raise ValueError("they are written in a way that omac cannot change without harm")
 
@@ -160,13 +160,13 @@ def _is_empty(base: str) -> bool:
 
 
 @contextmanager
-def _reading(one: BridgeFile) -> Iterator[None]:
+def _reading(bridge: BridgeFile) -> Iterator[None]:
     try:
         yield
     except json.JSONDecodeError as error:
         problem = f"is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
-        raise invalid(one.file, problem) from None
+        raise invalid(bridge.file, problem) from None
     except RecursionError:
-        raise invalid(one.file, "is nested too deep") from None
+        raise invalid(bridge.file, "is nested too deep") from None
     except ValueError as error:
-        raise invalid(one.file, f"cannot be used: {error}") from None
+        raise invalid(bridge.file, f"cannot be used: {error}") from None

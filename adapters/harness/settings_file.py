@@ -58,7 +58,7 @@ def of_user(harness: Harness, file: str, environment: Mapping[str, str]) -> Agen
     if os.path.lexists(named) and not os.path.lexists(path):
         message = f"{named} is a link to {path}, which does not exist"
         raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(named)}"])
-    if not any(below(path, os.path.realpath(place)) for place in (home, moved) if place):
+    if not any(below(path, os.path.realpath(root)) for root in (home, moved) if root):
         message = f"{named} leads to {path}, outside your home; omac follows links within the home only"
         raise Refusal("unsafe-link", message, fix=[f"ls -l {shlex.quote(named)}"])
     return AgentFile(os.path.dirname(path), os.path.basename(path), of_project=False)

@@ -72,7 +72,7 @@ async def serve_in_tasks(
 
 def log_failure(log: logging.Logger, error: BaseException) -> None:
     """Log a fault of omac in a connection: types and places. The text may quote a request, and with it a token."""
-    log.error("a connection failed: %s", "; ".join(_places(error)))
+    log.error("a connection failed: %s", "; ".join(_locations(error)))
 
 
 class HeadLimits(msgspec.Struct, frozen=True):
@@ -166,10 +166,10 @@ def _plain(sock: trio.socket.SocketType) -> socket.socket:
     return plain
 
 
-def _places(error: BaseException) -> Iterator[str]:
+def _locations(error: BaseException) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         for member in error.exceptions:
-            yield from _places(member)
+            yield from _locations(member)
         return
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in reversed(frames))

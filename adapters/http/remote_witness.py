@@ -39,13 +39,13 @@ class RemoteWitness:
         try:
             connection.request("POST", CALL, body, fields)
             answer = connection.getresponse()
-            said = answer.read(ANSWER_BYTES_MAX)
+            content = answer.read(ANSWER_BYTES_MAX)
         except http.client.HTTPException as problem:
             raise OSError(None, f"its answer is no HTTP: {type(problem).__name__}") from problem
         finally:
             connection.close()
         if answer.status != 200:
-            raise OSError(None, _problem(answer.status, said))
+            raise OSError(None, _problem(answer.status, content))
 
     def _token(self) -> str:
         if not self._token_file:
@@ -66,10 +66,10 @@ def _connection(url: str) -> http.client.HTTPConnection:
     return kind(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
 
 
-def _problem(status: int, said: bytes) -> str:
+def _problem(status: int, content: bytes) -> str:
     """Return why it did not keep the note: what it says itself, cut short, is shown; it may be anybody's."""
     try:
-        document = json.loads(said)
+        document = json.loads(content)
         text = document["error"] if isinstance(document["error"], str) else ""
     except (ValueError, LookupError, TypeError, RecursionError):
         text = ""

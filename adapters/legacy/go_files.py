@@ -77,7 +77,7 @@ def read_profiles(workdir: str, environment: Mapping[str, str]) -> tuple[dict[st
         except OSError:
             continue  # there are none
     profiles: dict[str, tuple[str, Any]] = {}
-    for name in sorted(one for one in names if one.endswith(".json") and one.isprintable())[:PROFILES_MAX]:
+    for name in sorted(entry for entry in names if entry.endswith(".json") and entry.isprintable())[:PROFILES_MAX]:
         file = _of_user(workdir, f"{PROFILES}/{name}", environment, notes)
         if name.endswith(LEARNED):
             file.note("holds decisions about hosts, which have no counterpart: omac filters no hosts")
@@ -184,9 +184,9 @@ def _entries(file: _GoFile, workdir: str) -> Iterator[OldEntry]:
             names = [] if names is None else names
             if not isinstance(names, list) or len(names) > NAMES_MAX:
                 raise _Unreadable(f"declared_secret_names must be a list of at most {NAMES_MAX} names")
-            for one in names:
-                if not (isinstance(one, str) and VARIABLE.fullmatch(one)):
-                    raise _Unreadable(f"declared_secret_names has {_shown(one)}, which is not the name of a variable")
+            for item in names:
+                if not (isinstance(item, str) and VARIABLE.fullmatch(item)):
+                    raise _Unreadable(f"declared_secret_names has {_shown(item)}, which is not the name of a variable")
             source = _folder(section, workdir)
         except _Unreadable as problem:
             file.note(f"{where} {problem}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False
@@ -50,15 +50,15 @@ def trusted_path(path: str, writable: Iterable[str]) -> str:
 
 def untrusted_folders(path: str, writable: Iterable[str]) -> list[str]:
     """Return the absolute folders of `path` that are, or lead through, one of the canonical folders `writable`."""
-    places = tuple(writable)
+    writable_folders = tuple(writable)
     folders = [folder for folder in dict.fromkeys(path.split(":")) if folder.startswith("/")]
-    return [folder for folder in folders if leads_through(folder, places)]
+    return [folder for folder in folders if leads_through(folder, writable_folders)]
 
 
 def leads_through(path: str, writable: Sequence[str]) -> bool:
     """Return whether an absolute path, or a link on its way, lies in one of the canonical folders `writable`."""
     try:
-        links, real = trail(path)
+        links, real = resolve_symlinks(path)
     except OSError:  # links in circles: whoever made them can change them
         return True
-    return any(below(one, place) for one in (real, *(link for link, _ in links)) for place in writable)
+    return any(below(step, folder) for step in (real, *(link for link, _ in links)) for folder in writable)

@@ -45,22 +45,22 @@ def answering(port: int) -> list[Listener]:
     table is read only then.
     """
     near = ("127.0.0.1", "0.0.0.0")  # noqa: S104 - compared, not bound
-    if reached := [one for one in _listening(socket.AF_INET, port) if one.address in near]:
+    if reached := [entry for entry in _listening(socket.AF_INET, port) if entry.address in near]:
         return reached
     others = _listening(socket.AF_INET6, port)
-    return [one for one in others if one.address in near] or [one for one in others if one.address == "::"]
+    return [entry for entry in others if entry.address in near] or [entry for entry in others if entry.address == "::"]
 
 
 def _listening(family: socket.AddressFamily, port: int = 0) -> list[Listener]:
     """Return the listeners of one family, at a port or, without one, at any."""
     try:
-        return list(_asked(family, port))
+        return list(_query(family, port))
     except (OSError, struct.error):
         there = _listed("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6")
-        return [one for one in there if port in (0, one.port)]
+        return [entry for entry in there if port in (0, entry.port)]
 
 
-def _asked(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
+def _query(family: socket.AddressFamily, port: int) -> Iterator[Listener]:
     """Yield the listening sockets of a family at a port (0: at any), as sock_diag reports them. Raises OSError or
     struct.error if sock_diag answers otherwise."""
     wanted = _SOCKET.pack(port.to_bytes(2, "big"), b"", b"", b"", 0, b"\xff" * 8)

@@ -10,7 +10,7 @@ from omac.domain.kernel.refusal import Refusal
 LINKS_MAX = 40  # as the kernel
 
 
-def trail(path: str) -> tuple[list[tuple[str, str]], str]:
+def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
     """The links on the way of an absolute path, as `(canonical path, target)` in order, and the canonical path.
 
     What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry, governing
 from omac.domain.sandbox.environment import CERTIFICATES
@@ -62,16 +62,16 @@ def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[
     for name in CERTIFICATES:
         for path in environment.get(name, "").split(":" if name == "SSL_CERT_DIR" else "\0"):
             if path.startswith("/"):
-                links, real = trail(path)
+                links, real = resolve_symlinks(path)
                 loose = any(below(link, folder) for link, _ in links for folder in writable)
-                if not loose and not below(trail(environment.get("HOME") or "/")[1], real):
+                if not loose and not below(resolve_symlinks(environment.get("HOME") or "/")[1], real):
                     entries += readable(path, f"certificates, as {name} says")
     return uncovered([], entries)
 
 
 def home_entry(home: str) -> Entry:
     """The home as an empty folder of the sandbox's own."""
-    return Entry(trail(home)[1], PRIVATE, "a home of its own")
+    return Entry(resolve_symlinks(home)[1], PRIVATE, "a home of its own")
 
 
 def harness_entries(harness: Harness, home: str, environment: Mapping[str, str]) -> tuple[list[Entry], list[str]]:
@@ -79,32 +79,32 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
     for as long as the session lasts."""
     granted: list[Entry] = []
     warnings: list[str] = []
-    for place in harness.folders:
-        path = _place(place, harness, home, environment)
+    for relpath in harness.folders:
+        path = _expand(relpath, harness, home, environment)
         if _access_around(path, granted) != WRITE:  # what lies in a folder that it may write needs no word of its own
             granted += _kept(path, WRITE, f"what {harness.name} keeps", home, granted)
-    for place in (*harness.pinned, *harness.added_to, *harness.apart):
-        path = _place(place, harness, home, environment)
+    for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
+        path = _expand(relpath, harness, home, environment)
         if not os.path.lexists(path) and not _access_around(os.path.dirname(path.rstrip("/")), granted):
             continue
         loose = _loose_link(path, granted)
         if loose:
             warnings.append(loose)
-        elif place in harness.apart:
+        elif relpath in harness.apart:
             granted += _kept(
                 path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, granted
             )
-        elif place in harness.added_to:
+        elif relpath in harness.added_to:
             granted += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, granted)
-            granted += _items(trail(path)[1], f"instructs {harness.name}")
+            granted += _items(resolve_symlinks(path)[1], f"instructs {harness.name}")
         else:
             granted += _kept(path, READ, f"runs code for {harness.name}, or instructs it", home, granted)
     from omac.adapters.sandbox.harness_scripts import named_scripts  # only where there is a harness
 
-    settings = [_place(place, harness, home, environment) for place in harness.settings]
+    settings = [_expand(relpath, harness, home, environment) for relpath in harness.settings]
     variables = {"HOME": home.rstrip("/")}
     if harness.home_variable:
-        variables[harness.home_variable] = _place(harness.folders[0], harness, home, environment).rstrip("/")
+        variables[harness.home_variable] = _expand(harness.folders[0], harness, home, environment).rstrip("/")
     scripts, unread = named_scripts(settings, variables, granted)
     warnings += unread
     for path in scripts:
@@ -118,7 +118,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
 
 def _loose_link(path: str, entries: Sequence[Entry]) -> str:
     """The warning of a link on the way to a path that an earlier session may have made, and chosen where it leads."""
-    for link, _ in trail(path)[0]:
+    for link, _ in resolve_symlinks(path)[0]:
         if _access_around(link, entries) == WRITE:
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
             return f"{link} is a link {why}; put what it leads to in its place"
@@ -128,7 +128,7 @@ def _loose_link(path: str, entries: Sequence[Entry]) -> str:
 def readable(path: str, reason: str) -> list[Entry]:
     """Return the entries that make an absolute path readable under this name: its links, and their final target. Return
     none if the target does not exist."""
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     if not os.path.exists(real):
         return []
     return [*(Entry(link, LINK, reason, target=target) for link, target in links), Entry(real, READ, reason)]
@@ -198,21 +198,21 @@ def _only_for_root(folder: str) -> list[str]:
     return paths
 
 
-def _place(place: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
+def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
     """The absolute path of what the table says, where variables may have put it; a folder's ends in "/"."""
     moved = environment.get(harness.home_variable, "") if harness.home_variable else ""
     first = harness.folders[0]
-    if moved.startswith("/") and (place.startswith(first) or place == first.rstrip("/") + ".json"):
-        within = place.removeprefix(first)
+    if moved.startswith("/") and (relpath.startswith(first) or relpath == first.rstrip("/") + ".json"):
+        within = relpath.removeprefix(first)
         return f"{moved.rstrip('/')}/{within}"
     for prefix, variable in (
         (".config/", "XDG_CONFIG_HOME"),
         (".local/share/", "XDG_DATA_HOME"),
         (".local/state/", "XDG_STATE_HOME"),
     ):
-        if place.startswith(prefix) and environment.get(variable, "").startswith("/"):
-            return f"{environment[variable].rstrip('/')}/{place.removeprefix(prefix)}"
-    return f"{home.rstrip('/')}/{place}"
+        if relpath.startswith(prefix) and environment.get(variable, "").startswith("/"):
+            return f"{environment[variable].rstrip('/')}/{relpath.removeprefix(prefix)}"
+    return f"{home.rstrip('/')}/{relpath}"
 
 
 def _items(folder: str, reason: str) -> list[Entry]:
@@ -233,7 +233,7 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
 
     What `known` entries make is there.
     """
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     entries = [Entry(link, LINK, reason, target=target) for link, target in links]
     if os.path.lexists(real):
         return [*entries, Entry(real, access, reason)]
@@ -242,7 +242,7 @@ def _kept(path: str, access: str, reason: str, home: str, known: Sequence[Entry]
     while folder not in there and not os.path.lexists(folder):
         entries.append(Entry(folder, READ, reason, made="folder"))
         folder = os.path.dirname(folder)
-    if not below(folder, trail(home)[1]) and not _access_around(folder, known):
+    if not below(folder, resolve_symlinks(home)[1]) and not _access_around(folder, known):
         return []  # nothing is made outside the home, but in what was moved out of it
     made = "folder" if path.endswith("/") else "file"
     content = b"{}\n" if real.endswith(".json") else b""

@@ -60,7 +60,7 @@ class ControlGroupFolder:
         return rows
 
 
-def place(proc: str) -> ControlGroupFolder:
+def own_folder(proc: str) -> ControlGroupFolder:
     """Return where this process may have cgroups; `proc` is its folder in /proc."""
     own = ""
     older: list[str] = []
@@ -70,8 +70,8 @@ def place(proc: str) -> ControlGroupFolder:
             own = path
         else:
             older += controllers.split(",")
-    places = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
-    return min(places, key=lambda one: bool(one.trouble), default=ControlGroupFolder(older=older))
+    folders = [_beside(mount, _inside(own, root), older) for mount, root in _mounts(proc)] if own else []
+    return min(folders, key=lambda folder: bool(folder.trouble), default=ControlGroupFolder(older=older))
 
 
 def make_locked(folder: str) -> int:

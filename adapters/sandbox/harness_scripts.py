@@ -6,7 +6,7 @@ import os
 import stat
 
 from omac.adapters.files import bounded
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.commands import command_words, expanded, is_script
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import WRITE, Entry, governing
@@ -53,12 +53,12 @@ def _pinned(path: str, word: Word, writable: Sequence[str]) -> list[str]:
     except OSError:
         return [path] if word.is_program or is_script(path) else []
     if stat.S_ISDIR(mode):
-        top = any(below(one, path) for one in writable)
+        top = any(below(folder, path) for folder in writable)
         return [f"{path}/"] if not top and _is_program_folder(path) else []
     if not (is_script(path) or mode & 0o111 or (word.is_program and "." not in os.path.basename(path))):
         return []  # a log, or a store
     around = os.path.dirname(path)
-    while not any(below(one, around) for one in writable) and around != "/":
+    while not any(below(folder, around) for folder in writable) and around != "/":
         if _is_program_folder(around):
             return [f"{around}/", path]
         around = os.path.dirname(around)
@@ -71,10 +71,10 @@ def _is_program_folder(folder: str) -> bool:
 
 def _is_within_reach(path: str, entries: Sequence[Entry]) -> bool:
     """Return whether the file, or a link that leads to it, lies where `entries` allow changes."""
-    links, real = trail(path)
-    for one in (real, *(link for link, _ in links)):
-        around = governing(entries, one)
-        if around is not None and around.access == WRITE and around.path != one:
+    links, real = resolve_symlinks(path)
+    for candidate in (real, *(link for link, _ in links)):
+        around = governing(entries, candidate)
+        if around is not None and around.access == WRITE and around.path != candidate:
             return True
     return False
 

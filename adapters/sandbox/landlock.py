@@ -149,7 +149,7 @@ def _beside(folders: Iterable[str]) -> list[str]:
         try:
             with os.scandir(parent) as entries:
                 siblings += [
-                    one.path for one in entries if one.path not in around and one.is_dir(follow_symlinks=False)
+                    entry.path for entry in entries if entry.path not in around and entry.is_dir(follow_symlinks=False)
                 ]
         except PermissionError:  # a mask with a way through: only mounts lie in it
             mounts = [path for path in _mounts() if below(path, parent) and path not in around]

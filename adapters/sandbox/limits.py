@@ -70,17 +70,19 @@ def plan(limits: Mapping[str, float], *, namespaced: bool = True, proc: str = "/
     by: dict[str, str] = {}
     rlimits: dict[str, int] = {}
     grouped: list[str] = []
-    place = cgroups.place(proc)
+    cgroup = cgroups.own_folder(proc)
     for name, amount in limits.items():
         if name == "tmp":
             by[name] = _by_size(namespaced)
-        elif not place.why_not(name):
+        elif not cgroup.why_not(name):
             grouped.append(name)
-            by[name] = f"cgroup v2 in {place.folder}"
+            by[name] = f"cgroup v2 in {cgroup.folder}"
         else:
-            by[name] = _by_rlimit(name, amount, namespaced, place)
+            by[name] = _by_rlimit(name, amount, namespaced, cgroup)
             rlimits[name] = int(amount)
-    return Enforcement(by, rlimits, place.folder if grouped else "", place.settings(grouped, limits) if grouped else ())
+    return Enforcement(
+        by, rlimits, cgroup.folder if grouped else "", cgroup.settings(grouped, limits) if grouped else ()
+    )
 
 
 def begin(enforcement: Enforcement, name: str) -> LaunchLimits:
@@ -137,27 +139,27 @@ class LaunchLimits:
         return left
 
 
-def mends(name: str, place: cgroups.ControlGroupFolder) -> tuple[str, ...]:
+def mends(name: str, cgroup: cgroups.ControlGroupFolder) -> tuple[str, ...]:
     """The commands with which a user, who may make no cgroup for a limit, gets one.
 
     A scope of the user's service manager lies in one that the user may divide, and the property turns on what is needed
     there. Elsewhere root gives one away, and puts the shell into it. With cgroup v1 alone the machine has to be started
     with version 2.
     """
-    if place.needs_version_2(name):
+    if cgroup.needs_version_2(name):
         option = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {cgroups.UNIFIED}"'
         return (f"echo '{option}' | sudo tee -a /etc/default/grub && sudo update-grub",)
     if os.path.isdir("/run/systemd/system"):
         properties = {"cpu": "CPUWeight=100", "pids": "TasksAccounting=yes", "memory": "MemoryAccounting=yes"}
         start = f"systemd-run --user --scope -p {properties[name]}"
         return (f"{start} omac sandbox run --limit {EXAMPLES[name]} -- COMMAND",)
-    if name not in place.controllers or os.geteuid() == 0:
+    if name not in cgroup.controllers or os.geteuid() == 0:
         return ()
-    given = f"{place.folder}/omac"
-    turn_on = f"echo +{name} | sudo tee {given}/cgroup.subtree_control"
+    group = f"{cgroup.folder}/omac"
+    turn_on = f"echo +{name} | sudo tee {group}/cgroup.subtree_control"
     return (
-        f"sudo mkdir -p {given}/shell && {turn_on} && sudo chown -R $USER {given}",
-        f"echo $$ | sudo tee {given}/shell/cgroup.procs",
+        f"sudo mkdir -p {group}/shell && {turn_on} && sudo chown -R $USER {group}",
+        f"echo $$ | sudo tee {group}/shell/cgroup.procs",
     )
 
 
@@ -169,24 +171,24 @@ def _by_size(namespaced: bool) -> str:
     return "the size of each folder that lives in memory"
 
 
-def _by_rlimit(name: str, amount: float, namespaced: bool, place: cgroups.ControlGroupFolder) -> str:
+def _by_rlimit(name: str, amount: float, namespaced: bool, cgroup: cgroups.ControlGroupFolder) -> str:
     """Return the effect of the rlimit, in words. Raises Refusal if no rlimit would hold."""
     if name == "files":
         return "RLIMIT_NOFILE, for each process"
     if name == "memory":
         return "RLIMIT_DATA, for each process; memory that processes share is not counted"
-    why = place.why_not(name)
+    why = cgroup.why_not(name)
     if name == "cpu":
-        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, place))
+        raise _unenforceable(f"the limit cpu needs a cgroup, and {why}", mends(name, cgroup))
     if os.geteuid() == 0 and not _bounds_root():
         message = f"the limit pids needs a cgroup, since RLIMIT_NPROC does not hold for root, and {why}"
-        raise _unenforceable(message, mends(name, place))
+        raise _unenforceable(message, mends(name, cgroup))
     if namespaced and _kernel() >= (5, 14):
         return "RLIMIT_NPROC, in the sandbox's own user namespace"
     running = _threads(os.getuid())
     if running >= amount:
         message = f"RLIMIT_NPROC counts every process of this user here, {running} already, and {why}"
-        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, place))
+        raise _unenforceable(f"the limit pids={int(amount)} needs a cgroup: {message}", mends(name, cgroup))
     return "RLIMIT_NPROC, which counts all that this user runs, in the sandbox and outside"
 
 
@@ -241,7 +243,7 @@ def _amount(name: str, text: str) -> float:
             raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
         amount = float(text)
     if not LEAST[name] <= amount <= MOST[name]:
-        least, most = (int(one) if one >= 1 else one for one in (LEAST[name], MOST[name]))
+        least, most = (int(bound) if bound >= 1 else bound for bound in (LEAST[name], MOST[name]))
         raise _misuse(f"{name}={text} is not between {least} and {most}", name)
     return amount
 

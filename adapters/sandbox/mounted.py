@@ -124,6 +124,8 @@ def _node(path: str, descriptor: int) -> tuple[int, int]:
     return (seen.st_dev, seen.st_ino)
 
 
-def _changed(path: str, what: str) -> Refusal:
-    message = f"{path} was replaced while the sandbox was built ({what}); another process may be changing it: try again"
+def _changed(path: str, detail: str) -> Refusal:
+    message = (
+        f"{path} was replaced while the sandbox was built ({detail}); another process may be changing it: try again"
+    )
     return Refusal("path-changed", message, fix=[list_command(path)])

@@ -40,7 +40,7 @@ def end_holders(file: str) -> None:
             try:
                 if int(pid) == os.getppid():
                     continue
-                if any(os.readlink(f"/proc/{pid}/fd/{one}") == file for one in os.listdir(f"/proc/{pid}/fd")):
+                if any(os.readlink(f"/proc/{pid}/fd/{number}") == file for number in os.listdir(f"/proc/{pid}/fd")):
                     os.kill(int(pid), _SIGKILL)
                     any_left = True
             except OSError:

@@ -3,8 +3,8 @@
 Removing one that another sandbox has pinned would unpin it there: a mount ends with the name it is mounted on, when
 that is removed in another mount namespace (unlink(2)). So every launch holds a lock together with all others, from
 before it looks at what is there until it ends. Each placeholder is listed before it is made, and, with its device and
-inode, afterwards. Whoever ends last removes all that are listed and are still what they were, also those of a launch
-that was killed; no link is followed on the way.
+inode, afterwards. The launch that ends last removes all that are listed and are still what they were, also those of a
+launch that was killed; no link is followed on the way.
 """
 
 from __future__ import annotations

@@ -44,14 +44,14 @@ def machine(search: str = host_programs.SEARCHED) -> Machine:
         sysctls=sysctls(),
         searched=search,
         bwrap=bwrap,
-        bwrap_version=_said([bwrap, "--version"]).removeprefix("bubblewrap ") if bwrap else "",
+        bwrap_version=_output_of([bwrap, "--version"]).removeprefix("bubblewrap ") if bwrap else "",
         bwrap_lacks=lacks,
         tried=tried,
         settings_writable=writable,
         landlock=landlock.abi(),
         lsm=cgroups.read("/sys/kernel/security/lsm").strip(),
         seccomp=_filtered(uname.machine),
-        git_version=_said(["git", "--version"]).removeprefix("git version ").split(" ")[0],
+        git_version=_output_of(["git", "--version"]).removeprefix("git version ").split(" ")[0],
         limits=tuple(_limit(name) for name in LIMITS),
     )
 
@@ -90,7 +90,7 @@ def container() -> str:
 def _lacking(bwrap: str) -> tuple[str, ...]:
     """Return the options that omac needs and this bubblewrap does not name in its help; none where it prints none, as
     while no process can be started: a try shows more."""
-    known = set(_said([bwrap, "--help"]).replace("[", " ").split())
+    known = set(_output_of([bwrap, "--help"]).replace("[", " ").split())
     if not known:
         return ()
     needed = [word for word in (*bubblewrap.NAMESPACES, *OPTIONS) if word.startswith("--")]
@@ -134,7 +134,7 @@ def _limit(name: str) -> LimitFact:
     try:
         enforcement = limits.plan({name: EXAMPLES[name]})
         less = name == "memory" and name in enforcement.rlimits
-        fix = limits.mends(name, cgroups.place("/proc/self")) if less else ()
+        fix = limits.mends(name, cgroups.own_folder("/proc/self")) if less else ()
         return LimitFact(name, by=enforcement.by[name], fix=fix)
     except Refusal as refusal:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
@@ -146,7 +146,7 @@ def _distribution() -> tuple[str, ...]:
     return tuple(words.split())
 
 
-def _said(line: list[str]) -> str:
+def _output_of(line: list[str]) -> str:
     """Return the output of a command on one line, with single blanks; empty if the command cannot be run."""
     environment = {"PATH": host_programs.SEARCHED, "LC_ALL": "C"}
     try:

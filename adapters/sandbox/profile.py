@@ -79,7 +79,7 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
         if os.path.lexists(f"{folder}/{name}{suffix}"):
             return os.path.abspath(f"{folder}/{name}{suffix}")
     try:
-        known = sorted({os.path.splitext(one)[0] for one in os.listdir(folder) if one.endswith(SUFFIXES)})
+        known = sorted({os.path.splitext(file)[0] for file in os.listdir(folder) if file.endswith(SUFFIXES)})
     except OSError:
         known = []
     near = _near(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
@@ -162,13 +162,13 @@ class _ProfileReader(PlainData):
 
     def _paths(self, key: str, value: object, request: SandboxRequest) -> list[str]:
         paths = []
-        for one in self._texts(key, value):
-            path = self._expanded(key, one)
+        for text in self._texts(key, value):
+            path = self._expanded(key, text)
             if path and (os.path.lexists(path) or key == "deny"):
                 paths.append(os.path.abspath(path))
             else:
                 request.warnings.append(
-                    f"{_shown(self.path)}: {key} {_shown(one)} is ignored: no such file or directory"
+                    f"{_shown(self.path)}: {key} {_shown(text)} is ignored: no such file or directory"
                 )
         return paths
 
@@ -188,17 +188,17 @@ class _ProfileReader(PlainData):
         return path
 
     def _texts(self, key: str, value: object) -> list[str]:
-        if not isinstance(value, list) or not all(_is_text(one) and one for one in value):
+        if not isinstance(value, list) or not all(_is_text(item) and item for item in value):
             self._refuse(key, f'{key} takes a list of texts: {key} = ["..."]')
         return value
 
     def _env(self, value: object) -> list[str]:
         if not isinstance(value, dict):
             return self._texts("env", value)
-        for name, one in value.items():
-            if not _is_text(one) and one is not True:
+        for name, item in value.items():
+            if not _is_text(item) and item is not True:
                 self._refuse(name, f"env.{_shown(name)} takes a text, or true for the value it has outside")
-        return [name if one is True else f"{name}={one}" for name, one in value.items()]
+        return [name if item is True else f"{name}={item}" for name, item in value.items()]
 
     def _names(self, value: object) -> list[str]:
         patterns = self._texts("deny_names", value)
@@ -221,7 +221,7 @@ class _ProfileReader(PlainData):
         return str(value)
 
     def _ports(self, value: object) -> list[int]:
-        if not isinstance(value, list) or not all(type(one) is int and 1 <= one <= PORT_MAX for one in value):
+        if not isinstance(value, list) or not all(type(port) is int and 1 <= port <= PORT_MAX for port in value):
             self._refuse("open_ports", f"open_ports takes a list of ports from 1 to {PORT_MAX}: open_ports = [3000]")
         return value
 

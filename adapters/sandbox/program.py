@@ -20,7 +20,7 @@ import sys
 import omac
 from omac.adapters.files import bounded
 from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.adapters.sandbox.baseline import SYSTEM
 from omac.adapters.sandbox.protected import contains_protected
 from omac.domain.harness.table import install_hints
@@ -90,7 +90,7 @@ def own_installation(environment: Mapping[str, str]) -> list[Entry]:
         needs.prefix(prefix)
     needs.file(sys.executable, INTERPRETERS_MAX)
     script = _on_path("omac", environment.get("PATH", ""), "/")
-    if script is not None and any(below(trail(script)[1], shown) for shown in needs.shown):
+    if script is not None and any(below(resolve_symlinks(script)[1], shown) for shown in needs.shown):
         needs.show(script)
     return needs.entries()
 
@@ -109,9 +109,9 @@ class _Needs:
         self.links: dict[str, tuple[str, str]] = {}  # canonical path -> (target, reason)
         self.withheld: list[str] = []
         self._environment = environment
-        self._cwd = trail(cwd)[1]
-        self._writable = [trail(folder)[1] for folder in writable]
-        self._home = trail(environment.get("HOME") or "/nonexistent")[1]
+        self._cwd = resolve_symlinks(cwd)[1]
+        self._writable = [resolve_symlinks(folder)[1] for folder in writable]
+        self._home = resolve_symlinks(environment.get("HOME") or "/nonexistent")[1]
 
     def entries(self) -> list[Entry]:
         """Parents first, without what lies in something that is shown or can be written."""
@@ -137,7 +137,7 @@ class _Needs:
 
     def file(self, path: str, depth: int, doubtful: bool = False) -> None:
         """Note a program by its absolute path, with its installation and its interpreter."""
-        links, real = trail(path)
+        links, real = resolve_symlinks(path)
         self._follow(path)
         doubtful = doubtful or any(below_any(link, self._writable) for link, _ in links)
         self._installation(real, doubtful)
@@ -155,7 +155,7 @@ class _Needs:
 
     def prefix(self, folder: str) -> bool:
         """Note an installation's folder, unless it is too broad to be one; whether it was noted."""
-        real = trail(folder)[1]
+        real = resolve_symlinks(folder)[1]
         if _system(real):
             return True
         shared = any(real == f"{self._home}/{name}" for name in _SHARED_ROOTS)
@@ -175,16 +175,16 @@ class _Needs:
         else:
             path = _on_path(name, self._environment.get("PATH", ""), self._cwd)
         if path is None or not os.path.exists(path):
-            what = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
+            description = f"{self.reason.partition(' runs')[0]} needs {name}, which" if depth else f"{name}"
             where = "does not exist" if "/" in name else "is in no folder of PATH"
             fix = [*install_hints(os.path.basename(name)), f"command -v {quoted(name)}"]
-            raise Refusal("command-not-found", f"{what} {where}", fix=fix)
+            raise Refusal("command-not-found", f"{description} {where}", fix=fix)
         if not os.path.isfile(path) or not os.access(path, os.X_OK):
             raise Refusal("command-not-executable", f"{path} is not a program", fix=[list_command(path)])
         return path
 
     def _follow(self, path: str) -> str:
-        links, real = trail(path)
+        links, real = resolve_symlinks(path)
         for link, target in links:
             self.links.setdefault(link, (target, self.reason))
         return real
@@ -227,7 +227,7 @@ class _Needs:
             key, _, value = line.partition("=")
             if key.strip() == "home" and value.strip().startswith("/"):
                 base = os.path.dirname(os.path.realpath(value.strip()))
-                if below_any(trail(folder)[1], self._writable):
+                if below_any(resolve_symlinks(folder)[1], self._writable):
                     self._python_alone(base)
                 else:
                     self.prefix(base)
@@ -254,7 +254,7 @@ class _Needs:
 def _entries(folder: str) -> list[str]:
     """Return the canonical paths of what lies in a folder itself; links that lead elsewhere are left out."""
     try:
-        paths = {trail(f"{folder}/{name}")[1] for name in os.listdir(folder)}
+        paths = {resolve_symlinks(f"{folder}/{name}")[1] for name in os.listdir(folder)}
     except OSError:
         return []
     return sorted(path for path in paths if os.path.dirname(path) == folder)

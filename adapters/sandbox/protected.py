@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
 from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
@@ -45,7 +45,7 @@ _SOCKETS = """
     /run/user /tmp/.X11-unix /var/run/docker.sock
 """
 SOCKETS = tuple(_SOCKETS.split())
-_AGENTS = tuple(place.rstrip("/") for one in HARNESSES for place in (*one.folders, *one.protected))
+_AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.folders, *harness.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
 )  # fmt: skip
@@ -88,7 +88,7 @@ def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
         around = _showing(entries, folder)
         for name in _names(folder) if around else ():
             path = f"{folder}/{name}"
-            real = trail(path)[1] if name[0] == "." else path
+            real = resolve_symlinks(path)[1] if name[0] == "." else path
             if name[0] == "." and real not in named and not below(folder, real) and governing(entries, real) is around:
                 denied[real] = Entry(real, DENY, "a grant of a home does not include what begins with a dot: name it")
     return list(denied.values())
@@ -102,7 +102,7 @@ def contains_protected(folder: str, home: str) -> bool:
     if not below(folder, home):
         return False
     name = folder[len(home) + 1 :] + "/"
-    return name.startswith(_IN_NAMES) or any(one.startswith(name) for one in _IN_NAMES)
+    return name.startswith(_IN_NAMES) or any(protected.startswith(name) for protected in _IN_NAMES)
 
 
 def _homes(home: str, entries: Sequence[Entry]) -> list[str]:
@@ -135,10 +135,10 @@ def _in_home(home: str) -> list[str]:
         names.setdefault(above, []).append(last)
     paths = []
     for above, lasts in names.items():
-        folder = trail(f"{home}/{above}")[1]
+        folder = resolve_symlinks(f"{home}/{above}")[1]
         try:
             there = set(os.listdir(folder))  # one call instead of one for each name
         except OSError:
             continue
-        paths += [trail(f"{folder}/{last}")[1] for last in lasts if last in there]
+        paths += [resolve_symlinks(f"{folder}/{last}")[1] for last in lasts if last in there]
     return paths

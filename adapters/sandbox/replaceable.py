@@ -47,10 +47,10 @@ class Replaceable:
         self._child = 0
 
     @property
-    def is_placed(self) -> bool:
+    def is_installed(self) -> bool:
         return self._folder >= 0
 
-    def place(self, init: int) -> bool:
+    def install(self, init: int) -> bool:
         """Make the copies, and the links to them, in the sandbox of the process `init`, before anything runs there.
         Returns False where the kernel cannot do it. Raises OSError."""
         self._folder = os.open(f"/proc/{init}/root{REPLACEABLE}", _FOLDER)

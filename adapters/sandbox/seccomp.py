@@ -118,7 +118,7 @@ def program(machine: str, *, namespaces: bool = True, network: str = "host", set
         for row in table:
             answers[row[1:][column]] = _answer(ERRNO | answer)
     for row, clauses in _checked(namespaces, network, SET_UID if set_gid else SET_UID | SET_GID):
-        answers[row[1:][column]] = [one for clause in clauses for one in _clause(clause)] + _answer(ALLOW)
+        answers[row[1:][column]] = [operation for clause in clauses for operation in _clause(clause)] + _answer(ALLOW)
     answers.pop(-1, None)
     for number in list(answers):  # after a number that is named, what is not named goes on
         if 0 < number < NEWEST and number + 1 not in answers:

@@ -37,7 +37,7 @@ def command(
     `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`.
     Call this while signals are as they were when omac began.
     """
-    usual = [str(int(one)) for one in SIGNALS if _signal.getsignal(one) is not _signal.SIG_IGN]
+    usual = [str(int(signal)) for signal in SIGNALS if _signal.getsignal(signal) is not _signal.SIG_IGN]
     home = __file__
     for _ in range(4):  # omac/adapters/sandbox/stage.py
         home = os.path.dirname(home)
@@ -85,8 +85,8 @@ def _take_back_locale() -> None:
     """Python sets LC_CTYPE where the locale is C (PEP 538); the program gets it only if it was there before."""
     if os.environ.get("LC_CTYPE", "").replace("-", "").lower() in ("c.utf8", "utf8"):
         with open("/proc/self/environ", "rb") as first:
-            given = first.read()
-        if not given.startswith(b"LC_CTYPE=") and b"\0LC_CTYPE=" not in given:
+            environ = first.read()
+        if not environ.startswith(b"LC_CTYPE=") and b"\0LC_CTYPE=" not in environ:
             del os.environ["LC_CTYPE"]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux.resolve_symlinks import trail
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.adapters.sandbox.baseline import ITEMS_MAX, readable
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, Entry, governing
@@ -39,65 +39,70 @@ class _Toolchains:
     def __init__(
         self, environment: Mapping[str, str], home: str, writable: Sequence[str], entries: Sequence[Entry]
     ) -> None:
-        self._home = trail(home)[1]
-        self._writable = [trail(folder)[1] for folder in writable]
+        self._home = resolve_symlinks(home)[1]
+        self._writable = [resolve_symlinks(folder)[1] for folder in writable]
         self._entries = entries
         self._found: dict[str, Entry] = {}
         self._seen: dict[str, bool] = {}  # by a toolchain's root: whether it is shown
-        self._roots = {one.root: self._root(one, environment) for one in TOOLCHAINS}  # of those that are there
+        # of those that are there
+        self._roots = {toolchain.root: self._root(toolchain, environment) for toolchain in TOOLCHAINS}
 
     def of(self, folders: Sequence[str]) -> list[Entry]:
         """The entries for folders that PATH names."""
         for folder in dict.fromkeys(folders):
-            links, real = trail(folder)
+            links, real = resolve_symlinks(folder)
             if any(below_any(path, self._writable) for path in (real, *(link for link, _ in links))):
                 continue
             reason = f"a toolchain: {folder} is in PATH"
             if real == f"{self._home}/{SHARED_BIN}":
                 self._shared_bin(real, reason)
-            for one in TOOLCHAINS:
-                if self._roots[one.root] and below(real, self._roots[one.root]) and self._shown(one, reason):
+            for toolchain in TOOLCHAINS:
+                if (
+                    self._roots[toolchain.root]
+                    and below(real, self._roots[toolchain.root])
+                    and self._shown(toolchain, reason)
+                ):
                     self._add(Entry(link, LINK, reason, target=target) for link, target in links)
         return list(self._found.values())
 
-    def _root(self, one: Toolchain, environment: Mapping[str, str]) -> str:
-        moved = environment.get(one.variable, "") if one.variable else ""
-        root = moved if moved.startswith("/") else f"{self._home}/{one.root}"
-        return trail(root)[1] if os.path.lexists(root) else ""
+    def _root(self, toolchain: Toolchain, environment: Mapping[str, str]) -> str:
+        moved = environment.get(toolchain.variable, "") if toolchain.variable else ""
+        root = moved if moved.startswith("/") else f"{self._home}/{toolchain.root}"
+        return resolve_symlinks(root)[1] if os.path.lexists(root) else ""
 
-    def _shown(self, one: Toolchain, reason: str) -> bool:
+    def _shown(self, toolchain: Toolchain, reason: str) -> bool:
         """Note a toolchain and its companions, once; whether anything of it can be shown."""
-        if one.root not in self._seen:
-            self._seen[one.root] = False  # while its companions are noted, which may have it for one of theirs
-            self._seen[one.root] = self._note(one, reason)
-        return self._seen[one.root]
+        if toolchain.root not in self._seen:
+            self._seen[toolchain.root] = False  # while its companions are noted, which may have it for one of theirs
+            self._seen[toolchain.root] = self._note(toolchain, reason)
+        return self._seen[toolchain.root]
 
-    def _note(self, one: Toolchain, reason: str) -> bool:
-        root = self._roots[one.root]
+    def _note(self, toolchain: Toolchain, reason: str) -> bool:
+        root = self._roots[toolchain.root]
         if not root:
             return False
         around = governing(self._entries, root)
         decided = around is not None and around.access != PRIVATE
         if decided or below(self._home, root) or below_any(root, self._writable):
             return False
-        for part in one.parts or ("",):
-            real = trail(f"{root}/{part}")[1]
+        for part in toolchain.parts or ("",):
+            real = resolve_symlinks(f"{root}/{part}")[1]
             if below(real, root) and os.path.exists(real):
                 self._add([Entry(real, READ, reason)])
         self._add(
             Entry(path, DENY, "may hold credentials")
-            for pattern in one.masked
+            for pattern in toolchain.masked
             for path in _matching(root, pattern.split("/"))
         )
-        for companion in (other for other in TOOLCHAINS if other.root in one.companions):
+        for companion in (other for other in TOOLCHAINS if other.root in toolchain.companions):
             self._shown(companion, reason)
         return True
 
     def _shared_bin(self, folder: str, reason: str) -> None:
         """The programs of toolchains in a folder of programs of all kinds, by name and by what links lead to."""
-        for one in (other for other in TOOLCHAINS if other.root in WITH_SHARED_BIN):
-            if self._roots[one.root]:
-                self._shown(one, reason)
+        for toolchain in (other for other in TOOLCHAINS if other.root in WITH_SHARED_BIN):
+            if self._roots[toolchain.root]:
+                self._shown(toolchain, reason)
         within = tuple(f"{path}/" for path, entry in self._found.items() if entry.access == READ)
         for name in SHARED_PROGRAMS:
             self._add(readable(f"{folder}/{name}", reason))
@@ -125,5 +130,5 @@ def _matching(folder: str, parts: Sequence[str]) -> list[str]:
         return []
     paths = [f"{folder}/{name}" for name in names]
     if rest:
-        return [path for one in paths for path in _matching(one, rest)]
+        return [path for parent in paths for path in _matching(parent, rest)]
     return [path for path in paths if os.path.isfile(path)]

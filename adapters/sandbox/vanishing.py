@@ -31,10 +31,10 @@ class VanishingFolder:
         self._path = path
         self._made = {path}
         for entry in entries:
-            place = entry.path
-            while place.startswith(f"{path}/") and place not in self._made:
-                self._made.add(place)
-                place = os.path.dirname(place)
+            entry_path = entry.path
+            while entry_path.startswith(f"{path}/") and entry_path not in self._made:
+                self._made.add(entry_path)
+                entry_path = os.path.dirname(entry_path)
         self._left = ENTRIES_MAX
         self._descriptor = os.open(f"/proc/{init}/root{path}", _FOLDER)
 
@@ -54,24 +54,24 @@ class VanishingFolder:
     def _new(self, folder: int, path: str, depth: int) -> list[str]:
         names: list[str] = []
         for name, is_folder in self._listed(folder):
-            place = f"{path}/{name}"
-            if place in self._made:
+            entry_path = f"{path}/{name}"
+            if entry_path in self._made:
                 if is_folder and depth < DEPTH_MAX:
-                    names += self._below(folder, name, place, depth)
+                    names += self._below(folder, name, entry_path, depth)
             elif not (depth == 0 and (name in UNTOLD or (name.startswith(".") and name.endswith(UNTOLD_END)))):
                 if not is_folder:
-                    names.append(_shown(place))
+                    names.append(_shown(entry_path))
                 elif self._holds_file(folder, name, depth):
-                    names.append(f"{_shown(place)}/")
+                    names.append(f"{_shown(entry_path)}/")
         return names
 
-    def _below(self, folder: int, name: str, place: str, depth: int) -> list[str]:
+    def _below(self, folder: int, name: str, path: str, depth: int) -> list[str]:
         try:
             inner = os.open(name, _FOLDER, dir_fd=folder)
         except OSError:
             return []
         try:
-            return self._new(inner, place, depth + 1)
+            return self._new(inner, path, depth + 1)
         finally:
             os.close(inner)
 
@@ -92,8 +92,8 @@ class VanishingFolder:
     def _listed(self, folder: int) -> list[tuple[str, bool]]:
         """The names in a folder, and whether each is a folder, as long as there are not too many in all."""
         listed: list[tuple[str, bool]] = []
-        with os.scandir(folder) as found:
-            for entry in found:
+        with os.scandir(folder) as scan:
+            for entry in scan:
                 if self._left <= 0:
                     break
                 self._left -= 1
@@ -101,6 +101,6 @@ class VanishingFolder:
         return listed
 
 
-def _shown(place: str) -> str:
-    shown = os.fsencode(place).decode("utf-8", "backslashreplace")
+def _shown(path: str) -> str:
+    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
     return shown if len(shown) <= NAME_CHARACTERS_MAX else f"{shown[:NAME_CHARACTERS_MAX]}..."

@@ -108,8 +108,8 @@ async def _exchange(stream: trio.SocketStream, path: str, port: int) -> _Probed:
     line, end, _ = answer.partition(b"\r\n")
     status = _STATUS_LINE.fullmatch(line)
     if not status or not end:
-        what = "did not speak HTTP" if answer else "closed the connection without an answer"
-        return _Probed(f"127.0.0.1:{port} {what}")
+        problem = "did not speak HTTP" if answer else "closed the connection without an answer"
+        return _Probed(f"127.0.0.1:{port} {problem}")
     code = int(status[1])
     await _take_leave(stream, ANSWER_BYTES_MAX - len(answer))
     return _Probed(f"GET {path} answered {code}", healthy=200 <= code < 300)

@@ -35,10 +35,10 @@ class HostInterpreters(Interpreters):
 def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
     """Return the PATH of a sidecar: that of the host, less the canonical folders `writable` and its own project, and so
     that each name leads to the program that was approved. Raises InterpreterChanged where one is not the same."""
-    places = (*writable, spec.workdir) if spec.workdir else tuple(writable)
-    path = host_programs.trusted_path(path, places) or host_programs.SEARCHED
+    writable_folders = (*writable, spec.workdir) if spec.workdir else tuple(writable)
+    path = host_programs.trusted_path(path, writable_folders) or host_programs.SEARCHED
     for approved in spec.interpreters or ():
-        _require_same(approved, path, places)
+        _require_same(approved, path, writable_folders)
         if approved.path and "/" not in approved.name and host_programs.on_path(approved.name, path) != approved.path:
             path = f"{os.path.dirname(approved.path)}:{path}"
     return path
@@ -55,8 +55,8 @@ def _require_same(approved: Interpreter, path: str, writable: tuple[str, ...]) -
         raise InterpreterChanged(f"its interpreter {approved.path} can be changed by an agent")
     now = _identified(approved.name, approved.path)
     if not approved.is_same(now):
-        what = "is not there any more" if now is None else "is not the program that was approved"
-        raise InterpreterChanged(f"its interpreter {approved.path} {what}")
+        problem = "is not there any more" if now is None else "is not the program that was approved"
+        raise InterpreterChanged(f"its interpreter {approved.path} {problem}")
 
 
 def _resolve(

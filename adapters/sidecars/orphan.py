@@ -31,9 +31,9 @@ async def end(birth: Birth) -> bool:
 async def end_unbuilt() -> int:
     """SIGKILL the inits whose bubblewrap was killed while it set their namespace up; return how many there were. No
     omac waits for one of them any more, be it dead or alive: it is found by what it is (`launch.is_unbuilt`)."""
-    found = [entry for entry in process.everyone() if launch.is_unbuilt(entry.pid)]
-    await _kill(lambda: [entry for entry in found if process.living(entry.pid, entry.start_ticks)])
-    return len(found)
+    inits = [entry for entry in process.everyone() if launch.is_unbuilt(entry.pid)]
+    await _kill(lambda: [entry for entry in inits if process.living(entry.pid, entry.start_ticks)])
+    return len(inits)
 
 
 async def _kill(remains: Callable[[], list[Stat]]) -> None:

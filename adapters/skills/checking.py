@@ -24,7 +24,7 @@ def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
     """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
     if _has(directory, META_FILE) or _has(directory, GUIDE_FILE):
         return [directory]
-    found = []
+    folders = []
     for base in bases:
         folder = os.path.join(directory, f".{base}", "skills")
         try:
@@ -32,8 +32,8 @@ def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
         except OSError:
             continue
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
-        found += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
-    return found
+        folders += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
+    return folders
 
 
 def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
@@ -93,12 +93,12 @@ def _check_meta(folder: int, problems: list[str]) -> tuple[str, Meta | None]:
     except YamlFileError as error:
         problems.append(str(error))
         return "", None
-    found, meta = problems_of(document)
-    located = [(line_of(content, error.field), str(error)) for error in found]
+    errors, meta = problems_of(document)
+    located = [(line_of(content, error.field), str(error)) for error in errors]
     for key in without_unknown_keys(document)[1]:
-        place = below(key.where, key.key) if key.key else key.where
-        located.append((line_of(content, place), explain(key).removeprefix("omac.yaml has ")))
-    for line, text in sorted(located, key=lambda one: one[0] or 0):
+        location = below(key.where, key.key) if key.key else key.where
+        located.append((line_of(content, location), explain(key).removeprefix("omac.yaml has ")))
+    for line, text in sorted(located, key=lambda item: item[0] or 0):
         problems.append(str(YamlFileError(META_FILE, text, line)))
     declared = document.get("name") if isinstance(document, dict) else None
     return declared if isinstance(declared, str) else "", meta

@@ -27,8 +27,8 @@ class FileEntry(NamedTuple):
 def entries_of(source: str) -> dict[str, FileEntry]:
     """Return each file and link of the canonical `source` by relpath, in order. Raises OSError."""
     entries: dict[str, FileEntry] = {}
-    for folder, below, found in walk(source, UNCOPIED_FOLDERS):
-        for entry in found:
+    for folder, below, scan in walk(source, UNCOPIED_FOLDERS):
+        for entry in scan:
             if entry.is_dir(follow_symlinks=False):
                 continue
             relpath, status = below + entry.name, os.lstat(entry.name, dir_fd=folder)

@@ -23,7 +23,7 @@ _INTERPRETER = re.compile(rb"#![ \t]*([^ \t\r\n]+)")
 _EXEC = re.compile(rb"""'''exec' (?:"([^"\n]+)"|'([^'\n]+)'|([^"'\s]+))""")
 
 
-def named_places(relpath: str, head: bytes) -> list[str]:
+def named_paths(relpath: str, head: bytes) -> list[str]:
     """The paths, relative ones from the skill's top, that the file at `relpath` names in the part that is relocated.
 
     That part is `head`, with OWN where it mentions the skill folder.
@@ -44,12 +44,12 @@ def named_places(relpath: str, head: bytes) -> list[str]:
     return [os.path.join(folder, os.fsdecode(path)) for path in lines_named]
 
 
-def require_unchangeable(source: str, relpath: str, places: list[str]) -> None:
-    """Raise Uncopyable when one of these places is outside `source` and others than root, or an agent in the same
+def require_unchangeable(source: str, relpath: str, paths: list[str]) -> None:
+    """Raise Uncopyable when one of these paths is outside `source` and others than root, or an agent in the same
     project, can change it: as root an agent's files are root's as well."""
     project = _project_of(source)
-    for place in places:
-        path = os.path.normpath(os.path.join(source, place.replace(OWN, source)))
+    for named_path in paths:
+        path = os.path.normpath(os.path.join(source, named_path.replace(OWN, source)))
         if below(path, source):
             continue
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from omac.adapters.skills.code_hash import LINK, code_hash_from
-from omac.adapters.skills.external_references import OWN, named_places, require_unchangeable
+from omac.adapters.skills.external_references import OWN, named_paths, require_unchangeable
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import BundleReader, read_link, walk
@@ -107,9 +107,9 @@ def read_tree(source: str, sink: Sink | None = None, forbidden: bytes | None = N
         raise Uncopyable(str(error.filename or source), f"cannot be copied ({error.strerror})") from None
     links = Links(source, tree.files.keys(), tree.links)
     tree.settled = links.settle()
-    for relpath, places in sorted(tree.named.items()):
+    for relpath, paths in sorted(tree.named.items()):
         if is_whole(relpath) or tree.files[relpath].executable:
-            require_unchangeable(source, relpath, places)
+            require_unchangeable(source, relpath, paths)
     tree.outside = links.outside
     return tree
 
@@ -169,8 +169,8 @@ class _TreeReader:
             raise Uncopyable(path, "mentions the folder of approved copies", _removal(path))
         if self._mentions.search(carried):
             self._tree.carriers.append(relpath)
-        if places := named_places(relpath, self._mentions.sub(OWN.encode(), carried)):
-            self._tree.named[relpath] = places
+        if paths := named_paths(relpath, self._mentions.sub(OWN.encode(), carried)):
+            self._tree.named[relpath] = paths
 
 
 _SPECIAL = {

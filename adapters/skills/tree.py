@@ -118,13 +118,13 @@ class BundleReader:
         while size < len(view):
             go_on()
             try:
-                got = read(view[size:])
+                count = read(view[size:])
             except OSError as error:
                 raise OSError(error.errno, error.strerror, shown) from None
-            if not got:
+            if not count:
                 break
-            size += got
-            self._bytes_left -= got
+            size += count
+            self._bytes_left -= count
             if self._bytes_left < 0:
                 raise self._too_large(shown)
         return size

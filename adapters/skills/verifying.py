@@ -107,13 +107,13 @@ class _CopyReader:
 
     def entries(self, top: int) -> list[TreeEntry]:
         """All entries, with the files as they were at the source. Raises CopyDamaged, OSError."""
-        found: list[TreeEntry] = []
+        tree_entries: list[TreeEntry] = []
         for folder, below, entries in walk_open(top, self._path, ()):
             for entry in entries:
-                found.append(self._entry(folder, below + entry.name, entry))
+                tree_entries.append(self._entry(folder, below + entry.name, entry))
         if self.relocated:
-            found.append(TreeOrigin(os.fsdecode(self._relocation.old)))
-        return found
+            tree_entries.append(TreeOrigin(os.fsdecode(self._relocation.old)))
+        return tree_entries
 
     def _entry(self, folder: int, relpath: str, entry: os.DirEntry[str]) -> TreeEntry:
         status = entry.stat(follow_symlinks=False)
@@ -173,14 +173,14 @@ def _culprit(manifest: CopyManifest | None, records: dict[bytes, bytes]) -> tupl
         before = dict(msgspec.msgpack.decode(manifest.records, type=list[tuple[bytes, bytes]]))
         for relpath in sorted(before.keys() | records.keys()):
             if before.get(relpath) != records.get(relpath):
-                what = "was added" if relpath not in before else "changed" if relpath in records else "is gone"
-                return os.fsdecode(relpath), what
+                change = "was added" if relpath not in before else "changed" if relpath in records else "is gone"
+                return os.fsdecode(relpath), change
     return "", "holds something other than what was approved"
 
 
-def _damaged(path: str, relpath: str, what: str) -> CopyDamaged:
+def _damaged(path: str, relpath: str, problem: str) -> CopyDamaged:
     return CopyDamaged(
-        f"the approved copy {path} is damaged: {printable(os.path.join(path, relpath).rstrip('/'))} {what}"
+        f"the approved copy {path} is damaged: {printable(os.path.join(path, relpath).rstrip('/'))} {problem}"
     )
 
 

@@ -1,6 +1,6 @@
 """Looking at folders in worker threads: a slow folder keeps nobody else waiting, and a look that nobody waits for ends.
 
-Whoever reads polls `go_on` between entries and chunks; there is no other way to end a thread. A command that runs no
+A reader polls `go_on` between entries and chunks; there is no other way to end a thread. A command that runs no
 event loop has nobody to keep waiting: it looks in its own thread, and loads no trio.
 """
 
@@ -24,15 +24,15 @@ Answer = TypeVar("Answer")
 _ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
 
 
-class LookEnded(Exception):
+class WorkAbandoned(Exception):
     """The work ended early, because its caller was cancelled."""
 
 
 def go_on() -> None:
-    """Raise LookEnded in a look whose caller was cancelled; elsewhere nothing."""
+    """Raise WorkAbandoned in a look whose caller was cancelled; elsewhere nothing."""
     ended = _ended.get()
     if ended is not None and ended.is_set():
-        raise LookEnded
+        raise WorkAbandoned
 
 
 @contextmanager
@@ -63,42 +63,42 @@ class Pool:
             return work()
         from omac.services.kernel.threads import run_in_thread
 
-        places = self._places_of_run()
+        limiters = self._limiters_of_run()
         ended = threading.Event()
 
-        def look() -> Answer:
+        def begun() -> Answer:
             _ended.set(ended)  # in the thread's own context
             return work()
 
-        place = _Place(places, key)
+        limiter = _KeyedLimiter(limiters, key)
         try:
             return await run_in_thread(
-                look,
+                begun,
                 abandon_on_cancel=True,
-                limiter=place,  # type: ignore[arg-type]  # trio takes whatever has a limiter's two methods
+                limiter=limiter,  # type: ignore[arg-type]  # trio takes whatever has a limiter's two methods
             )
         finally:
             ended.set()
 
     @cached_property
-    def _variable(self) -> "RunVar[_Places]":
+    def _variable(self) -> "RunVar[_Limiters]":
         from trio.lowlevel import RunVar
 
         return RunVar(self._name)
 
-    def _places_of_run(self) -> "_Places":
-        """Return the places of this run of trio: a thread that outlives its run gives nothing back."""
+    def _limiters_of_run(self) -> "_Limiters":
+        """Return the limiters of this run of trio: a thread that outlives its run releases nothing."""
         variable = self._variable
         try:
             return variable.get()
         except LookupError:
-            places = _Places(self._threads_max, self._per_key_max)
-            variable.set(places)
-            return places
+            limiters = _Limiters(self._threads_max, self._per_key_max)
+            variable.set(limiters)
+            return limiters
 
 
-class _Places:
-    """The places for all threads of a pool, and those for the keys that have any."""
+class _Limiters:
+    """The limiter of all threads of a pool, and those of the keys that have any."""
 
     def __init__(self, threads_max: int, per_key_max: int) -> None:
         import trio
@@ -109,7 +109,7 @@ class _Places:
         self._by_key: dict[str, trio.CapacityLimiter] = {}
 
     def of(self, key: str) -> "trio.CapacityLimiter":
-        """Return the places of one key."""
+        """Return the limiter of one key."""
         return self._by_key.setdefault(key, self._limiter(self._per_key_max))
 
     def tidy(self, key: str) -> None:
@@ -118,28 +118,28 @@ class _Places:
             del self._by_key[key]
 
 
-class _Place:
-    """A limiter for trio: it takes a place among those of a key, and only then one among all."""
+class _KeyedLimiter:
+    """A limiter for trio: it acquires that of a key, and only then that of all."""
 
-    def __init__(self, places: _Places, key: str) -> None:
-        self._places = places
+    def __init__(self, limiters: _Limiters, key: str) -> None:
+        self._limiters = limiters
         self._key = key
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Take both places, as a limiter of trio does."""
-        own = self._places.of(self._key)
+        """Take both limiters, as a limiter of trio does."""
+        own = self._limiters.of(self._key)
         try:
             await own.acquire_on_behalf_of(borrower)
             try:
-                await self._places.all.acquire_on_behalf_of(borrower)
+                await self._limiters.all.acquire_on_behalf_of(borrower)
             except BaseException:
                 own.release_on_behalf_of(borrower)
                 raise
         finally:
-            self._places.tidy(self._key)
+            self._limiters.tidy(self._key)
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        """Release both places, as a limiter of trio does."""
-        self._places.all.release_on_behalf_of(borrower)
-        self._places.of(self._key).release_on_behalf_of(borrower)
-        self._places.tidy(self._key)
+        """Release both limiters, as a limiter of trio does."""
+        self._limiters.all.release_on_behalf_of(borrower)
+        self._limiters.of(self._key).release_on_behalf_of(borrower)
+        self._limiters.tidy(self._key)

@@ -170,10 +170,10 @@ def _decide_seal(command: SealCommand, state: Sealing) -> list[Event]:
                 failed += [SealRequested(lost.first, lost.last, lost.file), SealFailed(why)]
             return [*failed, SealRequested(first, last, file)]
         case ReportSealed(size, sha256, root, note):
-            request = _asked(state)
+            request = _pending_request(state)
             return [SegmentSealed(request.first, request.last, request.file, size, sha256, root, note)]
         case ReportSealFailure(why):
-            _asked(state)
+            _pending_request(state)
             return [SealFailed(why)]
         case _:
             assert_never(command)
@@ -187,7 +187,7 @@ def _can_begin(state: Sealing, first: int) -> bool:
     return _sealed_to(state) < first or (state.sealed is not None and first == state.sealed.first)
 
 
-def _asked(state: Sealing) -> SealRequested:
+def _pending_request(state: Sealing) -> SealRequested:
     if state.requested is None:
         raise Refusal("out-of-order", "no seal is under way")
     return state.requested

@@ -164,7 +164,7 @@ class Credential(msgspec.Struct, frozen=True):
     def is_used(self, name: str, store: str) -> bool:
         """Return whether `store` has the value in force: the secret of this name, or the remembered one."""
         default = self.defaults.get(name)
-        return any(one and one.store == store for one in (self.secrets.get(name), default and default.secret))
+        return any(secret and secret.store == store for secret in (self.secrets.get(name), default and default.secret))
 
     @property
     def left(self) -> dict[str, tuple[str, ...]]:
@@ -226,7 +226,9 @@ def decide(command: Command, state: Credential) -> list[Event]:
     """The events that `command` means in `state`; none when nothing is new."""
     match command:
         case RequestSecrets(secrets, base):
-            return [SecretWriteRequested(name, one.fingerprint, one.store, base) for name, one in secrets.items()]
+            return [
+                SecretWriteRequested(name, secret.fingerprint, secret.store, base) for name, secret in secrets.items()
+            ]
         case GiveValues():
             return _give(command, state)
         case TakeValues(names, base):

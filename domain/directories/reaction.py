@@ -55,7 +55,7 @@ def react(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
             starts = _steer(state, sidecars) if state.status == "activating" else []
             return [*ends, *starts] or ([SettleRoutes()] if settle(sidecars, state) else [])
         case "deactivating":
-            if any(one.live for one in sidecars.values()):
+            if any(sidecar.live for sidecar in sidecars.values()):
                 return [_stop(skill, OFFLINE) for skill in _stoppable(sidecars)]
             return [FinishDeactivating()]
         case "offline":
@@ -78,7 +78,7 @@ def _steer(state: Directory, sidecars: Mapping[str, Sidecar]) -> list[Effect]:
 
 def _stoppable(sidecars: Mapping[str, Sidecar]) -> list[str]:
     """The skills whose sidecars can be stopped."""
-    return [skill for skill, one in sidecars.items() if one.live and one.status != "stopping"]
+    return [skill for skill, sidecar in sidecars.items() if sidecar.live and sidecar.status != "stopping"]
 
 
 def _stop(skill: str, why: str) -> CommandSidecar:

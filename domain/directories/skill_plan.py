@@ -61,7 +61,7 @@ class KnownSkill(msgspec.Struct, frozen=True):
         """The frozen code that stands for `code` in this run; None when it is not approved."""
         return self.registration.may_run(code, run) or self.by_repository(code)
 
-    def given(self, code: Code) -> Credential:
+    def credential_for(self, code: Code) -> Credential:
         """The values that count for `code`."""
         return self.credential.over(self.shared_credential) if self.by_repository(code) else self.credential
 
@@ -81,13 +81,13 @@ class _Judged(msgspec.Struct, frozen=True):
 
 def plan(
     skills: Sequence[FoundSkill],
-    place: SkillScope,
+    scope: SkillScope,
     known: Mapping[str, KnownSkill],
     policy: SkillPolicy,
     host: Mapping[str, str],
     run: str,
 ) -> ActivationPlan:
-    """Return the plan of an activation of `place` in this run. `known` is by skill name; `host` is omac's own
+    """Return the plan of an activation of `scope` in this run. `known` is by skill name; `host` is omac's own
     environment."""
     result = ActivationPlan({}, {}, {}, {})
     owners = _owners(skills, known, run)
@@ -103,12 +103,12 @@ def plan(
         elif taken:
             result.stubs[skill.name] = _broken(skill, "", f"its mount {mount!r} is already that of {taken!r}", ())
         elif code is None and policy.unapproved == "refuse":
-            result.stubs[skill.name] = _not_approved(skill, own, place, recorded)
+            result.stubs[skill.name] = _not_approved(skill, own, scope, recorded)
         else:
-            given = recorded.given(skill.code) if code else Credential()
+            credential = recorded.credential_for(skill.code) if code else Credential()
             repository = recorded.repository if recorded.by_repository(skill.code) else ""
             found = recorded.registration.found
-            _add(result, _Judged(skill, sidecar, place, code, given, host, found, repository))
+            _add(result, _Judged(skill, sidecar, scope, code, credential, host, found, repository))
     return result
 
 
@@ -121,39 +121,43 @@ def _mount(skill: FoundSkill) -> str:
 def _owners(skills: Sequence[FoundSkill], known: Mapping[str, KnownSkill], run: str) -> dict[str, str]:
     """Return the name of the skill that has each mount (rule 2), by mount."""
     owners: dict[str, str] = {}
-    for skill in sorted(skills, key=lambda one: known[one.name].may_run(one.code, run) is None):
+    for skill in sorted(skills, key=lambda candidate: known[candidate.name].may_run(candidate.code, run) is None):
         owners.setdefault(_mount(skill), skill.name)
     return owners
 
 
-def approve_command(skill: FoundSkill, place: SkillScope, code: Code | None = None) -> str:
+def approve_command(skill: FoundSkill, scope: SkillScope, code: Code | None = None) -> str:
     """The command that approves this skill and this code: not one of another harness, nor what becomes of it later.
-    `found` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
+    `code` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
     known = code is not None and code.is_bundle(skill.code)
     digest = code.digest if code is not None and known and code.digest != UNREADABLE else ""
-    return f"omac approve {shlex.quote(skill.name)} {place.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
+    return f"omac approve {shlex.quote(skill.name)} {scope.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
 
 
-def unmet(sidecar: SidecarMeta, given: Credential, host: Mapping[str, str]) -> dict[str, str]:
+def unmet(sidecar: SidecarMeta, credential: Credential, host: Mapping[str, str]) -> dict[str, str]:
     """Required values that an approved skill lacks, and values that are refused: by name, what is wrong."""
     problems: dict[str, str] = {}
     for field in sidecar.fields:
-        problem = _problem(field, given, host, sidecar.host_variable(field, host))
+        problem = _problem(field, credential, host, sidecar.host_variable(field, host))
         if problem is not None:
             problems[field.name] = problem
     return problems
 
 
-def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str], variable: str | None) -> str | None:
+def _problem(
+    field: Secret | Config, credential: Credential, host: Mapping[str, str], variable: str | None
+) -> str | None:
     from_host = host[variable] if variable else None
     try:
         if isinstance(field, Secret):
-            if field.name in given.secrets:
+            if field.name in credential.secrets:
                 return None
             if from_host is not None:
                 check_secret(field, from_host)
         else:
-            value = next((v for v in (given.config.get(field.name), field.default, from_host) if v is not None), None)
+            value = next(
+                (v for v in (credential.config.get(field.name), field.default, from_host) if v is not None), None
+            )
             if value is not None:
                 check_config(field, value)
                 return None
@@ -161,7 +165,7 @@ def _problem(field: Secret | Config, given: Credential, host: Mapping[str, str],
         origin = f" (in ${variable})" if from_host is not None else ""
         return f"{refused.problem}{origin}"
     if field.required and from_host is None:
-        return "its last writing was cut short" if field.name in given.writing else "not set"
+        return "its last writing was cut short" if field.name in credential.writing else "not set"
     return None
 
 
@@ -202,15 +206,15 @@ def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) ->
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
-def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, known: KnownSkill) -> RouteStubbed:
+def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: KnownSkill) -> RouteStubbed:
     registration, approved = known.registration, known.registration.approved
     if registration.found is None:
         detail = f"{NOT_APPROVED}: it is not registered on this machine, and discovery does not register it"
-        return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {place.flags}",))
+        return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {scope.flags}",))
     if registration.found.digest == UNREADABLE and registration.found.is_bundle(skill.code):
         detail = f"{NOT_APPROVED}: it cannot be, since its folder holds something that no copy can (see: omac approve)"
         look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
-        return _broken(skill, mount, detail, (look, reload_command(place.workdir)))
+        return _broken(skill, mount, detail, (look, reload_command(scope.workdir)))
     detail = f"{NOT_APPROVED}: no approval on this machine covers its code"
     if approved is not None and approved.is_bundle(skill.code):
         detail = f"{NOT_APPROVED}: it was approved without a copy of its code, by an earlier omac; approve it again"
@@ -221,9 +225,9 @@ def _not_approved(skill: FoundSkill, mount: str, place: SkillScope, known: Known
             f"{NOT_APPROVED}: its code is not what was approved{there}; it needs approval again "
             f"(approved {before}, found {now})"
         )
-        compare = f"omac diff {shlex.quote(skill.name)} {place.flags}"
-        return _broken(skill, mount, detail, (compare, approve_command(skill, place, registration.found)))
-    return _broken(skill, mount, detail, (approve_command(skill, place, registration.found),))
+        compare = f"omac diff {shlex.quote(skill.name)} {scope.flags}"
+        return _broken(skill, mount, detail, (compare, approve_command(skill, scope, registration.found)))
+    return _broken(skill, mount, detail, (approve_command(skill, scope, registration.found),))
 
 
 def drift(approved: Code, found: Code) -> tuple[str, str]:
@@ -234,19 +238,19 @@ def drift(approved: Code, found: Code) -> tuple[str, str]:
 
 
 def _spec(judged: _Judged) -> SidecarSpec:
-    skill, sidecar, given = judged.skill, judged.sidecar, judged.given
+    skill, sidecar, credential = judged.skill, judged.sidecar, judged.given
     secrets = {secret.name for secret in sidecar.secrets}  # of these, omac passes what it judged
     passthrough = tuple(name for name in sidecar.env_passthrough if name not in secrets)
     variables = []
     for secret in sidecar.secrets:
-        stored = given.secrets.get(secret.name)
+        stored = credential.secrets.get(secret.name)
         if stored is not None:
             variables.append(Variable(secret.name, secret=True, fingerprint=stored.fingerprint, store=stored.store))
         else:
             from_env = sidecar.host_variable(secret, judged.host) or secret.default_from_env
             variables.append(Variable(secret.name, None, from_env, secret=True))
     for config in sidecar.config:
-        value = given.config.get(config.name, config.default)
+        value = credential.config.get(config.name, config.default)
         variables.append(Variable(config.name, value, config.default_from_env))
     return SidecarSpec(
         skill.name, sidecar.mount, judged.place.workdir, skill.source, skill.skills_dir, skill.bundle_hash,

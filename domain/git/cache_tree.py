@@ -108,23 +108,23 @@ def _trees(entries: Iterable[tuple[bytes, bytes]], oid_bytes: int) -> Iterator[t
     the entries are not in the order in which git keeps them."""
     making = _Making(oid_bytes)
     last = b""
-    for name, what in entries:
-        if what[-1] != 0:  # of a conflict
+    for name, fields in entries:
+        if fields[-1] != 0:  # of a conflict
             continue
         if name <= last:
             raise _BrokenCacheTree(_OTHERS)
         last = name
         while not name.startswith(making.folder.path):
             yield making.leave()
-        making.add(name, what)
+        making.add(name, fields)
     while making.above:
         yield making.leave()
     yield making.leave()
 
 
-def _mode_of(what: bytes) -> bytes:
+def _mode_of(fields: bytes) -> bytes:
     """The mode of an entry as it stands in a tree."""
-    return b"%o " % int.from_bytes(what[:4], "big")
+    return b"%o " % int.from_bytes(fields[:4], "big")
 
 
 class _Making:
@@ -137,7 +137,7 @@ class _Making:
         self.above: list[_Folder] = []
         self.folder = _Folder(b"")
 
-    def add(self, name: bytes, what: bytes) -> None:
+    def add(self, name: bytes, fields: bytes) -> None:
         """Add an entry below the open folder, in folders that are opened for it."""
         slash = name.find(b"/", len(self.folder.path))
         while slash >= 0:
@@ -148,10 +148,10 @@ class _Making:
             raise _BrokenCacheTree(_OTHERS)
         self.folder.count += 1
         if name == self.folder.path:
-            self.folder.oid = what[4:-1]
+            self.folder.oid = fields[4:-1]
         else:
-            mode = self._modes.get(what[:4]) or self._modes.setdefault(what[:4], _mode_of(what))
-            self._put(mode + name[len(self.folder.path) :] + b"\0" + what[4:-1])
+            mode = self._modes.get(fields[:4]) or self._modes.setdefault(fields[:4], _mode_of(fields))
+            self._put(mode + name[len(self.folder.path) :] + b"\0" + fields[4:-1])
 
     def leave(self) -> tuple[bytes, bytes]:
         """Close the open folder; its path, and what a claim of it says."""

@@ -33,7 +33,7 @@ class TooMany(Exception):
     one), or ENTRIES_MAX entries in the places asked about."""
 
 
-class Places:
+class ObeyedPaths:
     """Paths in one worktree, relative to it. git obeys what is at or below `obeyed`; through the folders `above` it
     reaches something; `reached` is what it reaches, which is no link."""
 
@@ -46,12 +46,12 @@ class Places:
     def __bool__(self) -> bool:
         return bool(self.obeyed or self.above or self.reached)
 
-    def has(self, name: bytes, what: bytes) -> bool:
+    def has(self, name: bytes, fields: bytes) -> bool:
         """Return whether an entry would be written in one of them, or in their place."""
         name = name.rstrip(b"/")  # of a folder that a sparse index leaves out
         if name in self.obeyed or name in self.above or name.startswith(self._starts):
             return True
-        return name in self.reached and what.startswith(_LINK)
+        return name in self.reached and fields.startswith(_LINK)
 
     def may_be_in(self, content: bytes) -> bool:
         """Return whether any entry of an index may be one: before version 4 each name stands there as a whole."""
@@ -60,14 +60,14 @@ class Places:
         return alone or content[7:8] == b"\4" or any(start in content for start in self._starts)
 
 
-def digest_of(name: bytes, what: bytes) -> bytes:
+def digest_of(name: bytes, fields: bytes) -> bytes:
     """Return what stands for an entry, in DIGEST_BYTES: names may be long."""
     try:
         from _blake2 import blake2b  # hashlib loads OpenSSL, which takes 4 ms
     except ImportError:
         from hashlib import blake2b
 
-    return blake2b(what + name, digest_size=DIGEST_BYTES).digest()  # the first part has one length for each repository
+    return blake2b(fields + name, digest_size=DIGEST_BYTES).digest()  # fields: one length for each repository
 
 
 def git_folders(indexes: Sequence[bytes], oid_bytes: int, exists: Exists) -> set[bytes]:
@@ -93,7 +93,7 @@ def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     marks: dict[bytes, int] = {}
     seen: set[int] = set()  # hashes: there may be a million of folders
     last = b""
-    for path, _what in writes:
+    for path, _fields in writes:
         folder, _, name = path.rstrip(b"/").rpartition(b"/")
         if folder and name in _MARKS:
             marks[folder] = marks.get(folder, 0) | _MARKS[name]
@@ -113,16 +113,16 @@ def _marks(writes: Iterable[Written], exists: Exists) -> dict[bytes, int]:
     return marks
 
 
-def written(indexes: Sequence[bytes], oid_bytes: int, places: Places) -> Iterator[Written]:
-    """Yield the entries that would be written in `places`, or in their place; where the shared index is not there, also
+def written(indexes: Sequence[bytes], oid_bytes: int, paths: ObeyedPaths) -> Iterator[Written]:
+    """Yield the entries that would be written at `paths`, or in their place; where the shared index is not there, also
     those of which it has the names. Raises TooMany, NotWhole."""
     is_alone = len(indexes) == 1 and b"link" in indexes[0]
-    if not places or not (is_alone or any(places.may_be_in(content) for content in indexes)):
+    if not paths or not (is_alone or any(paths.may_be_in(content) for content in indexes)):
         return
     left = ENTRIES_MAX
-    for name, what in all_entries(indexes, oid_bytes):
-        if not name or places.has(name, what):
+    for name, fields in all_entries(indexes, oid_bytes):
+        if not name or paths.has(name, fields):
             left -= 1
             if left < 0:
                 raise TooMany
-            yield name, what
+            yield name, fields

@@ -54,10 +54,10 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     """Return what was changed between two configurations. Raises ValueError for one that git could not read."""
     old, new = _values(before), _values(after)
     remotes = remotes_of((key, "") for key in old)
-    places = {value for key, values in old.items() if key.endswith(".url") for value in values}
+    urls = {value for key, values in old.items() if key.endswith(".url") for value in values}
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), places)]
-    home = {key for key in counted if _comes_home(key, new.get(key, []), old.get(key, []), remotes, branches)}
+    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), urls)]
+    home = {key for key in counted if _is_copied_back(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
     result = ConfigChanges()
     for key in changed:
@@ -78,11 +78,11 @@ def _values(content: bytes) -> dict[str, list[str]]:
     return values
 
 
-def _lead_out(key: str, values: list[str], places: set[str]) -> bool:
-    return any(leads_out(key, value, places.__contains__) for value in values)
+def _lead_out(key: str, values: list[str], urls: set[str]) -> bool:
+    return any(leads_out(key, value, urls.__contains__) for value in values)
 
 
-def _comes_home(key: str, values: list[str], then: list[str], remotes: frozenset[str], branches: Branches) -> bool:
+def _is_copied_back(key: str, values: list[str], then: list[str], remotes: frozenset[str], branches: Branches) -> bool:
     section, _, rest = key.partition(".")
     sub, _, name = rest.rpartition(".")
     if key.startswith(_FORMAT) and not (key == _MAY_BE_TURNED_ON and values == ["true"]):

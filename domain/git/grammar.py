@@ -33,9 +33,9 @@ LIST_BYTES_MAX = 64 << 20  # of refs, and of their logs
 
 class Rule:
     """One line of the table. `judge` is the name of a judge of the content, empty for any content; `named` that of a
-    judge of the path below the git folder; `mend` that of a function that takes out what may not be there."""
+    judge of the path below the git folder; `clean_by` that of a function that takes out what may not be there."""
 
-    __slots__ = ("bytes_max", "is_open", "judge", "kind", "mend", "named", "otherwise", "path", "writer")
+    __slots__ = ("bytes_max", "clean_by", "is_open", "judge", "kind", "named", "otherwise", "path", "writer")
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Rule:
         *,
         kind: str = FILE,
         bytes_max: int = TEXT_BYTES_MAX,
-        mend: str = "",
+        clean_by: str = "",
         named: str = "",
     ) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Rule:
         self.is_open = writer == AGENT and not judge  # a regular file there is fine, whatever is in it
         self.otherwise = otherwise
         self.bytes_max = bytes_max
-        self.mend = mend
+        self.clean_by = clean_by
         self.named = named
 
 
@@ -89,13 +89,13 @@ _OF_A_WORKTREE = [
     Rule("refs/**", "ref", named="ref_path"),
     Rule("logs", kind=FOLDER),
     Rule("logs/**", "log", bytes_max=LIST_BYTES_MAX, named="ref_path"),
-    Rule("config.worktree", "config", NOBODY, RESTORE, mend="without_problems"),
+    Rule("config.worktree", "config", NOBODY, RESTORE, clean_by="without_problems"),
     Rule("reftable/tables.list", "tables"),
     Rule("reftable/{table}"),
     Rule("modules", kind=FOLDER),
     Rule("rebase-merge", kind=FOLDER),
     *(
-        Rule(f"rebase-merge/{name}", "todo", bytes_max=TODO_BYTES_MAX, mend="todo_without_commands")
+        Rule(f"rebase-merge/{name}", "todo", bytes_max=TODO_BYTES_MAX, clean_by="todo_without_commands")
         for name in ("git-rebase-todo", "git-rebase-todo.backup")
     ),
     *_texts("rebase-merge/", "done dropped amend-type author-name patch message message-squash message-fixup quiet"),
@@ -110,7 +110,7 @@ _OF_A_WORKTREE = [
     Rule("rebase-merge/author-script", "author"),
     Rule("rebase-merge/gpg_sign_opt", "signing"),
     Rule("rebase-apply", kind=FOLDER),
-    Rule("rebase-apply/git-rebase-todo", "todo", bytes_max=TODO_BYTES_MAX, mend="todo_without_commands"),
+    Rule("rebase-apply/git-rebase-todo", "todo", bytes_max=TODO_BYTES_MAX, clean_by="todo_without_commands"),
     Rule("rebase-apply/{number}"),
     Rule("rebase-apply/patch-merge-index", "index", bytes_max=INDEX_BYTES_MAX),
     *_texts("rebase-apply/", "abort-safety final-commit info keep msg msg-clean messageid no-message-id patch quiet"),
@@ -126,7 +126,7 @@ _OF_A_WORKTREE = [
     Rule("rebase-apply/author-script", "author"),
     Rule("rebase-apply/gpg_sign_opt", "signing"),
     Rule("sequencer", kind=FOLDER),
-    Rule("sequencer/todo", "todo", bytes_max=TODO_BYTES_MAX, mend="todo_without_commands"),
+    Rule("sequencer/todo", "todo", bytes_max=TODO_BYTES_MAX, clean_by="todo_without_commands"),
     Rule("sequencer/opts", "options"),
     *_texts("sequencer/", "head abort-safety", "name"),
 ]
@@ -159,7 +159,7 @@ _OF_OBJECTS = [
     Rule("objects/loose-object-idx"),
 ]
 _OF_A_REPOSITORY = [
-    Rule("config", "config", NOBODY, RESTORE, mend="without_problems"),
+    Rule("config", "config", NOBODY, RESTORE, clean_by="without_problems"),
     Rule("commondir", "own_common", NOBODY, RESTORE),
     Rule("packed-refs", "packed", bytes_max=LIST_BYTES_MAX),
     Rule("packed-refs.new"),

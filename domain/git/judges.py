@@ -28,10 +28,10 @@ _PLACES_MAX = 100  # that are looked up
 _PARTIAL = ", without which this clone lacks objects (git fetch --refetch brings them)"
 
 
-def config(content: bytes, before: bytes, place: JudgedFolder) -> str:
+def config(content: bytes, before: bytes, folder: JudgedFolder) -> str:
     """A configuration: settings by name, of those that name no program and no place."""
     try:
-        keys = [key for key, _value, fine in _judged(content, before, place) if not fine]
+        keys = [key for key, _value, fine in _judged(content, before, folder) if not fine]
     except ValueError:
         return "sets a text that is not a configuration"
     if not keys:
@@ -41,22 +41,22 @@ def config(content: bytes, before: bytes, place: JudgedFolder) -> str:
     return f"sets {', '.join(named[:5])}{_PARTIAL if is_partial else ''}"
 
 
-def _judged(content: bytes, before: bytes, place: JudgedFolder) -> list[tuple[str, str, bool]]:
+def _judged(content: bytes, before: bytes, folder: JudgedFolder) -> list[tuple[str, str, bool]]:
     """Return each setting of a configuration, and whether it may stay. Raises ValueError for a configuration that git
     could not read."""
     pairs = parse(content.decode(errors="surrogateescape"))
     had = set(parse(before.decode(errors="surrogateescape")))
     mirrors = refspecs.of_mirrors(pairs)
-    ours = frozenset() if place.is_in_use else _of_the_project(pairs, place)
+    ours = frozenset() if folder.is_in_use else _of_the_project(pairs, folder)
 
     def is_fine(key: str, value: str) -> bool:
         if key == "core.worktree":
-            return _may_stay(value, before, place)
+            return _may_stay(value, before, folder)
         new = (key, value) in mirrors or config_allowlist.allowed(key, value)
-        leads_out = not place.is_in_use and config_allowlist.leads_out(key, value, ours.__contains__)
+        leads_out = not folder.is_in_use and config_allowlist.leads_out(key, value, ours.__contains__)
         return (key, value) in had or (new and not leads_out)
 
-    if place.is_in_use:  # git writes the settings of a new clone one after the other: where they lead is judged later
+    if folder.is_in_use:  # git writes the settings of a new clone one after the other: where they lead is judged later
         return [(key, value, is_fine(key, value)) for key, value in pairs]
     remotes = config_allowlist.remotes_of(pair for pair in pairs if is_fine(*pair))
     return [(key, value, is_fine(key, value) and not _lacks_remote(key, value, had, remotes)) for key, value in pairs]
@@ -66,101 +66,101 @@ def _lacks_remote(key: str, value: str, had: set[tuple[str, str]], remotes: Coll
     return (key, value) not in had and config_allowlist.lacks_remote(key, value, remotes)
 
 
-def _of_the_project(pairs: list[tuple[str, str]], place: JudgedFolder) -> frozenset[str]:
-    """The places of remotes and submodules that are repositories of the project, among the first `_PLACES_MAX`."""
-    places = dict.fromkeys(value for key, value in pairs if config_allowlist.leads_out(key, value, lambda _: False))
-    return frozenset(url for url in list(places)[:_PLACES_MAX] if _is_of_the_project(url, place))
+def _of_the_project(pairs: list[tuple[str, str]], folder: JudgedFolder) -> frozenset[str]:
+    """The URLs of remotes and submodules that are repositories of the project, among the first `_PLACES_MAX`."""
+    urls = dict.fromkeys(value for key, value in pairs if config_allowlist.leads_out(key, value, lambda _: False))
+    return frozenset(url for url in list(urls)[:_PLACES_MAX] if _is_of_the_project(url, folder))
 
 
-def _is_of_the_project(url: str, place: JudgedFolder) -> bool:
+def _is_of_the_project(url: str, folder: JudgedFolder) -> bool:
     """Return whether git takes an absolute path for a repository of the project, past no link, whatever suffix git
     tries."""
     path = url.removeprefix("file://").removesuffix("/.").rstrip("/")
-    if not path.startswith("/") or (path != url and "%" in path) or not place.reaches(path, beside=""):
+    if not path.startswith("/") or (path != url and "%" in path) or not folder.reaches(path, beside=""):
         return False
-    if not place.holds(f"{path}/.."):  # a project as a whole, whose git folder no sandbox can take away
-        return place.reaches(f"{path}/.git", beside="")
-    is_one = any(all(place.reaches(f"{path}{name}", beside="") for name in names) for names in _REPOSITORIES)
-    return is_one and all(place.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
+    if not folder.holds(f"{path}/.."):  # a project as a whole, whose git folder no sandbox can take away
+        return folder.reaches(f"{path}/.git", beside="")
+    is_one = any(all(folder.reaches(f"{path}{name}", beside="") for name in names) for names in _REPOSITORIES)
+    return is_one and all(folder.holds(f"{path}{suffix}") for suffix in ("/.git", ".git", ".git/.git"))
 
 
-def _may_stay(worktree: str, before: bytes, place: JudgedFolder) -> bool:
+def _may_stay(worktree: str, before: bytes, folder: JudgedFolder) -> bool:
     """Return whether `core.worktree` leads to the repository's own worktree, or is unchanged and leads past no new
     link."""
-    was_there = worktree == config_allowlist.worktree_of(before) and not place.leads_past_link(worktree)
-    return place.is_own_worktree(worktree) or was_there
+    was_there = worktree == config_allowlist.worktree_of(before) and not folder.leads_past_link(worktree)
+    return folder.is_own_worktree(worktree) or was_there
 
 
-def without_problems(content: bytes, before: bytes, place: JudgedFolder) -> bytes:
+def without_problems(content: bytes, before: bytes, folder: JudgedFolder) -> bytes:
     """Return the settings that are allowed, and those that were there."""
     try:
-        kept = [(key, value) for key, value, fine in _judged(content, before, place) if fine]
+        kept = [(key, value) for key, value, fine in _judged(content, before, folder) if fine]
         return render(kept).encode(errors="surrogateescape")
     except ValueError:
         return before
 
 
-def index(content: bytes, _before: bytes, place: JudgedFolder) -> str:
+def index(content: bytes, _before: bytes, folder: JudgedFolder) -> str:
     """An index."""
-    if not place.oid_bytes:
+    if not folder.oid_bytes:
         return "cannot be read: the settings do not say how long an object id is"
-    return index_problem(content, place.oid_bytes)
+    return index_problem(content, folder.oid_bytes)
 
 
-def autostash(content: bytes, _before: bytes, place: JudgedFolder) -> str:
+def autostash(content: bytes, _before: bytes, folder: JudgedFolder) -> str:
     """`MERGE_AUTOSTASH`: changes that git applies when a merge is committed."""
-    if not place.has("MERGE_HEAD"):
+    if not folder.has("MERGE_HEAD"):
         return "would be applied by the next commit, without a merge"
     return refs.oid_problem(content)
 
 
-def empty(content: bytes, before: bytes, _place: JudgedFolder) -> str:
+def empty(content: bytes, before: bytes, _folder: JudgedFolder) -> str:
     """A file that only the host may write, and that omac itself makes, without content, to pin it for another
     launch."""
     return "" if not content and not before else "is new or changed"
 
 
-def own_common(content: bytes, _before: bytes, _place: JudgedFolder) -> str:
+def own_common(content: bytes, _before: bytes, _folder: JudgedFolder) -> str:
     """`commondir` of a folder that is its own common folder."""
     return "" if content.strip() == b"." else "takes the settings from elsewhere"
 
 
-def commondir(content: bytes, _before: bytes, place: JudgedFolder) -> str:
+def commondir(content: bytes, _before: bytes, folder: JudgedFolder) -> str:
     """`commondir` of an admin folder."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
-    return "" if "\n" not in path and place.is_common(path) else "takes the settings from elsewhere"
+    return "" if "\n" not in path and folder.is_common(path) else "takes the settings from elsewhere"
 
 
-def gitdir(content: bytes, before: bytes, place: JudgedFolder) -> str:
+def gitdir(content: bytes, before: bytes, folder: JudgedFolder) -> str:
     """`gitdir` of an admin folder: the worktree's `.git`."""
     path = content.rstrip(b"\r\n").decode(errors="surrogateescape")
-    fine = "\n" not in path and path.endswith("/.git") and (place.holds(path) or place.is_named_by(path))
+    fine = "\n" not in path and path.endswith("/.git") and (folder.holds(path) or folder.is_named_by(path))
     problem = "names a worktree outside the project (git worktree prune removes what is left of it)"
     return "" if fine or content == before else problem
 
 
-def alternates(content: bytes, before: bytes, place: JudgedFolder) -> str:
+def alternates(content: bytes, before: bytes, folder: JudgedFolder) -> str:
     """Other places for objects."""
     lines = [line for line in content.split(b"\n") if line and not line.startswith(b"#")]
     had = set(before.split(b"\n"))
     for line in lines:
         path = line.decode(errors="surrogateescape")
         is_quoted = line.startswith(b'"')  # then git ends it at the closing quote, and takes the rest for another one
-        fine = not is_quoted and path.endswith("/objects") and place.reaches(path, beside="objects")
+        fine = not is_quoted and path.endswith("/objects") and folder.reaches(path, beside="objects")
         if line not in had and not fine:
             return f"takes objects from {path[:200]!r}"
     return ""
 
 
-def conflicts(content: bytes, before: bytes, place: JudgedFolder) -> str:
+def conflicts(content: bytes, before: bytes, folder: JudgedFolder) -> str:
     """`MERGE_RR`: conflicts, and files of the worktree."""
     if problem := operations.conflicts_problem(content, before):
         return problem
     paths = operations.conflict_paths(content)
-    return "" if place.has_entries(frozenset(paths)) else "names a file that is not in the index"
+    return "" if folder.has_entries(frozenset(paths)) else "names a file that is not in the index"
 
 
-def todo_without_commands(content: bytes, before: bytes, _place: JudgedFolder) -> bytes:
+def todo_without_commands(content: bytes, before: bytes, _folder: JudgedFolder) -> bytes:
     """Return the steps without commands that were not there."""
     return operations.without_commands(content, before)
 
@@ -177,11 +177,11 @@ def replaces_objects(packed: bytes) -> bool:
 
 
 def _plain(judge: Callable[[bytes], str]) -> Judge:
-    return lambda content, _before, _place: judge(content)
+    return lambda content, _before, _folder: judge(content)
 
 
 def _changing(judge: Callable[[bytes, bytes], str]) -> Judge:
-    return lambda content, before, _place: judge(content, before)
+    return lambda content, before, _folder: judge(content, before)
 
 
 JUDGES: dict[str, Judge] = {
@@ -217,5 +217,5 @@ JUDGES: dict[str, Judge] = {
     "terms": _changing(operations.terms_problem),
     "todo": _changing(operations.todo_problem),
 }
-MENDERS: dict[str, Mend] = {"todo_without_commands": todo_without_commands, "without_problems": without_problems}
+CLEANERS: dict[str, Mend] = {"todo_without_commands": todo_without_commands, "without_problems": without_problems}
 PATH_JUDGES: dict[str, Callable[[str], str]] = {"ref_path": ref_path}

@@ -14,7 +14,7 @@ _IGNORED_BY_HFS = [
 _SUSPECT = (b"//", b"/.", b"/gi", b"\\", b"\xe2", b"\xef")  # in paths in lower case, each between slashes
 _OF_GIT = frozenset((b".git", b"git~1"))
 _OF_MODULES = frozenset(
-    (b".gitmodules", *(b"gitmod~%d" % one for one in range(1, 5)), *(b"gi7eba~%d" % one for one in range(10)))
+    (b".gitmodules", *(b"gitmod~%d" % digit for digit in range(1, 5)), *(b"gi7eba~%d" % digit for digit in range(10)))
 )
 
 

@@ -46,8 +46,8 @@ def split_problem(indexes: Sequence[bytes], oid_bytes: int) -> str:
     if len(indexes) == 1:
         return "" if tree is None else "names trees of entries in a shared index that cannot be read"
     try:
-        links = {hash(name) for name, what in all_entries(indexes, oid_bytes) if what.startswith(_LINKS)}
-        problem = below_links((name for name, _what in all_entries(indexes, oid_bytes)), links) if links else ""
+        links = {hash(name) for name, fields in all_entries(indexes, oid_bytes) if fields.startswith(_LINKS)}
+        problem = below_links((name for name, _fields in all_entries(indexes, oid_bytes)), links) if links else ""
         if problem or tree is None:
             return problem
         if sum(map(len, indexes)) > INDEX_BYTES_MAX:
@@ -77,14 +77,14 @@ def _merged(index: bytes, shared: bytes, oid_bytes: int) -> Iterator[Entry]:
     added = _in_order(islice(entries(index, oid_bytes), changes, None))
     waiting = next(added, None)
     resolved = b""
-    for name, what in _in_order(kept):
-        while waiting and (waiting[0], waiting[1][-1]) < (name, what[-1]):
+    for name, fields in _in_order(kept):
+        while waiting and (waiting[0], waiting[1][-1]) < (name, fields[-1]):
             resolved = waiting[0] if waiting[1][-1] == 0 else resolved
             yield waiting
             waiting = next(added, None)
-        if name == resolved or (waiting and waiting[0] == name and waiting[1][-1] == what[-1]):
+        if name == resolved or (waiting and waiting[0] == name and waiting[1][-1] == fields[-1]):
             continue
-        yield name, what
+        yield name, fields
     if waiting:
         yield waiting
     yield from added
@@ -95,16 +95,16 @@ def _kept(
 ) -> Iterator[Entry]:
     """The entries of a shared index that are not deleted, as they are now."""
     next_deleted, next_replaced = next(deleted, -1), next(replaced, -1)
-    for number, (name, what) in enumerate(shared):
+    for number, (name, fields) in enumerate(shared):
         if number == next_replaced:
             next_replaced = next(replaced, -1)
-            of_its_own, what = next(changes, (b"none", b""))
+            of_its_own, fields = next(changes, (b"none", b""))
             if of_its_own:
                 raise NotWhole("an entry that replaces one of the shared index has a name")
         if number == next_deleted:
             next_deleted = next(deleted, -1)
         else:
-            yield name, what
+            yield name, fields
     if next_deleted >= 0 or next_replaced >= 0:
         raise NotWhole("its extension link names entries that the shared index has not")
 
@@ -112,12 +112,12 @@ def _kept(
 def _in_order(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the entries unchanged. Raises NotWhole for an entry that does not come after the one before it."""
     last, stage = b"", -1
-    for one in entries:
-        name, what = one
-        if name < last or not name or (name == last and what[-1] <= stage):
+    for entry in entries:
+        name, fields = entry
+        if name < last or not name or (name == last and fields[-1] <= stage):
             raise NotWhole("its entries, or those of its shared index, are not in order")
-        last, stage = name, what[-1]
-        yield one
+        last, stage = name, fields[-1]
+        yield entry
 
 
 def _bitmaps(link: bytes, count: int) -> list[bytes]:

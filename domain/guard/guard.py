@@ -189,20 +189,20 @@ def _owner(tool: str) -> tuple[Harness, Hook] | None:
     return None
 
 
-def _written(tool: str, given: object, tools: GuardTools) -> tuple[list[str], tuple[str, ...]] | None:
+def _written(tool: str, tool_input: object, tools: GuardTools) -> tuple[list[str], tuple[str, ...]] | None:
     """Return the paths that a tool's input names and their bases; None if it writes no files. Raises Unclear."""
     if tool in tools.files:
-        return list(_named(given, tools.paths)), ("",)
+        return list(_named(tool_input, tools.paths)), ("",)
     if tool in tools.patches:
-        paths = [*_named(given, tools.paths), *_patched(_texts(given), strict=True)]
-        return paths, (_folder(given, tools.folders),)
-    texts = tuple(_texts(given))
+        paths = [*_named(tool_input, tools.paths), *_patched(_texts(tool_input), strict=True)]
+        return paths, (_folder(tool_input, tools.folders),)
+    texts = tuple(_texts(tool_input))
     if not _is_patch_command(texts, tools.patches):
         return None
     paths = list(_patched(("\n".join(texts),), strict=False))
     if not paths:
         return None  # it speaks of patches, and holds none
-    return paths, _bases(texts, paths, _folder(given, tools.folders), tools.patches)
+    return paths, _bases(texts, paths, _folder(tool_input, tools.folders), tools.patches)
 
 
 def _named(value: object, arguments: tuple[str, ...]) -> Iterator[str]:

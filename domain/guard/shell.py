@@ -51,7 +51,7 @@ def is_expanded(text: str, arguments: tuple[str, ...]) -> bool:
                 return True
             continue
         documents = before.rstrip(" \t\n").rpartition("\n")[2].split("<<")[1:]
-        if not documents or not all(one.lstrip("- \t")[:1] in ("'", '"', "\\") for one in documents):
+        if not documents or not all(document.lstrip("- \t")[:1] in ("'", '"', "\\") for document in documents):
             return True
     return False
 
@@ -81,9 +81,9 @@ def _moved(bases: tuple[str, ...], before: str) -> tuple[str, ...]:
         if words[:1] == ["cd"]:
             folder = _plain_folder(command.strip()[2:].strip())
             around = (commands[number - 1][1] if number else "", separator)
-            if folder is None or number == last or any(one in ("|", "||", "&") for one in around):
+            if folder is None or number == last or any(operator in ("|", "||", "&") for operator in around):
                 return ()
-            certain = all(one in ("&&", "|") for _, one in commands[number:last])
+            certain = all(operator in ("&&", "|") for _, operator in commands[number:last])
             after = tuple(join(base, folder) for base in bases)
             bases = after if certain else tuple(dict.fromkeys((*bases, *after)))
         elif _is_unreadable(command, words, at_end=number == last):
@@ -133,11 +133,11 @@ def _plain_folder(word: str) -> str | None:
 def _commands(text: str) -> list[tuple[str, str]]:
     """Return the commands of a list, each with the separator behind it, which the last has not."""
     commands: list[tuple[str, str]] = []
-    begins = place = 0
-    while place < len(text):
-        separator = next((one for one in SEPARATORS if text.startswith(one, place)), "")
+    begins = position = 0
+    while position < len(text):
+        separator = next((operator for operator in SEPARATORS if text.startswith(operator, position)), "")
         if separator:
-            commands.append((text[begins:place], separator))
-            begins = place + len(separator)
-        place += len(separator) or 1
+            commands.append((text[begins:position], separator))
+            begins = position + len(separator)
+        position += len(separator) or 1
     return [*commands, (text[begins:], "")]

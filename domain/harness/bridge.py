@@ -178,7 +178,7 @@ def _trusted_hash(label: str, group: dict[str, object]) -> str:
 def _toml(value: object) -> str:
     """The value as TOML has it within a line (TOML 1.0)."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}={_toml(one)}" for key, one in value.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}={_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_toml, value)) + "]"
     return json.dumps(value)

@@ -75,10 +75,10 @@ def _walk(value: object, key: str, depth: int) -> Iterator[Word]:
             is_command = lower in COMMAND_KEYS or lower.endswith(COMMAND_ENDINGS)
             yield from _walk(inner, lower if is_command else key if isinstance(inner, list) else "", depth + 1)
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
+        for index, inner in enumerate(value):
             if isinstance(inner, str) and key:
                 yield Word(inner, is_program=False)  # blanks in it are its own
-                yield from _split(inner, is_program=place == 0 and key not in ARGUMENT_KEYS)
+                yield from _split(inner, is_program=index == 0 and key not in ARGUMENT_KEYS)
             else:
                 yield from _walk(inner, key, depth + 1)
     elif isinstance(value, str) and value.startswith("!"):  # a value that is a command's output

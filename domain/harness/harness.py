@@ -166,5 +166,5 @@ class Harness(PlainData):
     def auth_variables(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the variables that it gets in a sandbox, credentials among them, for a person's `environment`."""
         chosen = [cloud for cloud in self.clouds if environment.get(cloud.chosen_by)]
-        of_clouds = [name for one in chosen for name in (one.chosen_by, *one.credentials, *one.variables)]
+        of_clouds = [name for cloud in chosen for name in (cloud.chosen_by, *cloud.credentials, *cloud.variables)]
         return (*self.credentials, *self.variables, *of_clouds)

@@ -109,16 +109,16 @@ def decide(command: Command, state: InstallationState) -> list[Event]:
                 events.append(BridgeChangeFailed(requested.harness, requested.file, why))
             return [*events, change]
         case ReportInstalled():
-            request = _asked(state)
+            request = _pending_request(state)
             return [BridgeChanged(request.harness, request.file, request.events)]
         case ReportNotInstalled(why):
-            request = _asked(state)
+            request = _pending_request(state)
             return [BridgeChangeFailed(request.harness, request.file, why)]
         case _:
             assert_never(command)
 
 
-def _asked(state: InstallationState) -> BridgeChangeRequested:
+def _pending_request(state: InstallationState) -> BridgeChangeRequested:
     if state.requested is None:
         raise Refusal("out-of-order", "no change of this file is under way")
     return state.requested

@@ -22,10 +22,10 @@ def harness_named(name: str) -> Harness:
 
     known = ", ".join(" or ".join((h.name, *h.aliases)) for h in HARNESSES)
     near = get_close_matches(name, [word for h in HARNESSES for word in (h.name, *h.aliases)], 1)
-    meant = f"did you mean {near[0]}? known are: {known}" if near else f"known are: {known}"
+    hint = f"did you mean {near[0]}? known are: {known}" if near else f"known are: {known}"
     fix = [f"omac start {near[0] if near else EXAMPLE}"]
     fix.append(f"omac start -- {quoted(name)}  # to run a command of that name")
-    raise Refusal("misuse", f"unknown harness {name!r}; {meant}", fix=fix)
+    raise Refusal("misuse", f"unknown harness {name!r}; {hint}", fix=fix)
 
 
 def install_hints(program: str) -> list[str]:

@@ -196,20 +196,20 @@ class _Redaction:
         substitute or escape goes on to the end of the text."""
         text, quote = self._text, ""
         while at < len(text):
-            one = text[at]
-            if one in "\\(`":
+            char = text[at]
+            if char in "\\(`":
                 break
             if quote:
-                quote = "" if one == quote else quote
-            elif one in "\"'":
-                quote = one
-            elif one.isspace():
+                quote = "" if char == quote else quote
+            elif char in "\"'":
+                quote = char
+            elif char.isspace():
                 return at
             at += 1
         return len(text)
 
 
-def _skip(text: str, at: int, what: str) -> int:
-    while at < len(text) and text[at] in what:
+def _skip(text: str, at: int, chars: str) -> int:
+    while at < len(text) and text[at] in chars:
         at += 1
     return at

@@ -48,7 +48,7 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
             clean = layer = replaced
         if "%" not in layer:
             break
-        layer = _ENCODED.sub(lambda one: chr(int(one.group(1), 16)), layer)
+        layer = _ENCODED.sub(lambda match: chr(int(match.group(1), 16)), layer)
     return clean
 
 

@@ -32,9 +32,9 @@ def shown_size(size: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" or amount >= 9.95 else f"{amount:.1f} {unit}"
 
 
-def counted(count: int, one: str, more: str = "") -> str:
-    """Return a count with what it counts: 1 call, 2 calls. `more` stands behind all but 1; `one` with an s if empty."""
-    return f"{count} {one if count == 1 else more or one + 's'}"
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return a count with what it counts: 1 call, 2 calls. An empty `plural` is `singular` with an s."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def _digits(text: str, most: int) -> bool:

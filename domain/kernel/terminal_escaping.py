@@ -27,13 +27,13 @@ def printable(text: str) -> str:
     r"""`text` with \x1b, \n, \udc80 and the like written out, the last being bytes of a path that are no text."""
     if is_plain(text):
         return text
-    return "".join([one if is_plain(one) else ascii(one)[1:-1] for one in text])
+    return "".join([char if is_plain(char) else ascii(char)[1:-1] for char in text])
 
 
 def named(text: str) -> str:
     """Return a name as it stands among other words: between quotes, as a shell would read it, where it is not one plain
     word. A folder `a by person: approved` says nothing of who approved what."""
-    if text and all(one in _PLAIN or one.isalnum() for one in text):
+    if text and all(char in _PLAIN or char.isalnum() for char in text):
         return text
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
@@ -42,7 +42,7 @@ def printable_json(text: str) -> str:
     r"""Return a JSON text of one line that means the same, with \u009b, \u202e and the like written out."""
     if is_plain(text):
         return text
-    return "".join([one if is_plain(one) else _json_escape(one) for one in text])
+    return "".join([char if is_plain(char) else _json_escape(char) for char in text])
 
 
 def _json_escape(char: str) -> str:

@@ -164,10 +164,10 @@ def loose_of(files: Mapping[str, TreeFile], links: Mapping[str, str]) -> dict[st
     return contents | {relpath: b"link " + target.encode(errors="surrogateescape") for relpath, target in links.items()}
 
 
-def keychain_services(place: SkillScope, literal: str, skill: str) -> list[str]:
+def keychain_services(skill_scope: SkillScope, literal: str, skill: str) -> list[str]:
     """Return the services under which the old omac kept secrets of a skill: the first that has one counts. `literal` is
     the workdir as it was typed."""
-    scopes = [place.scope, ids.workdir_id(literal)] if place.workdir else []
+    scopes = [skill_scope.scope, ids.workdir_id(literal)] if skill_scope.workdir else []
     return list(dict.fromkeys(credential.service(scope, skill) for scope in (*scopes, GLOBAL)))
 
 
@@ -179,7 +179,9 @@ def matching(old: Old, skill: FoundSkill) -> list[OldEntry]:
 def vouched(old: Old, present: FoundHere) -> OldApproval | None:
     """The approval that may hold for what is found; whether it does depends on what its hash leaves out."""
     skill, hashed = present.skill, _hashed(present.skill.bundle_hash)
-    return next((one for one in old.approvals if one.bundle_hash == hashed and one.is_for(skill)), None)
+    return next(
+        (approval for approval in old.approvals if approval.bundle_hash == hashed and approval.is_for(skill)), None
+    )
 
 
 def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
@@ -223,18 +225,18 @@ def judge_secrets(
     declared = {name: field for name, field in present.fields.items() if isinstance(field, Secret)}
     for name in sorted({*names, *declared}):
         fix = (f"omac secrets set {shlex.quote(present.skill.name)} {name} {present.place.flags}",)
-        one = held.get(name)
-        origin = f"keychain {one.service}" if one else "keychain"
+        item = held.get(name)
+        origin = f"keychain {item.service}" if item else "keychain"
         if settled := _settled(present, name):
             steps.append(Step("secret", settled[0], "", name, why=settled[1]))
         elif not trusted:
             why = "its code is not approved, so the keychain was not asked"
             steps.append(Step("secret", "skip", origin, name, why=why, fix=fix if name in declared else ()))
-        elif one is not None and name not in declared:
+        elif item is not None and name not in declared:
             steps.append(Step("secret", "skip", origin, name, why="its omac.yaml does not declare it as a secret"))
-        elif one is not None:
-            problem = _secret_problem(declared[name], one.value)
-            if not problem and present.place.workdir and one.service == credential.service(GLOBAL, present.skill.name):
+        elif item is not None:
+            problem = _secret_problem(declared[name], item.value)
+            if not problem and present.place.workdir and item.service == credential.service(GLOBAL, present.skill.name):
                 steps.append(Step("secret", "take", origin, name, why="it was for all projects; this one gets a copy"))
                 continue
             verdict: Verdict = "skip" if problem else "take"
@@ -265,9 +267,9 @@ def judge_settings(
 
 def _judge_setting(present: FoundHere, trusted: bool, source: OldValues, name: str, text: str) -> Step:
     file, field = source.file, present.fields.get(name)
-    what, value = f"omac config set {shlex.quote(present.skill.name)} {name}", shlex.quote(text)
+    command, value = f"omac config set {shlex.quote(present.skill.name)} {name}", shlex.quote(text)
     flags = present.place.flags
-    by_hand = f"{what} {flags} -- {value}" if text.startswith("-") else f"{what} {value} {flags}"
+    by_hand = f"{command} {flags} -- {value}" if text.startswith("-") else f"{command} {value} {flags}"
     if not isinstance(field, Config):
         return Step("setting", "skip", file, name, why="its omac.yaml does not declare it as a setting")
     try:
@@ -335,11 +337,11 @@ def _parent(path: str) -> str:
 
 def _unvouched(present: FoundHere, old: Old) -> str:
     skill = present.skill
-    named = [one for one in old.approvals if one.name == skill.name]
-    elsewhere = [one.path for one in named if one.bundle_hash == _hashed(skill.bundle_hash)]
+    named = [approval for approval in old.approvals if approval.name == skill.name]
+    elsewhere = [approval.path for approval in named if approval.bundle_hash == _hashed(skill.bundle_hash)]
     if elsewhere:
         return f"this code was approved in another folder, {elsewhere[0]}, and another folder inherits nothing"
-    if any(one.is_for(skill) for one in named):
+    if any(approval.is_for(skill) for approval in named):
         return "its code has changed since it was approved"
     return "not approved: a project's own files cannot approve a skill"
 

@@ -109,11 +109,11 @@ class _Translation:
             "network.open_port": lambda _: self._there(key, value, "with the host's network, loopback is open"),
         }
         if key in each:
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, str) and one and one.isprintable():
-                    each[key](one)
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, str) and item and item.isprintable():
+                    each[key](item)
                 else:
-                    self._skip(key, one, "is not a text")
+                    self._skip(key, item, "is not a text")
         elif key in whole:
             whole[key](value)
         else:
@@ -123,7 +123,7 @@ class _Translation:
         """Leave out what has no effect beside another key."""
         if self.fields.get("network") == "none" and "open_ports" in self.fields:
             del self.fields["open_ports"]
-            kept = [one for one in self.keys if one.key != "network.listen_port"]
+            kept = [entry for entry in self.keys if entry.key != "network.listen_port"]
             self.keys = [*kept, ProfileKey("network.listen_port", "skip", "", "without a network there are no ports")]
 
     def text(self, source: str) -> str:
@@ -132,12 +132,12 @@ class _Translation:
         lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in self.fields.items()]
         return "\n".join(lines) + "\n"
 
-    def _take(self, key: str, field: str, one: str | int) -> None:
+    def _take(self, key: str, field: str, item: str | int) -> None:
         values = self.fields.setdefault(field, [])
         assert isinstance(values, list)
-        if one not in values:
-            values.append(one)  # type: ignore[arg-type]  # each field has values of one type
-        self.keys.append(ProfileKey(key, "take", f"{field} {shown(one) if isinstance(one, str) else one}"))
+        if item not in values:
+            values.append(item)  # type: ignore[arg-type]  # each field has values of one type
+        self.keys.append(ProfileKey(key, "take", f"{field} {shown(item) if isinstance(item, str) else item}"))
 
     def _set(self, key: str, field: str, value: str | bool) -> None:
         self.fields[field] = value

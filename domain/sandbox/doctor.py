@@ -127,7 +127,7 @@ def diagnose_bubblewrap(
     The reason is "sandbox-unavailable" where the machine can have no such sandbox, for which Landlock alone may stand
     in. All else is "sandbox-failed": it may pass, an agent may have caused it, and nothing weaker takes its place.
     """
-    complaint = _said(output)
+    complaint = _last_message(output)
     namespaces = sysctls.get(USERNS_MAX, "")
     if (cause := _cause_of_lack(complaint, sysctls, uid, bwrap, container)) is not None:
         return Refusal("sandbox-unavailable", cause[0], fix=cause[1])
@@ -147,7 +147,7 @@ def diagnose_bubblewrap(
 
 def is_lack(output: str, sysctls: Mapping[str, str]) -> bool:
     """Return whether bubblewrap wrote that this machine can have no namespace, which does not pass by itself."""
-    return _cause_of_lack(_said(output), sysctls, 0, "", "") is not None
+    return _cause_of_lack(_last_message(output), sysctls, 0, "", "") is not None
 
 
 def install(package: str, distribution: tuple[str, ...], uid: int) -> str:
@@ -173,11 +173,11 @@ def _bubblewrap(machine: Machine) -> Diagnosis:
     get = install("bubblewrap", machine.distribution, machine.uid)
     if not machine.bwrap:
         return Diagnosis("bubblewrap", FAIL, f"bwrap is not in {machine.searched}", (get, *_instead(machine)))
-    what = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
+    version = f"{machine.bwrap} is version {machine.bwrap_version or 'unknown'}"
     if machine.bwrap_lacks:
-        says = f"{what}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
+        says = f"{version}, without {', '.join(machine.bwrap_lacks)}; omac needs {BWRAP_MIN} or later"
         return Diagnosis("bubblewrap", FAIL, says, (get, *_instead(machine)))
-    return Diagnosis("bubblewrap", OK, what)
+    return Diagnosis("bubblewrap", OK, version)
 
 
 def _namespaces(machine: Machine) -> Diagnosis:
@@ -345,7 +345,7 @@ def _as_root(command: str, uid: int) -> str:
     return command if uid == 0 else f"sudo {command}"
 
 
-def _said(output: str) -> str:
+def _last_message(output: str) -> str:
     """The last thing that bubblewrap said, without its name; other lines are warnings, or another program's."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     own = [line.partition("bwrap: ")[2] for line in lines if line.startswith("bwrap: ")]

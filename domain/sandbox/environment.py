@@ -71,8 +71,8 @@ def filtered(
     passed = {name: value for name, value in host.items() if name.startswith("LC_") and _NAME.issuperset(name)}
     names = (*ORDINARY, *CERTIFICATES, *auth, *(PROXIES if network == "host" else ()))
     passed.update((name, host[name]) for name in names if name in host)
-    for one in given:
-        name, stated, value = one.partition("=")
+    for variable in given:
+        name, stated, value = variable.partition("=")
         _check(name, bool(stated))
         if stated:
             passed[name] = value

@@ -2,7 +2,7 @@
 
 Rules
 
-1. Nobody but the owner may change or read what is in the state directory. omac takes rights away from others, from what
+1. Only the owner may change or read the state directory. omac takes rights away from others, from what
    belongs to this user only; it gives none, but to the owner of a folder.
 2. What belongs to another user is reported with the command that shows it, and never changed.
 3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.
@@ -99,10 +99,10 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
             return Diagnosis(NAME, FAIL, f"{flaw.path} belongs to another user", (list_command(flaw.path),))
         case "mode":
             level = FAIL if flaw.mode & 0o022 else WARN
-            what = f"other users can {'change' if flaw.mode & 0o022 else 'read'} it"
+            problem = f"other users can {'change' if flaw.mode & 0o022 else 'read'} it"
             if not flaw.mode & 0o077:
-                what = "you cannot use it yourself"
-            says = f"{flaw.path} has mode {flaw.mode:03o}: {what}"
+                problem = "you cannot use it yourself"
+            says = f"{flaw.path} has mode {flaw.mode:03o}: {problem}"
             return Diagnosis(NAME, level, says, ("omac doctor --fix", f"chmod {flaw.wanted:03o} {path}"))
         case "dangling":
             says = f"{flaw.path} leads to a run that is gone"

@@ -20,10 +20,10 @@ class Numbers(msgspec.Struct, frozen=True):
 
     def takes(self, word: str) -> bool:
         """Return whether a word consists of numbers that the setting takes."""
-        said = numbers_of(word)
-        if said is None or (not self.by_skill and set(said) != {""}):
+        numbers = numbers_of(word)
+        if numbers is None or (not self.by_skill and set(numbers) != {""}):
             return False
-        return all(number is None or self.least <= number <= self.most for number in said.values())
+        return all(number is None or self.least <= number <= self.most for number in numbers.values())
 
     def __str__(self) -> str:
         single = f", and others for single skills ({self.example},slack=none)" if self.by_skill else ""
@@ -33,12 +33,12 @@ class Numbers(msgspec.Struct, frozen=True):
 def numbers_of(word: str) -> dict[str, int | None] | None:
     """Return the numbers of a word by skill ("": all others), None in place of a number for no limit. Return None for a
     word that is not valid, has two numbers for one skill, or names more than SKILLS_MAX skills."""
-    said: dict[str, int | None] = {}
+    numbers: dict[str, int | None] = {}
     for part in word.split(","):
         name, equals, number = part.strip(" ").rpartition("=")
-        if name in said or (equals and not _SKILL.fullmatch(name)) or len(said) > SKILLS_MAX:
+        if name in numbers or (equals and not _SKILL.fullmatch(name)) or len(numbers) > SKILLS_MAX:
             return None
         if number != NONE and not _NUMBER.fullmatch(number):
             return None
-        said[name] = None if number == NONE else int(number)
-    return said
+        numbers[name] = None if number == NONE else int(number)
+    return numbers

@@ -62,11 +62,11 @@ class OwnerLimits(msgspec.Struct, frozen=True):
 
 def owner_limits(words: Mapping[str, str]) -> OwnerLimits:
     """Return the limits that these words of settings say, by their names; words that the settings take."""
-    said = {name: numbers_of(word) or {} for name, word in words.items()}
-    named = {skill for numbers in said.values() for skill in numbers}
+    by_setting = {name: numbers_of(word) or {} for name, word in words.items()}
+    named = {skill for numbers in by_setting.values() for skill in numbers}
 
     def of(name: str, skill: str) -> int | None:
-        numbers = said.get(name, {})
+        numbers = by_setting.get(name, {})
         return numbers.get(skill, numbers.get(""))
 
     skills = {

@@ -94,15 +94,15 @@ def decide(command: Command, state: SettingState) -> list[Event]:
                 events.append(SettingChangeFailed(requested.name, "omac was killed before the file was written"))
             return [*events, SettingChangeRequested(name, value, origin)]
         case ReportChange():
-            request = _asked(state)
+            request = _pending_request(state)
             return [SettingChanged(request.name, request.value, request.origin)]
         case ReportFailure(why):
-            return [SettingChangeFailed(_asked(state).name, why)]
+            return [SettingChangeFailed(_pending_request(state).name, why)]
         case _:
             assert_never(command)
 
 
-def _asked(state: SettingState) -> SettingChangeRequested:
+def _pending_request(state: SettingState) -> SettingChangeRequested:
     if state.requested is None:
         raise Refusal("out-of-order", "no change of this setting is under way")
     return state.requested

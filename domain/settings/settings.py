@@ -213,7 +213,7 @@ def project_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
 def stated_word(value: object, setting: Setting) -> object:
     """A decoded value as a word, where it is TOML's own true or false, or, for a setting that takes paths, a list, or a
     number for one that takes numbers."""
-    if not setting.words and isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+    if not setting.words and isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         return ":".join(value)
     if setting.numbers is not None and type(value) is int:
         return str(value)

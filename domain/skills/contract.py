@@ -93,9 +93,9 @@ def _config(where: str, written: ConfigEntry) -> Config:
     if written.pattern is not None and kind != "string":
         raise MetaError(f"{where}.pattern", f"is only for settings of type string, and this one is {_a(kind)}")
     _check_choices(f"{where}.choices", kind, choices)
-    given = _given(written) | {"type": kind, "choices": choices}
-    default = given.pop("default", None)
-    config = Config(**given)
+    fields = _given(written) | {"type": kind, "choices": choices}
+    default = fields.pop("default", None)
+    config = Config(**fields)
     if default is None:
         return config
     try:

@@ -86,10 +86,10 @@ def _or_null(value: dict[str, Any]) -> dict[str, Any]:
 def _portable(value: Any) -> Any:
     """Return a schema with the patterns that other languages know as well."""
     if isinstance(value, list):
-        return [_portable(one) for one in value]
+        return [_portable(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {name: _portable(one) for name, one in value.items()}
+    made = {name: _portable(item) for name, item in value.items()}
     pattern = made.pop("pattern", None)
     if pattern in CHOICES:
         made["enum"] = CHOICES[pattern]

@@ -13,13 +13,13 @@ def without_unknown_keys(document: object) -> tuple[object, tuple[UnknownKey, ..
 
 def explain(unknown: UnknownKey) -> str:
     """Return a sentence that names the key and what was probably meant."""
-    place = f"in {unknown.where}" if unknown.where else "at the top level"
+    location = f"in {unknown.where}" if unknown.where else "at the top level"
     if unknown.key is None:
-        return f"omac.yaml has a key {place} that is not text; it is ignored"
+        return f"omac.yaml has a key {location} that is not text; it is ignored"
     known = SECTIONS[without_indices(unknown.where)].__struct_fields__
-    meant = _in_another_section(unknown.key) or _nearest(unknown, known)
-    hint = f"did you mean {meant}?" if meant else f"the keys there are {', '.join(known)}"
-    return f"omac.yaml has an unknown key {shown(unknown.key)} {place}, which is ignored; {hint}"
+    suggestion = _in_another_section(unknown.key) or _nearest(unknown, known)
+    hint = f"did you mean {suggestion}?" if suggestion else f"the keys there are {', '.join(known)}"
+    return f"omac.yaml has an unknown key {shown(unknown.key)} {location}, which is ignored; {hint}"
 
 
 def _known(value: object, where: str, section: str, unknown: list[UnknownKey]) -> object:

@@ -73,7 +73,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 def count_by(rows: Iterable[AuditRow], fields: Sequence[str]) -> list[tuple[tuple[str | int | None, ...], int]]:
     """Return how many rows have the same values of `fields`, the most frequent first. Memory grows with the values."""
     counts = Counter(tuple(getattr(row, field) for field in fields) for row in rows)
-    return sorted(counts.items(), key=lambda entry: (-entry[1], [(one is None, str(one)) for one in entry[0]]))
+    return sorted(counts.items(), key=lambda entry: (-entry[1], [(value is None, str(value)) for value in entry[0]]))
 
 
 def matches_glob(text: str, glob: str) -> bool:

@@ -178,7 +178,7 @@ def _described_call(event: Event) -> tuple[str, bool, str | None, str] | None:
 
 
 def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
-    meant = f", {named(event.probable)} was probably meant" if event.probable else ""
+    suggestion = f", {named(event.probable)} was probably meant" if event.probable else ""
     claimed = ", as claimed from inside" if event.origin == "bridge" else ""
     claimed += f", {event.count} times" if event.count > 1 else ""
     if not event.path:
@@ -187,7 +187,7 @@ def _described_denial(event: GuardDenied) -> tuple[str, bool, str | None, str]:
         "guard.denied",
         True,
         OUTSIDE,
-        f"{named(event.tool)} of {named(event.harness)} to {named(event.path)}{meant}{claimed}",
+        f"{named(event.tool)} of {named(event.harness)} to {named(event.path)}{suggestion}{claimed}",
     )
 
 
@@ -234,12 +234,12 @@ def _described_signing(
         case WitnessFailed(size, name, why):
             return "witness.failed", True, None, f"{name} did not get the checkpoint of {size} events: {why}"
         case CheckpointContested(journal, size, _, _, received):
-            what = f"{size} events" if size < received else "another root"
+            difference = f"{size} events" if size < received else "another root"
             return (
                 "checkpoint.contested",
                 True,
                 None,
-                f"journal {journal} shows {what}; it had {received} when it was last seen here",
+                f"journal {journal} shows {difference}; it had {received} when it was last seen here",
             )
 
 
@@ -250,8 +250,8 @@ def _described_retention(
         case SubjectErased(workdir):
             return "subject.erased", False, None, f"the key of directory {workdir} is destroyed"
         case PositionSetAside(position, kind, stream, why):
-            what = f"position {position}, {kind or 'of no kind'} in {stream or 'no stream'}"
-            return "position.set-aside", False, None, f"{what}: {why}"
+            location = f"position {position}, {kind or 'of no kind'} in {stream or 'no stream'}"
+            return "position.set-aside", False, None, f"{location}: {why}"
         case SegmentSealed(first, last, file):
             return "segment.sealed", False, None, f"positions {first} to {last} in {file}, SHA-256 {event.sha256}"
         case SegmentPruned(first, last, file):

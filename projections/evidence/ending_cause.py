@@ -41,17 +41,17 @@ def ending_cause(ended: Recorded, journal: Histories) -> Recorded | None:
     match ended.event:
         case AccessRefused(reason=reason) as call if call.skill is not None:
             history = _history(ended, call, call.skill, reason, journal)
-            return next((one for one in reversed(history) if one.position < ended.position), None)
+            return next((record for record in reversed(history) if record.position < ended.position), None)
         case AccessAborted(request=position, reason=reason):
             request = journal.at(position)
             if request is None or not isinstance(request.event, AccessRequested):
                 return None
             during = [
-                one
-                for one in _history(ended, request.event, request.event.skill, reason, journal)
-                if one.position > position and one.at <= ended.at + LATE_NS
+                record
+                for record in _history(ended, request.event, request.event.skill, reason, journal)
+                if record.position > position and record.at <= ended.at + LATE_NS
             ]
-            before = [one for one in during if one.position < ended.position]
+            before = [record for record in during if record.position < ended.position]
             return before[-1] if before else during[0] if during else None
         case _:
             return None
@@ -68,7 +68,7 @@ def _history(
         if reason in OF_SIDECARS and (history := journal.history(ids.sidecar_stream(namespace, scope, skill))):
             return history
         if reason in OF_ROUTES and (history := journal.history(ids.directory_stream(namespace, scope))):
-            return [one for one in history if _ends(one.event, skill, call.session, reason)]
+            return [record for record in history if _ends(record.event, skill, call.session, reason)]
     return ()
 
 

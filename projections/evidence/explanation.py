@@ -42,10 +42,10 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
     """Return the tree around a record; None where there is none. Its causes come first into the bound, then its
     consequences, then why a call of these ended, then what its causes led to, then the rest of its conversation. Raises
     Refusal."""
-    asked = links.at(position)
-    if asked is None:
+    target = links.at(position)
+    if target is None:
         return None
-    chain = _chain(asked, links, records_max)
+    chain = _chain(target, links, records_max)
     members = {record.position: record for record in chain}
     is_cut = _add(members, links.caused_by({position}), links, records_max)
     linked, because_of = set(members), dict[int, int]()
@@ -56,9 +56,9 @@ def explain(position: int, links: RecordLinks, records_max: int = RECORDS_MAX) -
             members |= {record.position: record for record in _chain(cause, links, room)}
     if len(chain) > 1:
         is_cut |= _add(members, links.caused_by(linked), links, records_max)
-    if asked.correlation is not None:
-        is_cut |= _add(members, links.of_correlation(asked.correlation, records_max + 1), links, records_max)
-    tree = (one._replace(because_of=because_of.get(one.recorded.position)) for one in _tree(members))
+    if target.correlation is not None:
+        is_cut |= _add(members, links.of_correlation(target.correlation, records_max + 1), links, records_max)
+    tree = (entry._replace(because_of=because_of.get(entry.recorded.position)) for entry in _tree(members))
     return Explanation(tuple(tree), is_cut)
 
 
@@ -95,4 +95,4 @@ def _tree(members: dict[int, Recorded]) -> Iterator[ExplainedRecord]:
     while stack:
         position, depth = stack.pop()
         yield ExplainedRecord(depth, members[position])
-        stack += [(one, depth + 1) for one in below.get(position, [])]
+        stack += [(child, depth + 1) for child in below.get(position, [])]

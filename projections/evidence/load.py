@@ -53,7 +53,7 @@ class RecentCalls:
         for row in under_way:
             waiting[_key(row)] = waiting.get(_key(row), 0) + 1
         loads = [self._of(key, groups.get(key, []), waiting) for key in groups.keys() | waiting.keys()]
-        return sorted(loads, key=lambda one: (-one.rate, -one.under_way, *(str(part) for part in _key(one))))
+        return sorted(loads, key=lambda load: (-load.rate, -load.under_way, *(str(part) for part in _key(load))))
 
     def _of(self, key: "_Key", rows: list[AuditRow], waiting: "Mapping[_Key, int]") -> CallLoad:
         taken = sorted(row.duration for row in rows if row.duration is not None and row.outcome == "completed")

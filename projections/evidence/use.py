@@ -69,9 +69,10 @@ class RunUse:
                 self.writes_denied += count
                 self.last_denied = path
             case LaunchExited(vanished=vanished):
-                paths = tuple(one for one in vanished if one.startswith("/"))
+                paths = tuple(entry for entry in vanished if entry.startswith("/"))
                 self.vanished += paths
-                more = (one.partition(" ")[0] for one in vanished[len(paths) :])  # "12 more" than a record has room for
+                # "12 more" than a record has room for
+                more = (entry.partition(" ")[0] for entry in vanished[len(paths) :])
                 self.vanished_more += sum(int(number) for number in more if number.isdecimal())
             case _:
                 pass

@@ -34,23 +34,23 @@ class CallGauges:
             return
         key = _key(route)
         if concurrent is not None and self._under_way.get(key, 0) >= concurrent:
-            what = counted(concurrent, "call of it is", "calls of it are") + " under way"
-            raise _too_many(route, what, *route.limit("concurrent", concurrent))
+            usage = counted(concurrent, "call of it is", "calls of it are") + " under way"
+            raise _too_many(route, usage, *route.limit("concurrent", concurrent))
         if self._owner.concurrent is not None and self._under_way.get(_ALL, 0) >= self._owner.concurrent:
-            what = counted(self._owner.concurrent, "call is", "calls are") + " under way"
-            raise _too_many(route, what, *_of_all(ALL_CONCURRENT))
+            usage = counted(self._owner.concurrent, "call is", "calls are") + " under way"
+            raise _too_many(route, usage, *_of_all(ALL_CONCURRENT))
         if per_second is None and self._owner.per_second is None:
             return
         now = self._clock()
         full_at, all_full_at = self._full_at(key, per_second, now), self._full_at(_ALL, self._owner.per_second, now)
         if per_second is not None and full_at > now + 1 + ROUNDING_S:
-            what = counted(per_second, "call of it", "calls of it") + " began within a second"
-            raise _too_many(route, what, *route.limit("per_second", per_second))
+            usage = counted(per_second, "call of it", "calls of it") + " began within a second"
+            raise _too_many(route, usage, *route.limit("per_second", per_second))
         if self._owner.per_second is not None and all_full_at > now + 1 + ROUNDING_S:
-            what = counted(self._owner.per_second, "call") + " began within a second"
-            raise _too_many(route, what, *_of_all(ALL_PER_SECOND))
+            usage = counted(self._owner.per_second, "call") + " began within a second"
+            raise _too_many(route, usage, *_of_all(ALL_PER_SECOND))
         if len(self._next) >= IDLE_MAX:
-            self._next = {one: at for one, at in self._next.items() if at > now}
+            self._next = {route_key: at for route_key, at in self._next.items() if at > now}
         self._next |= {key: full_at} if per_second is not None else {}
         self._next |= {_ALL: all_full_at} if self._owner.per_second is not None else {}
 
@@ -101,5 +101,5 @@ def _of_all(setting: str) -> tuple[str, str]:
     return "the limit of your settings for all skills", how_to_change(setting)
 
 
-def _too_many(route: ResolvedRoute, what: str, whose: str, fix: str) -> Refusal:
-    return Refusal("too-many-calls", f"{route.skill}: {what}, {whose}; try again", fix=[fix], skill=route.skill)
+def _too_many(route: ResolvedRoute, usage: str, whose: str, fix: str) -> Refusal:
+    return Refusal("too-many-calls", f"{route.skill}: {usage}, {whose}; try again", fix=[fix], skill=route.skill)

@@ -51,8 +51,10 @@ class Receiving:
         stream = ids.receipt_stream(self._engine.host, self._claimed(delivery))
         for last in reversed(range(ATTEMPTS)):
             pinned = self._engine.entry(receipt.AGGREGATE, stream).state.key
-            found = self._verify(delivery, pinned)
-            command = receipt.Receive(found.journal, found.size, found.root, delivery.key, delivery.note, pinned)
+            checkpoint = self._verify(delivery, pinned)
+            command = receipt.Receive(
+                checkpoint.journal, checkpoint.size, checkpoint.root, delivery.key, delivery.note, pinned
+            )
             try:
                 await self._engine.execute(receipt.AGGREGATE, stream, command, Cause("bridge", correlation))
                 break
@@ -60,12 +62,14 @@ class Receiving:
                 if refusal.reason != "contention" or not last:
                     raise
         kept = self._engine.entry(receipt.AGGREGATE, stream).state
-        if found.size <= kept.size and (found.size, found.root) != (kept.size, kept.root):
-            raise _contested(found, kept)
-        return {"journal": found.journal, "size": kept.size, "root": kept.root}
+        if checkpoint.size <= kept.size and (checkpoint.size, checkpoint.root) != (kept.size, kept.root):
+            raise _contested(checkpoint, kept)
+        return {"journal": checkpoint.journal, "size": kept.size, "root": kept.root}
 
 
-def _contested(found: SignedCheckpoint, kept: receipt.Receipt) -> Refusal:
-    what = "another root" if found.size == kept.size else counted(found.size, "event")
-    message = f"journal {found.journal} had {counted(kept.size, 'event')} when last seen here, and now shows {what}"
+def _contested(checkpoint: SignedCheckpoint, kept: receipt.Receipt) -> Refusal:
+    present = "another root" if checkpoint.size == kept.size else counted(checkpoint.size, "event")
+    message = (
+        f"journal {checkpoint.journal} had {counted(kept.size, 'event')} when last seen here, and now shows {present}"
+    )
     return Refusal("checkpoint-contested", f"{message}: its history was rewritten, or an old copy was put back")

@@ -2,7 +2,7 @@
 
 The same use cases serve a command line, which writes to the journal itself, and a server.
 Secrets go from whoever gives them to a store, and from there into a sidecar; the journal sees names and fingerprints.
-Whoever changes credentials is the only one to do so from the request to the last record: what a store holds in the end
+A change of credentials is the only one from the request to the last record: what a store holds in the end
 is what was recorded in the end.
 """
 
@@ -48,8 +48,8 @@ class SecretsMissing(Exception):
         self.fix = tuple(fix)
 
 
-class Given(NamedTuple):
-    """The result of giving values: the store that has the secrets ("" for none), and the problems after all of them
+class SetResult(NamedTuple):
+    """The result of setting values: the store that has the secrets ("" for none), and the problems after all of them
     counted."""
 
     store: str
@@ -71,7 +71,7 @@ class Credentials:
     _key: bytes
     _changing: Changing = nullcontext
 
-    def given(self, scope: str, skill: str, base: str | None = None) -> Credential:
+    def values_of(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
         return self._state(self._stream(scope, skill)).of(base)
 
@@ -90,7 +90,7 @@ class Credentials:
         base: str = "",
         mirror: bool = True,
         adopted: Mapping[str, str] | None = None,
-    ) -> Given:
+    ) -> SetResult:
         """Keep values given to the code `code` of the skill in `base`, and remember them as defaults (not of shared
         skills). `adopted` maps names to the code that their default was given to. Raises Refusal; then nothing counts
         as given."""
@@ -102,7 +102,7 @@ class Credentials:
                 if not (problem := await _problem(mirroring, "stored, but saving it as a default failed")):
                     problem = await self._tidy(DEFAULTS, skill, values, cause)
                 problems += problem
-            return Given(store, (*problems, *await self._tidy(scope, skill, values, cause)))
+            return SetResult(store, (*problems, *await self._tidy(scope, skill, values, cause)))
 
     async def remember(self, skill: str, code: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
         """Keep values as the defaults of a skill's name, and give them to none. Raises Refusal; then nothing is
@@ -124,7 +124,7 @@ class Credentials:
         """Forget the defaults of a skill's name, as `take` does."""
         async with self._changing():
             await self._execute(self._stream(DEFAULTS, skill), credential.Purge(), cause)
-            await self._erase(DEFAULTS, skill, list(self.given(DEFAULTS, skill).left), cause)
+            await self._erase(DEFAULTS, skill, list(self.values_of(DEFAULTS, skill).left), cause)
 
     async def remembered(self, skill: str, names: Collection[str], code: str | None = None) -> Values:
         """The defaults of these names, as far as there are any; only those given to `code`, if one is given. Raises
@@ -148,7 +148,7 @@ class Credentials:
         if not defaults:
             return
         async with self._changing():
-            whole = self.given(scope, skill)
+            whole = self.values_of(scope, skill)
             known = {*whole.secrets, *whole.config, *whole.of(base).taken}
             values = Values(_but(known, defaults.secrets), _but(known, defaults.config))
             if values:
@@ -157,7 +157,7 @@ class Credentials:
 
     async def needed(self, spec: SidecarSpec, harness: str) -> dict[str, Hidden]:
         """The secrets that a start needs, each as it was recorded and still is. Raises SecretsMissing."""
-        place = SkillScope(spec.workdir, harness)
+        skill_scope = SkillScope(spec.workdir, harness)
         wanted = {
             name: Stored(fingerprint, store)
             for store, names in spec.stored.items()
@@ -165,10 +165,10 @@ class Credentials:
         }
         values: dict[str, Hidden] = {}
         changed, left = False, dict(wanted)
-        scopes = (place.scope, spec.repository) if spec.repository else (place.scope,)
+        scopes = (skill_scope.scope, spec.repository) if spec.repository else (skill_scope.scope,)
         for scope in scopes if wanted else ():
-            given = self.given(scope, spec.skill).secrets
-            here = {name: one for name, one in left.items() if given.get(name) == one}
+            recorded = self.values_of(scope, spec.skill).secrets
+            here = {name: stored for name, stored in left.items() if recorded.get(name) == stored}
             left = _but(here, left)
             try:
                 read, differs = await self._read(credential.service(scope, spec.skill), here)
@@ -177,17 +177,17 @@ class Credentials:
             values |= read
             changed |= differs
         if left:
-            raise _missing(spec, place, sorted(left), "revoked or replaced since the start was planned")
+            raise _missing(spec, skill_scope, sorted(left), "revoked or replaced since the start was planned")
         if absent := sorted(wanted.keys() - values.keys()):
             how = "is not the recorded value" if changed else "is missing"
-            raise _missing(spec, place, absent, f"the entry in the {wanted[absent[0]].store} {how}")
+            raise _missing(spec, skill_scope, absent, f"the entry in the {wanted[absent[0]].store} {how}")
         return values
 
     async def _read(self, service: str, wanted: Mapping[str, Stored]) -> tuple[dict[str, Hidden], bool]:
         """Return those of the wanted secrets whose value is the recorded one, and whether another value was found."""
         values: dict[str, Hidden] = {}
         changed = False
-        for store, names in _by_store({name: [one.store] for name, one in wanted.items()}).items():
+        for store, names in _by_store({name: [stored.store] for name, stored in wanted.items()}).items():
             for name, value in (await self._secrets.read(store, service, names)).items():
                 if name not in wanted:
                     continue
@@ -219,7 +219,7 @@ class Credentials:
             await self._execute(stream, RequestSecrets(sealed), cause)
             await self._secrets.write(store, service, values.secrets)
         defaults = {name: Default(code, value) for name, value in values.config.items()}
-        defaults |= {name: Default(code, None, one) for name, one in sealed.items()}
+        defaults |= {name: Default(code, None, stored) for name, stored in sealed.items()}
         await self._execute(stream, Mirror(defaults), cause)
 
     async def _tidy(self, scope: str, skill: str, values: Values, cause: Cause) -> tuple[Refusal, ...]:
@@ -269,15 +269,15 @@ def _but(known: Collection[str], values: Mapping[str, Value]) -> dict[str, Value
     return {name: value for name, value in values.items() if name not in known}
 
 
-async def _problem(work: Awaitable[None], what: str) -> tuple[Refusal, ...]:
+async def _problem(work: Awaitable[None], failure: str) -> tuple[Refusal, ...]:
     """Do what nothing depends on any more; returns how it failed, if it did."""
     try:
         await work
     except Refusal as refusal:
-        return (Refusal(refusal.reason, f"{what}: {refusal.message}", fix=refusal.fix),)
+        return (Refusal(refusal.reason, f"{failure}: {refusal.message}", fix=refusal.fix),)
     return ()
 
 
-def _missing(spec: SidecarSpec, place: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
-    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {place.flags}" for name in names]
+def _missing(spec: SidecarSpec, skill_scope: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
+    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {skill_scope.flags}" for name in names]
     return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

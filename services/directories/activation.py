@@ -81,7 +81,7 @@ class Activation:
         """A directory goes offline while that cannot be recorded: what runs in it ends all the same."""
         if stream in self._owners and stream in self._engine.revoked:
             stop, why = sidecar.RequestStop(reaction.OFFLINE), cause or self._cause(stream)
-            for skill in (skill for skill, one in self._sidecars(stream).items() if one.live):
+            for skill in (skill for skill, state in self._sidecars(stream).items() if state.live):
                 self._engine.revoke(sidecar.AGGREGATE, self._target(stream, skill), stop, why)
 
     async def _act(self, stream: StreamId) -> None:

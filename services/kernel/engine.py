@@ -137,13 +137,13 @@ class Engine(Execution):
         cause: Cause | None,
     ) -> None:
         """Try until it is recorded; what is not within a moment is marked as revoked meanwhile."""
-        what, marked = kind[0], False
+        target, marked = kind[0], False
 
         async def mark() -> None:
             nonlocal marked
             await trio.sleep(REVOCATION_S)
             marked = True
-            self.revoked[what] = self.revoked.get(what, 0) + 1
+            self.revoked[target] = self.revoked.get(target, 0) + 1
             self._wake(stream)
             for observer in self._revocation_observers:
                 observer(stream, cause)
@@ -156,9 +156,9 @@ class Engine(Execution):
         finally:
             self._revoking.pop(kind).set()
             if marked:
-                self.revoked[what] -= 1
-                if not self.revoked[what]:
-                    del self.revoked[what]
+                self.revoked[target] -= 1
+                if not self.revoked[target]:
+                    del self.revoked[target]
                 self._wake(stream)
 
     async def _record_revocation(self, stream: StreamId, work: Callable[[], Awaitable[object]]) -> None:

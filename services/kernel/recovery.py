@@ -1,7 +1,7 @@
 """Recovery: what earlier runs of this host left open is settled by events before anything new begins.
 
 Directories go offline, so their tokens stay dead; sidecars that survived are ended, recognised by more than their
-pid; accesses without an outcome get one. Runs whose process lives are left alone. Whoever appended last to
+pid; accesses without an outcome get one. Runs whose process lives are left alone. The run that appended last to
 a stream owned it: not only a run that was killed leaves things open, but also one that could not end everything in
 order, and a recovery that was itself cut short.
 

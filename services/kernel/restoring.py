@@ -1,7 +1,7 @@
 """The system of a journal: the newest snapshot that counts, and the events behind it.
 
-Whoever had to fold many events leaves a snapshot for the next, and a server leaves one now and then, so that a start
-does not grow with the journal.
+A process that had to fold many events leaves a snapshot for the next, and a server leaves one now and then, so that a
+start does not grow with the journal.
 """
 
 import contextlib
@@ -52,13 +52,13 @@ def forged(journal: Records, snapshots: SnapshotStore, head: Callable[[], int]) 
     While an erasure is not finished, a snapshot may still have what the events no longer tell; it removes them all.
     Raises Refusal.
     """
-    waiting, system, found = set(snapshots.positions()), System(), []
+    waiting, system, mismatches = set(snapshots.positions()), System(), []
     while system.position < (last := head()):  # what was appended meanwhile may be an erasure
         for recorded in journal.folded(system.position, last):
             system.apply(recorded)
             if system.position in waiting and snapshots.read(system.position) not in (None, encoded(system)):
-                found.append(system.position)
-    return [] if any(erasures_of(system)) else [at for at in found if snapshots.read(at) is not None]
+                mismatches.append(system.position)
+    return [] if any(erasures_of(system)) else [at for at in mismatches if snapshots.read(at) is not None]
 
 
 class KeptSnapshots:

@@ -21,7 +21,7 @@ _log = logging.getLogger("omac.checkpoints")
 
 
 class Witness(Protocol):
-    """Somebody who keeps notes."""
+    """A witness that keeps notes."""
 
     @property
     def name(self) -> str:

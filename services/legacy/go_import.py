@@ -42,9 +42,9 @@ class Job(msgspec.Struct, frozen=True):
     code: str = ""
     values: Values = Values()
 
-    def takes(self, what: go_import.What | None = None) -> bool:
-        """Return whether the job imports anything; with `what`, anything of this kind."""
-        return any(step.verdict == "take" and what in (None, step.what) for step in self.group.steps)
+    def takes(self, kind: go_import.What | None = None) -> bool:
+        """Return whether the job imports anything; with `kind`, anything of this kind."""
+        return any(step.verdict == "take" and kind in (None, step.what) for step in self.group.steps)
 
 
 class ImportPlan(msgspec.Struct, frozen=True):
@@ -99,36 +99,38 @@ class GoImport:
     _refusals: dict[str, Refusal] = field(default_factory=dict, init=False)
     _local: set[str] = field(default_factory=set, init=False)  # names of skills of the project
 
-    async def look(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
+    async def plan(self, folders: SkillFolders, search: SkillSearch) -> ImportPlan:
         """Plan the import, for the skills that `search` finds only, and return the plan. Raises OSError."""
-        candidates = [one for one in await every(folders, search) if go_import.matching(self._old, one.skill)]
-        self._local = {one.skill.name for one in candidates if one.place.workdir}
+        candidates = [
+            candidate for candidate in await every(folders, search) if go_import.matching(self._old, candidate.skill)
+        ]
+        self._local = {candidate.skill.name for candidate in candidates if candidate.place.workdir}
         jobs = [await self._job(candidate) for candidate in candidates]
         by_name: dict[str, list[Job]] = {}
         for job in jobs:
             by_name.setdefault(job.group.skill, []).append(job)
         jobs += [await self._defaults(same) for same in by_name.values()]
-        present = {(one.skill.name, one.skill.source) for one in candidates}
+        present = {(candidate.skill.name, candidate.skill.source) for candidate in candidates}
         jobs += [Job(group) for group in go_import.judge_absent(self._old, present)]
         kept = tuple(job for job in jobs if job.group.steps)
         return ImportPlan(kept, self._old.notes, tuple(self._refusals.values()))
 
     async def _job(self, candidate: Candidate) -> Job:
-        skill, place = candidate.skill, candidate.place
+        skill, skill_scope = candidate.skill, candidate.place
         entries = go_import.matching(self._old, skill)
-        given = self._recorded.credential(place.scope, skill.name)
-        present = FoundHere(place, skill, self._recorded.registration(candidate), given)
+        recorded = self._recorded.credential(skill_scope.scope, skill.name)
+        present = FoundHere(skill_scope, skill, self._recorded.registration(candidate), recorded)
         steps = [go_import.judge_registration(present, entries[0])]
         if steps[0].verdict == "skip":
             return Job(ImportGroup(skill.name, skill.scope, skill.source, tuple(steps)))
         seen, approval = self._approval(present)
         trusted = approval.verdict != "skip"
         names = {name for entry in entries for name in entry.names}
-        services = go_import.keychain_services(place, self._literal, skill.name)
-        unknown = [name for name in {*names, *present.fields} if name not in {*given.secrets, *given.taken}]
+        services = go_import.keychain_services(skill_scope, self._literal, skill.name)
+        unknown = [name for name in {*names, *present.fields} if name not in {*recorded.secrets, *recorded.taken}]
         held = await self._held(services, unknown) if trusted else {}
-        sources = (self._old.project, self._old.user) if place.workdir else (self._old.user,)
-        unheard = None if place.workdir or skill.name in self._local else self._old.project
+        sources = (self._old.project, self._old.user) if skill_scope.workdir else (self._old.user,)
+        unheard = None if skill_scope.workdir or skill.name in self._local else self._old.project
         steps += [
             approval,
             *go_import.judge_secrets(present, trusted, names, held),
@@ -161,7 +163,7 @@ class GoImport:
         usable = [(job.code, job.candidate) for job in jobs if job.candidate]
         if not usable:
             return Job(ImportGroup(jobs[0].group.skill, "defaults", "", ()))
-        candidate = next((one for code, one in usable if code), usable[0][1])
+        candidate = next((candidate for code, candidate in usable if code), usable[0][1])
         skill = candidate.skill
         present = FoundHere(candidate.place, skill)
         remembered = self._recorded.credential(DEFAULTS, skill.name).defaults

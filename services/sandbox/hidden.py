@@ -29,9 +29,9 @@ _SHOW = "omac sandbox run --allow-env-files -- COMMAND"
 
 def newly_tracked(before: set[str], now: set[str]) -> list[str]:
     """A line for each file that is hidden, and that the program has put into an index."""
-    what = "is in git's index now: your next git stash or git commit -a would put what it holds among git's objects,"
+    warning = "is in git's index now: your next git stash or git commit -a would put what it holds among git's objects,"
     return [
-        f"{path} {what} where programs can read it: "
+        f"{path} {warning} where programs can read it: "
         f"git -C {quoted(path.rpartition('/')[0])} rm --cached -- {quoted(path.rpartition('/')[2])}"
         for path in sorted(now - before)[:NAMES_SHOWN]
     ]
@@ -60,9 +60,9 @@ class HiddenSearch:
         if not (self._names.env_files or self._names.patterns):
             return
         left_out = {*self.found, *(entry.path for entry in entries if entry.access == DENY)}
-        for one in sorted(granted, key=lambda entry: len(entry.path)):
-            if one.access == READ and not any(below(one.path, folder) for folder in self.found):
-                self.search(one.path, left_out)
+        for entry in sorted(granted, key=lambda entry: len(entry.path)):
+            if entry.access == READ and not any(below(entry.path, folder) for folder in self.found):
+                self.search(entry.path, left_out)
 
     def entries(self, entries: Sequence[Entry], repositories: Sequence[GitRepository]) -> list[Entry]:
         """DENY for what is to be hidden, where `entries` show it. Raises Refusal (policy-too-large)."""

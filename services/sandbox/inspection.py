@@ -42,7 +42,7 @@ class LaunchInspection:
         for number, record in enumerate(self._records):
             if due := self._pending.begin(record):
                 if due.busy_place:
-                    self._ports.say(f"waiting for the inspection of {due.busy_place}")
+                    self._ports.report(f"waiting for the inspection of {due.busy_place}")
                     due.wait()
                 else:
                     self._inspect(due)
@@ -58,7 +58,7 @@ class LaunchInspection:
         for record in self._records:
             is_whole, flushing = self._steps.note(record, self._pending)
             if not is_whole:
-                self._ports.say(
+                self._ports.report(
                     f"{record.projects[0]} has more than can be noted now: the rest of it counts as new at the end"
                 )
             self._flushing.append(flushing)
@@ -74,7 +74,9 @@ class LaunchInspection:
         """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
         self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
         if not all(watch.is_watching for watch in self._watches):
-            self._ports.say("the kernel watches no more folders now: what git would run is set aside only at the end")
+            self._ports.report(
+                "the kernel watches no more folders now: what git would run is set aside only at the end"
+            )
 
     def ended(self, written: Callable[[str], bytes | None]) -> None:
         """Keep what the program has `written` into the sandbox's own copies of settings, by the path of each."""
@@ -91,9 +93,13 @@ class LaunchInspection:
         self._found_before = [finding for watch in self._watches for finding in watch.end()]
         for record in self._records:
             if not self._end(record) and not record.kept:
-                self._ports.say("another launch still runs there: when that one ends, what this one left is inspected")
+                self._ports.report(
+                    "another launch still runs there: when that one ends, what this one left is inspected"
+                )
                 if self._unkept:
-                    self._ports.say(f"git's settings that were made inside cannot be kept until then: {self._unkept}")
+                    self._ports.report(
+                        f"git's settings that were made inside cannot be kept until then: {self._unkept}"
+                    )
         if self._found_before:  # that one knows nothing of what was set aside while this one ran
             _report(self._ports, self._found_before, self._name)
             self.findings += map(str, self._found_before)
@@ -142,14 +148,14 @@ def _inspect(ports: SandboxPorts, records: list[Opaque], name: str, before: list
     the folder for what is set aside."""
     if not ports.inspections.projects(records):
         return []
-    findings = [*before, *ports.inspections.inspect(records, name, ports.state, ports.say)]
+    findings = [*before, *ports.inspections.inspect(records, name, ports.state, ports.report)]
     _report(ports, findings, name)
     return list(map(str, findings))
 
 
 def _report(ports: SandboxPorts, findings: list[Opaque], name: str) -> None:
     for line in ports.inspections.lines(findings, name, ports.state):
-        ports.say(line)
+        ports.report(line)
 
 
 def _launches(records: list[Opaque]) -> set[str]:

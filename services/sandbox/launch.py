@@ -43,13 +43,13 @@ def launch(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | 
             break
         planned.placeholders.end()
     for warning in planned.policy.warnings:
-        ports.say(warning)
+        ports.report(warning)
     try:
         return launched.run()
     except Refusal as refusal:
         if refusal.reason != "sandbox-unavailable" or planned.request.backend != "auto":
             raise
-        ports.say(refusal.message)
+        ports.report(refusal.message)
         return _launch_without_namespaces(planned, refusal)
 
 
@@ -113,7 +113,7 @@ class SandboxLaunch:
             ended = {"status": status, "findings": first(findings), "lost": "", "vanished": first(self._vanished)}
             self._records.append("sandbox.exited", ended)
         except Refusal as refusal:  # it has run: its status is what its caller waits for
-            self._ports.say(
+            self._ports.report(
                 f"the command ended with status {status}, but this could not be recorded: {refusal.message}"
             )
         return status
@@ -132,8 +132,10 @@ class SandboxLaunch:
                 pid = self._await_built(program)
                 if held:
                     held.add(pid)
-                if self._replaceable and not self._replaceable.place(pid):
-                    self._ports.say("git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)")
+                if self._replaceable and not self._replaceable.install(pid):
+                    self._ports.report(
+                        "git cannot change its settings in the sandbox on this kernel (Linux 5.6 lets it)"
+                    )
                 self._open_home(pid)
                 self._inspection.watch()
                 program.release()
@@ -142,7 +144,7 @@ class SandboxLaunch:
                 self._list_home()
         finally:
             for folder in held.end() if held else ():
-                self._ports.say(f"the cgroup {folder} still exists: a process in it has not ended")
+                self._ports.report(f"the cgroup {folder} still exists: a process in it has not ended")
             findings = self._clean_up()
         return status, findings
 
@@ -159,14 +161,14 @@ class SandboxLaunch:
         if self._vanishing:
             self._vanishing.close()
         if self._replaceable:
-            if self._replaceable.is_placed:
+            if self._replaceable.is_installed:
                 self._inspection.ended(self._replaceable.content)
             self._replaceable.close()
         for layout in self._layouts:
             self._end_of_git(layout)
         findings = self._inspection.end()
         for line in self._of_hidden_files():
-            self._ports.say(line)
+            self._ports.report(line)
         self._plan.placeholders.end()
         return findings
 
@@ -186,7 +188,7 @@ class SandboxLaunch:
         if not self._is_built:
             self._ports.git.discard(layout)
         elif layout.skipped_hooks and (line := layout.skipped_hooks.warning()):
-            self._ports.say(line)
+            self._ports.report(line)
 
     def _of_hidden_files(self) -> list[str]:
         from omac.services.sandbox.hidden import newly_tracked
@@ -207,9 +209,9 @@ class SandboxLaunch:
         spool = self._records.spool
         self._flushing = ports.background(lambda: spool.flush(requested))  # takes longer than all the rest of this
         ports.load("inspection")
-        for folder in dict.fromkeys(one for layout in self._layouts for one in layout.objects):
+        for folder in dict.fromkeys(folder for layout in self._layouts for folder in layout.objects):
             for line in ports.git.unshare(folder):
-                ports.say(line)
+                ports.report(line)
         self._inspection.note()
         self._tracked = ports.hidden_files.tracked(self._layouts, self._plan.policy.entries)
         copies = [copy for layout in self._layouts for copy in layout.copies if not copy.place]
@@ -243,7 +245,7 @@ class SandboxLaunch:
             self._records.append("sandbox.denied", fields)
         except Refusal as unrecorded:
             if unrecorded.message != refusal.message:
-                self._ports.say(f"this refusal could not be recorded: {unrecorded.message}")
+                self._ports.report(f"this refusal could not be recorded: {unrecorded.message}")
 
 
 class LaunchRecords:

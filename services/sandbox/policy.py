@@ -75,9 +75,9 @@ def plan(typed: SandboxRequest, ports: SandboxPorts, listing: ConfigListing | No
     listings: dict[str, ConfigListing] = {listing.folder: listing} if listing else {}
     try:
         trees = _trees(typed, ports)
-        for one in trees:
-            if one not in listings and not _within(one, trees):
-                listings[one] = ports.git.list_config(one, ports.environment)  # git works meanwhile
+        for tree in trees:
+            if tree not in listings and not _within(tree, trees):
+                listings[tree] = ports.git.list_config(tree, ports.environment)  # git works meanwhile
         return _Composition(settled(typed, ports, trees), ports, trees, listings).plan()
     finally:
         for early in listings.values():
@@ -106,7 +106,7 @@ class _Composition:
             made.placeholders.hold()
         self._granted = self._grants()
         caches = ports.caches.root_of(self._host)
-        for path in (*self._trees, *(one.path for one in self._granted)):
+        for path in (*self._trees, *(entry.path for entry in self._granted)):
             _refuse_own(path, ports.state, "omac's own and in no sandbox", "omac status")
             _refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
@@ -115,7 +115,9 @@ class _Composition:
         entries, warnings = self._entries()
         hidden = self._hidden()
         entries += self._held(entries, hidden)
-        names = made.search.entries(entries, [one for layout in made.layouts.values() for one in layout.repositories])
+        names = made.search.entries(
+            entries, [repository for layout in made.layouts.values() for repository in layout.repositories]
+        )
         environment = self._environment()
         made.use(request.backend)
         made.policy = Policy(
@@ -126,7 +128,7 @@ class _Composition:
             network=request.network,
             ports=tuple(request.open_ports),
             limits=request.limits,
-            fence=tuple(path for one in made.layouts.values() for path in one.fence),
+            fence=tuple(path for layout in made.layouts.values() for path in layout.fence),
             warnings=(
                 *request.warnings,
                 *warnings,
@@ -145,18 +147,18 @@ class _Composition:
         )
         base, protected = ports.base, ports.protected
         kept, warnings = self._of_harness()
-        writable = [*self._trees, *(one.path for one in (*granted, *kept) if one.access == WRITE)]
+        writable = [*self._trees, *(entry.path for entry in (*granted, *kept) if entry.access == WRITE)]
         command = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
         made.argv = list(command.argv) if command else []
         copies, notices = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
         entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept, *copies]
         entries += self._handed_in()
-        entries += [Entry(one, WRITE, "--root" if at else "working directory") for at, one in enumerate(self._trees)]
+        entries += [Entry(tree, WRITE, "--root" if at else "working directory") for at, tree in enumerate(self._trees)]
         entries += granted
         entries += self._caches()
         own = ports.programs.own_installation(host)
         dots = protected.dot_entries(home, entries)
-        emptied = [*entries, *(Entry(one.path, PRIVATE, one.reason) for one in dots)]
+        emptied = [*entries, *(Entry(entry.path, PRIVATE, entry.reason) for entry in dots)]
         needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
         entries += [*dots, *base.uncovered(emptied, needed)]
         entries += protected.protected_entries(home, entries)
@@ -207,7 +209,9 @@ class _Composition:
         named = {entry.path for entry in last}
         writable = tuple(entry.path + "/" for entry in last if entry.access == WRITE)
         kept = [
-            path for path in (*hidden, *(one.path for one in last if one.access != WRITE)) if path.startswith(writable)
+            path
+            for path in (*hidden, *(entry.path for entry in last if entry.access != WRITE))
+            if path.startswith(writable)
         ]
         held: dict[str, Entry] = {}
         for path in kept:
@@ -288,27 +292,27 @@ class _Composition:
         should know."""
         layouts, git, search = self._plan.layouts, self._ports.git, self._plan.search
         is_folder, exists = self._ports.files.is_folder, self._ports.files.exists
-        trees = [*self._trees, *(one.path for one in self._granted if one.access == WRITE)]
-        kept = [one.path for one in agents if one.access == WRITE]
-        obeyed = [one.path for one in agents if one.access == READ]
-        for one in trees:
-            if one not in layouts and not _within(one, trees) and is_folder(one):
-                files, listing = search.search(one), self._listings.get(one)
-                layouts[one] = git.lay_out(one, self._request, self._home, files, listing)
-        for one in kept:
-            if one not in layouts and not _within(one, [*kept, *trees]) and is_folder(one):
-                users = None if exists(f"{one}/.git") else next(iter(self._listings.values()), None)
-                layouts[one] = git.lay_out(one, self._request, self._home, None, users, obeyed)
+        trees = [*self._trees, *(entry.path for entry in self._granted if entry.access == WRITE)]
+        kept = [entry.path for entry in agents if entry.access == WRITE]
+        obeyed = [entry.path for entry in agents if entry.access == READ]
+        for tree in trees:
+            if tree not in layouts and not _within(tree, trees) and is_folder(tree):
+                files, listing = search.search(tree), self._listings.get(tree)
+                layouts[tree] = git.lay_out(tree, self._request, self._home, files, listing)
+        for folder in kept:
+            if folder not in layouts and not _within(folder, [*kept, *trees]) and is_folder(folder):
+                users = None if exists(f"{folder}/.git") else next(iter(self._listings.values()), None)
+                layouts[folder] = git.lay_out(folder, self._request, self._home, None, users, obeyed)
         warnings: list[str] = []
-        for one, seen in layouts.items():
-            for repository in seen.repositories:
+        for folder, layout in layouts.items():
+            for repository in layout.repositories:
                 # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.
-                if any(one != other and below(repository.common, other) for other in layouts):
-                    git.leave_out(seen, repository.common)
+                if any(folder != other and below(repository.common, other) for other in layouts):
+                    git.leave_out(layout, repository.common)
             own = {repository.git for other in layouts.values() for repository in other.repositories}
-            entries += [entry for entry in seen.entries if entry.access != READ or entry.path not in own]
-            warnings += seen.warnings
-        if any(one.copies for one in layouts.values()):
+            entries += [entry for entry in layout.entries if entry.access != READ or entry.path not in own]
+            warnings += layout.warnings
+        if any(layout.copies for layout in layouts.values()):
             entries.append(Entry(REPLACEABLE, PRIVATE, "git: copies of settings, which git may write"))
         return warnings
 
@@ -343,9 +347,9 @@ class _Composition:
         return tuple(paths)
 
 
-def _within(one: str, trees: list[str]) -> bool:
+def _within(folder: str, trees: list[str]) -> bool:
     """Return whether a folder lies in another of `trees`, and so is inspected with that one."""
-    return any(one != other and below(one, other) for other in trees)
+    return any(folder != other and below(folder, other) for other in trees)
 
 
 def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
@@ -353,7 +357,7 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
     files, home = ports.files, ports.home
     first = "--root" if typed.workdir in typed.roots else "--workdir"
     named = [(typed.workdir or ".", first), *((root, "--root") for root in typed.roots)]
-    walked = [(path, flag, *files.trail(files.unresolved(path, home))) for path, flag in named]
+    walked = [(path, flag, *files.resolve_symlinks(files.unresolved(path, home))) for path, flag in named]
     trees = [real for _, _, _, real in walked]
     for path, flag, links, real in walked:
         refuse_links(path, links, trees)
@@ -368,18 +372,18 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
     """Raise Refusal (misuse) for a home folder or a folder above: an agent could change the commands that the owner's
     shell runs next."""
     if below(home, path):
-        what = "your home folder" if path == home else "above your home folder"
+        location = "your home folder" if path == home else "above your home folder"
         enter = ["cd ~/projects/shop  # the project to work in"] if flag == "--workdir" else []
         raise Refusal(
             "misuse",
-            f"{flag} {path} is {what}: an agent could change what your shell runs next",
+            f"{flag} {path} is {location}: an agent could change what your shell runs next",
             fix=[*enter, f"ls -d ~/*/  # folders that {flag} can name in its place"],
         )
 
 
-def _refuse_own(path: str, own: str, what: str, instead: str) -> None:
+def _refuse_own(path: str, own: str, purpose: str, instead: str) -> None:
     if below(path, own):
-        raise Refusal("misuse", f"{path} is in {own}, which is {what}", fix=[instead])
+        raise Refusal("misuse", f"{path} is in {own}, which is {purpose}", fix=[instead])
 
 
 def _folder_of(path: str) -> str:

@@ -27,7 +27,7 @@ def settled(typed: SandboxRequest, ports: SettlingPorts, trees: list[str]) -> Sa
 
 def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> None:
     """A link in a folder that an agent may change could lead anywhere by now: it is not followed. `path` is as typed,
-    `links` as of `trail`. Raises Refusal (unsafe-link)."""
+    `links` as of `resolve_symlinks`. Raises Refusal (unsafe-link)."""
     for link, target in links:
         if any(below(link, tree) for tree in trees):
             raise Refusal(
@@ -40,7 +40,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
 def _resolved(paths: list[str], ports: SettlingPorts, trees: list[str]) -> list[str]:
     resolved = []
     for path in paths:
-        links, real = ports.files.trail(ports.files.unresolved(path, ports.home))
+        links, real = ports.files.resolve_symlinks(ports.files.unresolved(path, ports.home))
         refuse_links(path, links, trees)
         resolved.append(real)
     return resolved

@@ -45,14 +45,14 @@ class Registrar:
 
     async def plan(self, workdir: str) -> ActivationPlan:
         """Return what shall run in a directory, or, for the empty path, of what all share. Raises Refusal, OSError."""
-        place = SkillScope(workdir, self._harness.name)
+        skill_scope = SkillScope(workdir, self._harness.name)
         await self._identify(workdir)
         policy = await self._policies.policy(workdir)
         skills = await self._discover(workdir)
-        await together(partial(self._register, place, policy, skill) for skill in skills if skill.problem is None)
-        await together(partial(self._adopt, place, skill) for skill in skills if skill.problem is None)
-        known = {skill.name: self._known(place, skill) for skill in skills}
-        return skill_plan.plan(skills, place, known, policy, self._environment, self._engine.run)
+        await together(partial(self._register, skill_scope, policy, skill) for skill in skills if skill.problem is None)
+        await together(partial(self._adopt, skill_scope, skill) for skill in skills if skill.problem is None)
+        known = {skill.name: self._known(skill_scope, skill) for skill in skills}
+        return skill_plan.plan(skills, skill_scope, known, policy, self._environment, self._engine.run)
 
     def is_approved(self, spec: SidecarSpec) -> bool:
         """Return whether the code that `spec` runs is approved now, or needs no approval."""
@@ -70,10 +70,10 @@ class Registrar:
         loss."""
         if not self.is_approved(spec):
             return "its code is no longer approved"
-        given = self._credentials.given(ids.scope_of(spec.workdir), spec.skill)
+        values = self._credentials.values_of(ids.scope_of(spec.workdir), spec.skill)
         if spec.repository:
-            given = given.over(self._credentials.given(spec.repository, spec.skill))
-        secrets = [(name, one.fingerprint) for name, one in given.secrets.items()]
+            values = values.over(self._credentials.values_of(spec.repository, spec.skill))
+        secrets = [(name, stored.fingerprint) for name, stored in values.secrets.items()]
         wanted = [item for names in spec.stored.values() for item in names.items()]
         return "a secret was revoked or replaced" if any(item not in secrets for item in wanted) else ""
 
@@ -83,9 +83,9 @@ class Registrar:
 
     async def _identify(self, workdir: str) -> None:
         """Find of which repository a directory is a worktree now."""
-        found = await self._repositories.of(workdir) if workdir else None
-        if found is not None:
-            self._repository_of[workdir] = found.scope
+        repository = await self._repositories.of(workdir) if workdir else None
+        if repository is not None:
+            self._repository_of[workdir] = repository.scope
         else:
             self._repository_of.pop(workdir, None)
 
@@ -98,15 +98,15 @@ class Registrar:
         bases = self._harness.bases
         return await (self._folders.discover(workdir, bases) if workdir else self._folders.discover_global(bases))
 
-    async def _register(self, place: SkillScope, policy: SkillPolicy, skill: FoundSkill) -> None:
-        stream = self._stream(place, skill)
+    async def _register(self, skill_scope: SkillScope, policy: SkillPolicy, skill: FoundSkill) -> None:
+        stream = self._stream(skill_scope, skill)
         before = self._registration(stream)
-        approved = self._shared(place, skill).approved
+        approved = self._shared(skill_scope, skill).approved
         by_repository = approved is not None and approved.bundle_hash == skill.bundle_hash
         if before.found is None and not policy.auto_register and not by_repository:
             return
         code = Code(skill.source, skill.bundle_hash, await self._digest(skill.source))
-        await self._decide(stream, registration.Discover(code, place.workdir))
+        await self._decide(stream, registration.Discover(code, skill_scope.workdir))
         if policy.bundle_drift == "accept" and before.approved is not None:
             await self._accept(stream, before.approved, code)
 
@@ -123,22 +123,24 @@ class Registrar:
             code = Code(present.source, frozen.bundle_hash, frozen.digest)
             await self._decide(stream, registration.Accept(code, self._engine.run))
 
-    async def _adopt(self, place: SkillScope, skill: FoundSkill) -> None:
+    async def _adopt(self, skill_scope: SkillScope, skill: FoundSkill) -> None:
         """Adopt saved defaults where the very code that they were given to is approved here (rule 4 of credentials)."""
-        known, sidecar = self._known(place, skill), skill.sidecar
+        known, sidecar = self._known(skill_scope, skill), skill.sidecar
         code = known.may_run(skill.code, "")
-        if not place.workdir or sidecar is None or code is None:
+        if not skill_scope.workdir or sidecar is None or code is None:
             return
-        given = known.given(skill.code)
-        has = {*given.secrets, *given.config, *given.taken}
+        values = known.credential_for(skill.code)
+        has = {*values.secrets, *values.config, *values.taken}
         remembered = self._credentials.defaults(skill.name)
         names = [field.name for field in sidecar.fields if field.name not in has]
         if not any(name in remembered and remembered[name].code == code.digest for name in names):
             return
         try:
-            await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"), skill.base)
+            await self._credentials.adopt(skill_scope.scope, skill.name, code.digest, names, Cause("omac"), skill.base)
         except Refusal as refusal:  # a store is locked, say: the values stay missing, and are said to be
-            _log.warning("%s in %s: remembered values cannot be adopted: %s", skill.name, place.shown, refusal.message)
+            _log.warning(
+                "%s in %s: remembered values cannot be adopted: %s", skill.name, skill_scope.shown, refusal.message
+            )
 
     async def _digest(self, source: str) -> str:
         try:
@@ -147,17 +149,17 @@ class Registrar:
             _log.info("%s cannot be read as a whole: %s", source, error)
             return UNREADABLE
 
-    def _known(self, place: SkillScope, skill: FoundSkill) -> KnownSkill:
-        given = self._credentials.given(place.scope, skill.name, skill.base)
-        own, scope = self._registration(self._stream(place, skill)), self._repository_of.get(place.workdir)
+    def _known(self, skill_scope: SkillScope, skill: FoundSkill) -> KnownSkill:
+        values = self._credentials.values_of(skill_scope.scope, skill.name, skill.base)
+        own, scope = self._registration(self._stream(skill_scope, skill)), self._repository_of.get(skill_scope.workdir)
         if scope is None:
-            return KnownSkill(own, given)
-        shared_given = self._credentials.given(scope, skill.name, skill.base)
-        return KnownSkill(own, given, scope, self._shared(place, skill), shared_given)
+            return KnownSkill(own, values)
+        shared_values = self._credentials.values_of(scope, skill.name, skill.base)
+        return KnownSkill(own, values, scope, self._shared(skill_scope, skill), shared_values)
 
-    def _shared(self, place: SkillScope, skill: FoundSkill) -> Registration:
+    def _shared(self, skill_scope: SkillScope, skill: FoundSkill) -> Registration:
         """Return the registration of a skill for each worktree of the repository of a place."""
-        scope = self._repository_of.get(place.workdir)
+        scope = self._repository_of.get(skill_scope.workdir)
         if scope is None:
             return Registration()
         return self._registration(ids.registration_stream(self._engine.host, scope, skill.base, skill.name))
@@ -165,8 +167,8 @@ class Registrar:
     def _registration(self, stream: StreamId) -> Registration:
         return self._engine.system.registrations[stream].state
 
-    def _stream(self, place: SkillScope, skill: FoundSkill) -> StreamId:
-        return ids.registration_stream(self._engine.host, place.scope, skill.base, skill.name)
+    def _stream(self, skill_scope: SkillScope, skill: FoundSkill) -> StreamId:
+        return ids.registration_stream(self._engine.host, skill_scope.scope, skill.base, skill.name)
 
     async def _decide(self, stream: StreamId, command: registration.Command) -> None:
         await self._engine.execute(registration.AGGREGATE, stream, command, Cause("omac"))

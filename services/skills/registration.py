@@ -13,7 +13,7 @@ from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Code, Registration
-from omac.services.credentials.values import Credentials, Given, Values
+from omac.services.credentials.values import Credentials, SetResult, Values
 from omac.services.kernel.execution import Execution
 from omac.services.ports import FrozenSkills, Interpreters
 from omac.services.skills.resolution import Candidate
@@ -67,9 +67,9 @@ class Registering:
         code = await self._freeze(candidate, digest)
         if values:
             await self._introduce(candidate, code)
-        given = await self.give(candidate, values, adopted, code=code.digest) if values else None
+        result = await self.give(candidate, values, adopted, code=code.digest) if values else None
         await self._approve(candidate, code)
-        return given.problems if given else ()
+        return result.problems if result else ()
 
     async def give(
         self,
@@ -79,7 +79,7 @@ class Registering:
         *,
         mirror: bool = True,
         code: str | None = None,
-    ) -> Given:
+    ) -> SetResult:
         """Give a skill values; they are remembered for `code`, else for the code that it has, unless `mirror` is false.
         Raises Refusal; then nothing counts as given."""
         skill, scope = candidate.skill, candidate.place.scope

@@ -48,11 +48,11 @@ async def _in_scope(look: Callable[..., object], workdir: str, harness: Harness 
         skills: list[FoundSkill] = await look(harness.bases)  # type: ignore[misc]  # a port's method with its scope bound
         return [Candidate(SkillScope(workdir, harness.name), skill) for skill in skills]
     candidates: list[Candidate] = []
-    for one in HARNESSES:
-        candidates += [Candidate(SkillScope(workdir, one.name), skill) for skill in await look((one.base,))]  # type: ignore[misc]
+    for supported in HARNESSES:
+        candidates += [Candidate(SkillScope(workdir, supported.name), skill) for skill in await look((supported.base,))]  # type: ignore[misc]
     for skill in await look((SHARED_BASE,)):  # type: ignore[misc]
         own = {candidate.place.harness for candidate in candidates if candidate.skill.name == skill.name}
-        sees = next((one.name for one in HARNESSES if one.name not in own), DEFAULT_HARNESS.name)
+        sees = next((supported.name for supported in HARNESSES if supported.name not in own), DEFAULT_HARNESS.name)
         candidates.append(Candidate(SkillScope(workdir, sees), skill))
     return candidates
 
@@ -67,14 +67,14 @@ async def find(
     """
     there = await every(folders, search, guidance=True)
     named = [candidate for candidate in there if candidate.skill.name == name]
-    meant = [candidate for candidate in named if _runs(candidate.skill)] or named
-    if len(meant) > 1:  # the very code that was meant tells which
-        meant = [candidate for candidate in meant if candidate.skill.bundle_hash == bundle_hash] or meant
-    if len(meant) > 1:
-        raise ambiguous(name, [(candidate.place, candidate.skill.source) for candidate in meant], command, words)
-    if not meant:
+    matches = [candidate for candidate in named if _runs(candidate.skill)] or named
+    if len(matches) > 1:  # the very code that was meant tells which
+        matches = [candidate for candidate in matches if candidate.skill.bundle_hash == bundle_hash] or matches
+    if len(matches) > 1:
+        raise ambiguous(name, [(candidate.place, candidate.skill.source) for candidate in matches], command, words)
+    if not matches:
         raise _not_found(there, search, name, command, words)
-    (candidate,) = meant
+    (candidate,) = matches
     if candidate.skill.problem is not None:
         fix = [f"${{EDITOR:-vi}} {shlex.quote(candidate.skill.source)}/omac.yaml"]
         raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
@@ -84,12 +84,12 @@ async def find(
     return candidate
 
 
-def ambiguous(name: str, places: Sequence[tuple[SkillScope, str]], command: str, words: str = "") -> Refusal:
+def ambiguous(name: str, matches: Sequence[tuple[SkillScope, str]], command: str, words: str = "") -> Refusal:
     """The refusal of a name that means several skills, with a command for each; their sources are given."""
-    where = "; ".join(source for _, source in places)
-    fix = [f"{command} {shlex.quote(name)} {place.flags}{words and ' ' + words}" for place, _ in places]
+    where = "; ".join(source for _, source in matches)
+    fix = [f"{command} {shlex.quote(name)} {skill_scope.flags}{words and ' ' + words}" for skill_scope, _ in matches]
     return Refusal(
-        "skill-ambiguous", f"{name} is ambiguous: {len(places)} skills have this name: {where}", fix=fix, skill=name
+        "skill-ambiguous", f"{name} is ambiguous: {len(matches)} skills have this name: {where}", fix=fix, skill=name
     )
 
 
@@ -102,13 +102,13 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
 
     usable = [candidate for candidate in there if candidate.skill.problem is None and _runs(candidate.skill)]
     names = ", ".join(sorted({candidate.skill.name for candidate in there})) or "none"
-    meant = {one.skill.name.lower() for one in usable}
-    near = get_close_matches(name.lower(), sorted(meant), NEAR_MAX)  # a slip, not another skill
+    usable_names = {candidate.skill.name.lower() for candidate in usable}
+    near = get_close_matches(name.lower(), sorted(usable_names), NEAR_MAX)  # a slip, not another skill
     more = words and " " + words
     fix = [
-        f"{command} {shlex.quote(one.skill.name)} {one.place.flags}{more}"
-        for one in usable
-        if one.skill.name.lower() in near
+        f"{command} {shlex.quote(candidate.skill.name)} {candidate.place.flags}{more}"
+        for candidate in usable
+        if candidate.skill.name.lower() in near
     ]
     where = "among the global skills" if search.scope == "global" else f"in {search.workdir}"
     message = f"no skill {name!r} with a sidecar {where}; there are: {names}"

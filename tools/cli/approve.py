@@ -17,7 +17,7 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 Answer = TypeVar("Answer")
 
@@ -40,31 +40,31 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     candidate = trio.run(find, folders, search, request.skill, "omac approve", words, request.bundle_hash)
     candidate = for_repository(candidate, request.where, f"omac approve {shlex.quote(request.skill)}")
     command = f"omac approve {shlex.quote(request.skill)} {candidate.place.flags}"
-    digest = require_meant(folders, candidate, request.bundle_hash, command)
+    digest = require_digest(folders, candidate, request.bundle_hash, command)
     with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
-        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        values = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
     assert approved is not None, "it has just been approved"
     sidecar = sidecar_of(candidate)
-    gets = [one.name for one in sidecar.secrets if one.name in given.secrets]
-    gets += [one.name for one in sidecar.config if one.name in given.config]
-    missing = unmet(sidecar, given, environment)
+    gets = [secret.name for secret in sidecar.secrets if secret.name in values.secrets]
+    gets += [field.name for field in sidecar.config if field.name in values.config]
+    missing = unmet(sidecar, values, environment)
     _report(request, ApprovalResult(candidate, approved, before if changed else None, changed, gets, list(missing)))
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
 
 
-def require_meant(folders: SkillFolders, candidate: Candidate, meant: str | None, command: str) -> str | None:
-    """The digest that the copy must have; None if any will do that has the bundle hash. `meant` is either of the two.
-    Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
+def require_digest(folders: SkillFolders, candidate: Candidate, expected: str | None, command: str) -> str | None:
+    """The digest that the copy must have; None if any will do that has the bundle hash. `expected` is either of the
+    two. Raises Refusal (skill-changed) for other code than was meant; `command` means the skill."""
     skill = candidate.skill
-    if meant in (None, skill.bundle_hash):
+    if expected in (None, skill.bundle_hash):
         return None
     digest = digest_of(folders, skill)
-    if meant == digest:
+    if expected == digest:
         return digest
     message = f"{skill.name} in {skill.source} does not match --hash: its hash is now {digest}"
     fix = [f"{command} --hash {digest}  # after you reviewed its code"]
@@ -127,7 +127,9 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
             "bundle_hash": skill.bundle_hash,
             "digest": approval.approved.digest,
             "command": sidecar.command,
-            "interpreters": [one.path for one in approval.approved.interpreters or () if one.path],
+            "interpreters": [
+                interpreter.path for interpreter in approval.approved.interpreters or () if interpreter.path
+            ],
             "variables": granted(sidecar),
             "gets": approval.gets,
             "missing": approval.missing,
@@ -136,35 +138,35 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_json(fields)
         return
     again = " again, other code than before" if approval.before else ""
-    say_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
+    print_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     if repository:
-        say_folded(f"  for the same files in {repository.shown}", 4)
+        print_folded(f"  for the same files in {repository.shown}", 4)
     show_code(approval.approved, sidecar)
     show_interpreters(approval.approved)
     if approval.before:
-        say_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
+        print_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
     if approval.gets:
-        say(f"  it receives values set before: {', '.join(approval.gets)}")
+        print_line(f"  it receives values set before: {', '.join(approval.gets)}")
     if approval.missing:
-        say(f"  it still needs: {', '.join(approval.missing)}")
-        say(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
+        print_line(f"  it still needs: {', '.join(approval.missing)}")
+        print_line(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
 
 
 def show_interpreters(approved: Code) -> None:
     """The programs of the host that were approved with it, and those that it lacks."""
-    interpreters = [one for one in approved.interpreters or () if one.path]
+    interpreters = [interpreter for interpreter in approved.interpreters or () if interpreter.path]
     if interpreters:
-        say_folded(f"  by {', '.join(one.path for one in interpreters)}", 4)
-    for one in approved.interpreters or ():
-        if not one.path:
-            say_folded(
-                f"  {one.name} is in no folder of PATH that only you may change: install it, then approve again", 4
+        print_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
+    for program in approved.interpreters or ():
+        if not program.path:
+            print_folded(
+                f"  {program.name} is in no folder of PATH that only you may change: install it, then approve again", 4
             )
 
 
 def show_code(approved: Code, sidecar: SidecarMeta) -> None:
     """Print the hash of the approved code, its command, and the variables that it may read."""
-    say(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
-    say(f"  it runs as you: {shlex.join(sidecar.command)}")
+    print_line(f"  {shown_hash(approved.bundle_hash, approved.digest)}")
+    print_line(f"  it runs as you: {shlex.join(sidecar.command)}")
     if variables := granted(sidecar):
-        say(f"  and may read these variables of yours: {', '.join(variables)}")
+        print_line(f"  and may read these variables of yours: {', '.join(variables)}")

@@ -67,7 +67,7 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
         rows = audit.rows(request.query) if count is None else audit.newest(request.query, count)
         rows = progress.before(rows)
         if request.form == "text" and not request.follow:
-            rows = _told_where_none(rows)
+            rows = _report_if_empty(rows)
         if request.fields:
             _show_counts(rows, request)
         else:
@@ -90,7 +90,7 @@ def _show(rows: Iterable[AuditRow], form: Form, *, headed: bool = True) -> None:
         show_audit(map(json_row, rows), headed=headed)
 
 
-def _told_where_none(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
+def _report_if_empty(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
     """Yield the rows; where there are none, say so, and how to see which there are."""
     row = None
     for row in rows:

@@ -24,10 +24,10 @@ class Cursor(NamedTuple):
         if text == START:
             return cls(journal_id, 0)
         fix = ["omac audit --after start --json  # from the beginning"]
-        found = FORM.fullmatch(text)
-        if found is None:
+        match = FORM.fullmatch(text)
+        if match is None:
             raise Refusal("misuse", f"--after takes start, or a cursor that omac audit printed, not {text!r}", fix=fix)
-        cursor = cls(found[1], int(found[2]))
+        cursor = cls(match[1], int(match[2]))
         if cursor.journal_id != journal_id:
             message = (
                 f"the cursor {text} is of another journal (id {cursor.journal_id}) than this one (id {journal_id})"

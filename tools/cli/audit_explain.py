@@ -18,7 +18,15 @@ from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_cut, report_fix, say, say_folded, shown_fields, with_journal
+from omac.tools.terminal.render import (
+    print_folded,
+    print_line,
+    report,
+    report_cut,
+    report_fix,
+    shown_fields,
+    with_journal,
+)
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 INDENTED_MAX = 12  # levels; a chain that is deeper goes on below the last
@@ -34,53 +42,57 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
             head = journal.store.head()
             message = f"no record is at position {position}: the journal ends at {head}"
             raise Refusal("not-found", message, fix=["omac audit"])
-        if any(one.recorded.position == position and _is_pruned(one) for one in explanation.records):
+        if any(record.recorded.position == position and _is_pruned(record) for record in explanation.records):
             last, at = journal.store.pruned_to()
             raise pruned_refusal(position, last, day_of(at), journal.store.path)
     if as_json:
-        records = [_json(one) for one in explanation.records]
+        records = [_json(record) for record in explanation.records]
         print_json({"position": position, "is_cut": explanation.is_cut, "records": records})
         return 0
-    for one in explanation.records:
-        _show(one, position)
+    for record in explanation.records:
+        _show(record, position)
     if explanation.is_cut:
-        say(f"only the first {RECORDS_MAX} related records are shown")
+        print_line(f"only the first {RECORDS_MAX} related records are shown")
     _report_more(explanation, position, journal_path)
     return 0
 
 
-def _report_more(explanation: Explanation, asked: int, journal_path: str | None) -> None:
+def _report_more(explanation: Explanation, position: int, journal_path: str | None) -> None:
     """Say how to see values that were cut, and what a call met that led nowhere."""
-    others = [one.recorded for one in explanation.records if one.recorded.position != asked]
+    others = [record.recorded for record in explanation.records if record.recorded.position != position]
     report_cut(others, journal_path)
-    for one in explanation.records:
-        event = one.recorded.event
-        if one.recorded.position == asked and isinstance(event, AccessRefused) and event.reason == "unknown-mount":
+    for record in explanation.records:
+        event = record.recorded.event
+        if (
+            record.recorded.position == position
+            and isinstance(event, AccessRefused)
+            and event.reason == "unknown-mount"
+        ):
             report("its token or its mount led nowhere; what was online then:")
-            report_fix([with_journal(f"omac replay --at {asked}", journal_path)])
+            report_fix([with_journal(f"omac replay --at {position}", journal_path)])
 
 
-def _is_pruned(one: ExplainedRecord) -> bool:
-    return isinstance(one.recorded.event, PositionPruned)
+def _is_pruned(record: ExplainedRecord) -> bool:
+    return isinstance(record.recorded.event, PositionPruned)
 
 
-def _show(one: ExplainedRecord, asked: int) -> None:
-    recorded = one.recorded
-    mark = ">" if recorded.position == asked else " "
-    indent = "  " * min(one.depth, INDENTED_MAX)
+def _show(record: ExplainedRecord, position: int) -> None:
+    recorded = record.recorded
+    mark = ">" if recorded.position == position else " "
+    indent = "  " * min(record.depth, INDENTED_MAX)
     head = f"{mark} {indent}{recorded.position}  {wall_clock(recorded.at)}  {KIND_OF[type(recorded.event)]}"
-    why = f" because of {one.because_of}" if one.because_of else ""
-    fields = shown_fields(recorded.event, whole=recorded.position == asked)
-    say_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
+    why = f" because of {record.because_of}" if record.because_of else ""
+    fields = shown_fields(recorded.event, whole=recorded.position == position)
+    print_folded(f"{head} (by {recorded.actor}{why}) {fields}".rstrip(), len(indent) + 4)
 
 
-def _json(one: ExplainedRecord) -> dict[str, Any]:
-    recorded = one.recorded
+def _json(record: ExplainedRecord) -> dict[str, Any]:
+    recorded = record.recorded
     return {
         "position": recorded.position,
-        "depth": one.depth,
+        "depth": record.depth,
         "causation": recorded.causation,
-        "because_of": one.because_of,
+        "because_of": record.because_of,
         "correlation": recorded.correlation,
         "at": rfc3339(recorded.at),
         "kind": KIND_OF[type(recorded.event)],

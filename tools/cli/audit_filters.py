@@ -109,6 +109,6 @@ def position_of(text: str, name: str) -> int:
 def _status(text: str) -> tuple[int, int]:
     if of_class := STATUS_CLASS.fullmatch(text.lower()):
         return int(of_class[1]) * 100, int(of_class[1]) * 100 + 99
-    if found := STATUS_RANGE.fullmatch(text):
-        return int(found[1]), int(found[2] or found[1])
+    if match := STATUS_RANGE.fullmatch(text):
+        return int(match[1]), int(match[2] or match[1])
     raise Refusal("misuse", f"--status takes 404, 5xx or 400-499, not {text!r}", fix=["--status 5xx"])

@@ -12,7 +12,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir, is_living, without_server
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report
 
 
 def backup(target: str, journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -24,10 +24,10 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     if as_json:
         print_json(copy._asdict() | {"keys": made.keys_path})
         return 0
-    say_folded(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
+    print_folded(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
     if made.keys_path:
-        say_folded(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
-        say_folded("  what is erased later can be read by this file: delete it, or keep it elsewhere", 4)
+        print_folded(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
+        print_folded("  what is erased later can be read by this file: delete it, or keep it elsewhere", 4)
     return 0
 
 
@@ -46,27 +46,31 @@ def restore(
         if put_back(path):
             report(f"a restore was interrupted: the journal that it had moved away is {path} again")
             if not os.path.exists(backup_path):  # that is what was to be restored
-                say_folded(f"{path} is restored to position {copy.position}")
+                print_folded(f"{path} is restored to position {copy.position}")
                 return 0
         require_unused(path, is_living)
         if (loss := _loss(path, copy)) and not _confirmed(loss, source, yes):
             report("nothing was changed")
             return 1
         done = restore_with_keys(state, copy, path, clock)
-    say_folded(f"{path} is restored to position {copy.position}")
+    print_folded(f"{path} is restored to position {copy.position}")
     _show(done)
     return 0
 
 
 def _show(done: Restored) -> None:
     if done.kept:
-        say_folded(f"the journal that was there is {done.kept}")
+        print_folded(f"the journal that was there is {done.kept}")
     if done.subjects:
-        say_folded(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
+        print_folded(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
     if done.erased:
-        say(counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since")
+        print_line(
+            counted(done.erased, "key is not: what it", "keys are not: what they") + " encrypted was erased since"
+        )
     if done.rotations:
-        say_folded(f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again")
+        print_folded(
+            f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again"
+        )
 
 
 def _loss(path: str, copy: Copy) -> str:

@@ -14,7 +14,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.tools.compose import bridges
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 STATES = {
     "installed": "installed",
@@ -56,21 +56,21 @@ def status(name: str | None, as_json: bool, environment: Mapping[str, str]) -> i
         return 0
     width = max(len(row.harness) for row in rows)
     for row in rows:
-        say(f"{row.harness:<{width}}  {STATES[row.state]}")
-        say(f"{'':<{width}}  {row.file}")
+        print_line(f"{row.harness:<{width}}  {STATES[row.state]}")
+        print_line(f"{'':<{width}}  {row.file}")
         for note in row.notes:
-            say(f"{'':<{width}}  {note}")
+            print_line(f"{'':<{width}}  {note}")
         if row.state in ("outdated", "changed", "guard-only", "not-installed"):
-            say(f"{'':<{width}}  try: omac bridge install {row.harness}")
+            print_line(f"{'':<{width}}  try: omac bridge install {row.harness}")
     return 0
 
 
 def install_guard(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent ask the write guard. Raises Refusal."""
-    one = _guard_file("install", agent, project, user, environment)
-    changed = bridges.change(one, bridges.with_guard, environment, now_ns)
-    say_folded(f"{one.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
-    _report_notes(one)
+    bridge_file = _guard_file("install", agent, project, user, environment)
+    changed = bridges.change(bridge_file, bridges.with_guard, environment, now_ns)
+    print_folded(f"{bridge_file.file.path}: the write guard is {'called from now on' if changed else 'called already'}")
+    _report_notes(bridge_file)
     if project:
         report("an agent can change its project's file; only your own (--user) is safe from it")
     return 0
@@ -78,9 +78,11 @@ def install_guard(agent: str, project: bool, user: bool, environment: Mapping[st
 
 def uninstall_guard(agent: str, project: bool, user: bool, environment: Mapping[str, str]) -> int:
     """Have an agent no longer ask the write guard. Raises Refusal."""
-    one = _guard_file("uninstall", agent, project, user, environment)
-    changed = GUARDED in bridges.find(one).states and bridges.change(one, bridges.without_guard, environment, now_ns)
-    say_folded(f"{one.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
+    bridge_file = _guard_file("uninstall", agent, project, user, environment)
+    changed = GUARDED in bridges.find(bridge_file).states and bridges.change(
+        bridge_file, bridges.without_guard, environment, now_ns
+    )
+    print_folded(f"{bridge_file.file.path}: the write guard is {'no longer called' if changed else 'not called there'}")
     return 0
 
 
@@ -102,45 +104,49 @@ def _each(
 
 
 def _install(harness: Harness, environment: Mapping[str, str]) -> None:
-    one = bridges.own_file(harness, program(), environment)
-    changed = bridges.change(one, bridges.all_hooks, environment, now_ns)
-    say_folded(f"{one.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
-    _report_notes(one)
+    bridge_file = bridges.own_file(harness, program(), environment)
+    changed = bridges.change(bridge_file, bridges.all_hooks, environment, now_ns)
+    print_folded(f"{bridge_file.file.path}: {harness.name} calls omac {'from now on' if changed else 'already'}")
+    _report_notes(bridge_file)
 
 
 def _uninstall(harness: Harness, environment: Mapping[str, str]) -> None:
-    one = bridges.own_file(harness, program(), environment)
-    changed = bool(bridges.find(one).states) and bridges.change(one, bridges.no_hooks, environment, now_ns)
-    say_folded(f"{one.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}")
+    bridge_file = bridges.own_file(harness, program(), environment)
+    changed = bool(bridges.find(bridge_file).states) and bridges.change(
+        bridge_file, bridges.no_hooks, environment, now_ns
+    )
+    print_folded(
+        f"{bridge_file.file.path}: {harness.name} {'no longer calls omac' if changed else 'does not call omac'}"
+    )
 
 
 def _row(harness: Harness, environment: Mapping[str, str]) -> Row:
     file = ""
     try:
-        one = bridges.own_file(harness, program(), environment)
-        file = one.file.path
-        found = bridges.find(one)
+        bridge_file = bridges.own_file(harness, program(), environment)
+        file = bridge_file.file.path
+        finding = bridges.find(bridge_file)
     except Refusal as refusal:
         return Row(harness.name, "unreadable", file, {}, [refusal.message])
-    states = set(found.states.values())
+    states = set(finding.states.values())
     if not states:
         state = "not-installed"
     elif "changed" in states:
         state = "changed"
     elif "outdated" in states:
         state = "outdated"
-    elif set(found.states) == {GUARDED}:
+    elif set(finding.states) == {GUARDED}:
         state = "guard-only"
     else:
-        state = "installed" if set(found.states) == set(one.commands) else "changed"
-    return Row(harness.name, state, file, found.states, found.notes)
+        state = "installed" if set(finding.states) == set(bridge_file.commands) else "changed"
+    return Row(harness.name, state, file, finding.states, finding.notes)
 
 
-def _report_notes(one: bridges.BridgeFile) -> None:
-    for note in bridges.find(one).notes:
-        report(f"omac: {one.file.path} {note}")
-    if one.hook and one.hook.notice:
-        report(one.hook.notice)
+def _report_notes(bridge_file: bridges.BridgeFile) -> None:
+    for note in bridges.find(bridge_file).notes:
+        report(f"omac: {bridge_file.file.path} {note}")
+    if bridge_file.hook and bridge_file.hook.notice:
+        report(bridge_file.hook.notice)
 
 
 def _named(name: str) -> Harness:
@@ -155,9 +161,9 @@ def _named(name: str) -> Harness:
 
 def _on_path(environment: Mapping[str, str]) -> list[Harness]:
     harnesses = bridges.bridged_harnesses()
-    present = [one for one in harnesses if shutil.which(one.program, path=environment.get("PATH", ""))]
+    present = [harness for harness in harnesses if shutil.which(harness.program, path=environment.get("PATH", ""))]
     if not present:
-        known = listed(tuple(one.name for one in harnesses), "nor")
+        known = listed(tuple(harness.name for harness in harnesses), "nor")
         fix = [f"omac bridge install {EXAMPLE}"]
         message = f"neither {known} is on PATH; name one to have it call omac all the same"
         raise Refusal("prerequisite-missing", message, fix=fix)

@@ -14,7 +14,7 @@ from omac.domain.sandbox.cache_eviction import Cache, to_go
 from omac.tools.compose.tool_caches import Caches, cache_id, open_caches
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, report, show_columns
 from omac.tools.terminal.timestamps import parse_moment, rfc3339
 
 HEADS = ("WORKDIR", "SIZE", "LAST USED", "STATE", "ID")
@@ -35,7 +35,7 @@ class CacheRow(msgspec.Struct, frozen=True):
 def list_(as_json: bool, environment: Mapping[str, str]) -> int:
     """Show all caches. Raises Refusal."""
     with Progress("files inspected") as progress, open_caches(environment, progress.step) as caches:
-        listed = _looked_at(caches, caches.ids()) if caches else []
+        listed = _inspect_present(caches, caches.ids()) if caches else []
     if as_json:
         for cache in listed:
             _print({**msgspec.structs.asdict(cache), "last_used": rfc3339(cache.last_used)})
@@ -52,8 +52,8 @@ def clear(workdir: str | None, every: bool, dry_run: bool, as_json: bool, enviro
         raise Refusal("misuse", "name a project with --workdir DIR, or use --all", fix=["omac cache list"])
     where = os.path.realpath(expanded(workdir)) if workdir is not None else ""
     with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
-        meant = [one for one in caches.ids() if every or one == cache_id(where)] if caches else []
-        chosen = [(cache, "asked for", None) for cache in _looked_at(caches, meant)] if caches else []
+        identities = [identity for identity in caches.ids() if every or identity == cache_id(where)] if caches else []
+        chosen = [(cache, "asked for", None) for cache in _inspect_present(caches, identities)] if caches else []
         rows, problems = _removed(caches, chosen, dry_run) if caches else ([], [])
     if not rows:
         report(f"no tool cache exists for {where}" if where else "no tool caches exist")
@@ -76,7 +76,7 @@ def gc(
     since = parse_moment(max_age, clock, "--max-age")
     bytes_max = parse_size(max_size, "--max-size") if max_size is not None else None
     with Progress("files inspected or removed") as progress, open_caches(environment, progress.step) as caches:
-        present = _looked_at(caches, caches.ids()) if caches else []
+        present = _inspect_present(caches, caches.ids()) if caches else []
         going = [(cache, why, cache.last_used) for cache, why in to_go(present, clock(), since, bytes_max)]
         rows, problems = _removed(caches, going, dry_run) if caches else ([], [])
         if caches and not dry_run:
@@ -94,7 +94,7 @@ def gc(
     return 1 if problems else 0
 
 
-def _looked_at(caches: Caches, ids: Iterable[str]) -> list[Cache]:
+def _inspect_present(caches: Caches, ids: Iterable[str]) -> list[Cache]:
     present = []
     for identity in ids:
         try:
@@ -127,7 +127,7 @@ def _report(rows: Iterable[CacheRow], problems: Iterable[str], as_json: bool) ->
         if as_json:
             _print(msgspec.structs.asdict(row))
         else:
-            say_folded(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
+            print_folded(f"{row.action}: {row.workdir or row.id} ({shown_size(row.bytes)}, {row.reason})")
     for problem in problems:
         report(f"omac: not removed: {problem}")
 

@@ -163,18 +163,18 @@ def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str,
 def _ready(manifest: Mapping[str, Any], request: CallRequest) -> dict[str, Any]:
     """The skill that is meant, by its name or its mount. Raises Refusal."""
     skills: list[dict[str, Any]] = manifest["skills"]
-    meant = [one for one in skills if one["name"] == request.skill] or [
-        one for one in skills if one["mount"] == request.skill
+    matches = [skill for skill in skills if skill["name"] == request.skill] or [
+        skill for skill in skills if skill["mount"] == request.skill
     ]
-    if not meant:
+    if not matches:
         from difflib import get_close_matches
 
-        names = [one["name"] for one in skills]
+        names = [skill["name"] for skill in skills]
         near = get_close_matches(request.skill, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
         message = f"no skill {request.skill!r} is online in {manifest['dir']}; {hint}"
         raise Refusal("skill-not-found", message, fix=[f"omac list {request.where.flags}".strip()])
-    (skill,) = meant[:1]
+    (skill,) = matches[:1]
     if skill["state"] != "ready":
         reason = "pending-credentials" if skill["state"] == "pending_credentials" else "skill-broken"
         state, detail, fix = problem_of(skill, manifest["dir"], current().stderr)

@@ -117,7 +117,7 @@ def _typed_key(word: str) -> VerifierKey:
         raise Refusal("misuse", message, fix=["omac key show  # on the host whose journal it is"]) from None
 
 
-def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
+def resolve_keys(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
     """Return the public keys that are meant: where none is named those by which this host signs the journal at `path`,
     or signed it before its own journal rotated them. Raises Refusal."""
     if keys:
@@ -132,7 +132,7 @@ def keys_meant(path: str, keys: Sequence[str], environment: Mapping[str, str]) -
 
 def keys_in(path: str, keys: Sequence[str], environment: Mapping[str, str]) -> list[VerifierKey]:
     """Return the public keys that are meant, and those that the journal at `path` rotated them from and to."""
-    return _known_to(path, keys_meant(path, keys, environment))
+    return _known_to(path, resolve_keys(path, keys, environment))
 
 
 def kept_roots(files: Sequence[str], keys: Sequence[VerifierKey], journal: str, journal_id: str) -> list[KeptRoot]:
@@ -216,9 +216,9 @@ def _require_journal(journal_path: str | None, environment: Mapping[str, str]) -
 
 def _show_kept(signer: Signer, as_json: bool) -> None:
     kept, key = signer.kept(), signer.public()
-    place = signer.keys.path if kept.store == FILE else kept.store
+    location = signer.keys.path if kept.store == FILE else kept.store
     if as_json:
-        print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": place, "journal": signer.path})
+        print_json({"name": signer.name, "key": key, "store": kept.store, "kept_in": location, "journal": signer.path})
         return
     print_data(key)
-    report(f"the private key is in {place if kept.store == FILE else 'the ' + place}")
+    report(f"the private key is in {location if kept.store == FILE else 'the ' + location}")

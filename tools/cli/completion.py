@@ -77,10 +77,10 @@ def answer(root: Any, shell: str, words: Sequence[str], environment: Mapping[str
     *before, typed = words or [""]
     line = _line(root, before)
     separator = SEPARATORS.get(shell)
-    rows = [one for one in _offers(line, typed, environment) if one.word.startswith(typed)]
+    rows = [offer for offer in _offers(line, typed, environment) if offer.word.startswith(typed)]
     if separator is None:
-        return [one.word for one in rows]
-    return [one.word + (separator + one.text if one.text else "") for one in rows]
+        return [offer.word for offer in rows]
+    return [offer.word + (separator + offer.text if offer.text else "") for offer in rows]
 
 
 def _line(root: Any, words: Sequence[str]) -> Line:
@@ -107,7 +107,7 @@ def _offers(line: Line, typed: str, environment: Mapping[str, str]) -> Iterator[
     if line.is_foreign:
         return
     if line.pending:
-        param = next((one for one in line.command.params if line.pending in one.opts), None)
+        param = next((param for param in line.command.params if line.pending in param.opts), None)
         yield from _values(line.pending.lstrip("-") if param is None else str(param.name), line, environment)
     elif typed.startswith("-"):
         yield from _options(line.command)
@@ -115,10 +115,10 @@ def _offers(line: Line, typed: str, environment: Mapping[str, str]) -> Iterator[
         for name, command in line.command.commands.items():
             yield Offer(name, first_sentence(command.help or ""))
     else:
-        places = [one for one in line.command.params if one.param_type_name == "argument"]
-        at = min(len(line.arguments), len(places) - 1)
-        if places and (at == len(line.arguments) or places[at].nargs == -1):
-            yield from _values(str(places[at].name), line, environment)
+        positionals = [param for param in line.command.params if param.param_type_name == "argument"]
+        at = min(len(line.arguments), len(positionals) - 1)
+        if positionals and (at == len(line.arguments) or positionals[at].nargs == -1):
+            yield from _values(str(positionals[at].name), line, environment)
 
 
 def _options(command: Any) -> Iterator[Offer]:
@@ -140,8 +140,8 @@ def _valued(command: Any) -> set[str]:
         from omac.tools.hotpath.sandbox_options import OPTIONS
 
         return {option.name for option in OPTIONS if option.takes}
-    options = [one for one in command.params if one.param_type_name == "option" and not one.is_flag]
-    return {name for one in options for name in one.opts}
+    options = [param for param in command.params if param.param_type_name == "option" and not param.is_flag]
+    return {name for option in options for name in option.opts}
 
 
 def _is_sandbox_run(command: Any) -> bool:
@@ -152,7 +152,7 @@ def _values(name: str, line: Line, environment: Mapping[str, str]) -> Iterator[O
     """Yield values of the argument or option `name`."""
     offering = VALUES.get(name)
     if offering is not None:
-        yield from (one for one in offering(line, environment) if one.word not in line.arguments)
+        yield from (offer for offer in offering(line, environment) if offer.word not in line.arguments)
 
 
 def _skills(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
@@ -191,13 +191,13 @@ def _runs(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
 def _harnesses(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
     from omac.domain.harness.table import HARNESSES
 
-    yield from (Offer(one.name) for one in HARNESSES)
+    yield from (Offer(harness.name) for harness in HARNESSES)
 
 
 def _settings(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
     from omac.domain.settings.settings import SETTINGS
 
-    yield from (Offer(one.name, one.meaning) for one in SETTINGS.values())
+    yield from (Offer(setting.name, setting.meaning) for setting in SETTINGS.values())
 
 
 def _setting_words(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
@@ -218,8 +218,8 @@ def _commands(line: Line, environment: Mapping[str, str]) -> Iterator[Offer]:
     command = line.root
     for word in line.arguments if line.command.name == "help" else ():
         command = getattr(command, "commands", {}).get(word)
-    for name, one in getattr(command, "commands", {}).items():
-        yield Offer(name, first_sentence(one.help or ""))
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield Offer(name, first_sentence(subcommand.help or ""))
 
 
 def _words(*words: str) -> Callable[[Line, Mapping[str, str]], Iterator[Offer]]:

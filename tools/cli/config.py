@@ -14,7 +14,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import say, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, print_line, show_columns
 
 HEADS = ("name", "type", "value", "source", "description")
 
@@ -32,15 +32,15 @@ class ConfigRow(msgspec.Struct):
 
 def show(request: SkillArgument, as_json: bool) -> int:
     """Show every setting of a skill, and of its secrets all but the values. Raises Refusal."""
-    with opened_skill(request, "omac config show", []) as one:
-        given = one.effective()
-        rows = [_row(one, field, given) for field in one.sidecar.config]
-        secrets = rows_of(one)
+    with opened_skill(request, "omac config show", []) as skill:
+        values = skill.effective()
+        rows = [_row(skill, field, values) for field in skill.sidecar.config]
+        secrets = rows_of(skill)
     if as_json:
         document = {
-            "skill": one.name,
-            "mount": one.sidecar.mount,
-            "workdir": one.place.workdir,
+            "skill": skill.name,
+            "mount": skill.sidecar.mount,
+            "workdir": skill.place.workdir,
             "config": rows,
             "secrets": [
                 {name: getattr(row, name) for name in ("name", "fingerprint", "source", "required", "description")}
@@ -49,7 +49,7 @@ def show(request: SkillArgument, as_json: bool) -> int:
         }
         print_json(document)
         return 0
-    say_folded(f"{one.name} at /{one.sidecar.mount} for {one.place.shown}")
+    print_folded(f"{skill.name} at /{skill.sidecar.mount} for {skill.place.shown}")
     lines = [
         (row.name, row.type, "-" if row.value is None else shown(row.value), row.source, row.description)
         for row in rows
@@ -64,15 +64,17 @@ def show(request: SkillArgument, as_json: bool) -> int:
 
 def get(request: SkillArgument, name: str, as_json: bool) -> int:
     """Print the value of a setting, and nothing else. Raises Refusal (not-found) when it has none."""
-    with opened_skill(request, "omac config get", [name]) as one:
-        row = _row(one, one.config(name), one.effective())
+    with opened_skill(request, "omac config get", [name]) as skill:
+        row = _row(skill, skill.config(name), skill.effective())
     if as_json:
         print_json(row)
     elif row.value is None:
-        fix = [one.command("config", "set", name)]
-        raise Refusal("not-found", f"{name} of {one.name} for {one.place.shown} has no value", fix=fix, skill=one.name)
+        fix = [skill.command("config", "set", name)]
+        raise Refusal(
+            "not-found", f"{name} of {skill.name} for {skill.place.shown} has no value", fix=fix, skill=skill.name
+        )
     elif current().stdout.isatty():
-        say(row.value)
+        print_line(row.value)
     else:
         print_data(row.value)
     return 0
@@ -80,64 +82,64 @@ def get(request: SkillArgument, name: str, as_json: bool) -> int:
 
 def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) -> int:
     """Give a skill a setting; "-" reads it from stdin, None asks for it at a terminal. Raises Refusal."""
-    with opened_skill(request, "omac config set", [name]) as one:
-        checked = _checked(one, one.config(name), value)
-        one.give(Values(config={name: checked}))
-        row = _row(one, one.config(name), one.effective())
+    with opened_skill(request, "omac config set", [name]) as skill:
+        checked = _checked(skill, skill.config(name), value)
+        skill.give(Values(config={name: checked}))
+        row = _row(skill, skill.config(name), skill.effective())
         if as_json:
-            print_json({"skill": one.name, "workdir": one.place.workdir, **msgspec.structs.asdict(row)})
+            print_json({"skill": skill.name, "workdir": skill.place.workdir, **msgspec.structs.asdict(row)})
         else:
-            say_folded(f"{name} of {one.name} for {one.place.shown} is {shown(checked)}")
-        report_unapproved(one)
+            print_folded(f"{name} of {skill.name} for {skill.place.shown} is {shown(checked)}")
+        report_unapproved(skill)
     return 0
 
 
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Have settings of a skill say nothing of their own. Raises Refusal."""
-    with opened_skill(request, "omac config unset", names) as one:
-        names, stored = list(dict.fromkeys(names)), one.given().config
+    with opened_skill(request, "omac config unset", names) as skill:
+        names, stored = list(dict.fromkeys(names)), skill.credential().config
         for name in names:
             if name not in stored:  # what an earlier omac.yaml declared can be taken back too
-                one.config(name)
-        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
-    report_stored(one, "config", [name for name in names if name in stored], names, as_json)
+                skill.config(name)
+        trio.run(skill.opened.credentials.take, skill.place.scope, skill.name, names, PERSON, skill.skill.base)
+    report_stored(skill, "config", [name for name in names if name in stored], names, as_json)
     return 0
 
 
-def _row(one: OpenedSkill, field: Config, given: Credential) -> ConfigRow:
+def _row(skill: OpenedSkill, field: Config, values: Credential) -> ConfigRow:
     """Return the row of a setting; the source of its value follows rule 6 of skill_plan.py."""
-    stored = given.config.get(field.name)
+    stored = values.config.get(field.name)
     value = field.default if stored is None else stored
-    source = "default" if stored is None and value is not None else source_of(one, field, is_stored=value is not None)
-    if value is None and (variable := one.sidecar.host_variable(field, current().environment)):
+    source = "default" if stored is None and value is not None else source_of(skill, field, is_stored=value is not None)
+    if value is None and (variable := skill.sidecar.host_variable(field, current().environment)):
         value = current().environment[variable]
     return ConfigRow(field.name, field.type, value, source, field.required, field.description)
 
 
-def _checked(one: OpenedSkill, field: Config, value: str | None) -> str:
+def _checked(skill: OpenedSkill, field: Config, value: str | None) -> str:
     if value is None:
-        return _asked_for(one, field)
-    again = one.command("config", "set", field.name)
+        return _ask_value(skill, field)
+    again = skill.command("config", "set", field.name)
     if value == "-":
         from omac.tools.terminal.prompts import read_stdin
 
         at_terminal()
         text = text_of(read_stdin(INPUT_BYTES_MAX))
         if text is None:
-            message = f"{one.name}: {field.name}: is not UTF-8"
-            raise Refusal("value-refused", message, fix=[again], skill=one.name)
+            message = f"{skill.name}: {field.name}: is not UTF-8"
+            raise Refusal("value-refused", message, fix=[again], skill=skill.name)
         value = text
     try:
         return check_config(field, value)
     except ValueRefused as error:
-        raise one.refused(error, again) from None
+        raise skill.refused(error, again) from None
 
 
-def _asked_for(one: OpenedSkill, field: Config) -> str:
+def _ask_value(skill: OpenedSkill, field: Config) -> str:
     from omac.tools.terminal.prompts import ask_config, can_ask
 
     value = ask_config(field) if can_ask() else None
     if value is None:
-        message = f"{field.name} of {one.name} needs a value, and no terminal to prompt on"
-        raise Refusal("misuse", message, fix=[f"{one.command('config', 'set', field.name, '-')}  # from stdin"])
+        message = f"{field.name} of {skill.name} needs a value, and no terminal to prompt on"
+        raise Refusal("misuse", message, fix=[f"{skill.command('config', 'set', field.name, '-')}  # from stdin"])
     return value

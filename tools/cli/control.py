@@ -15,7 +15,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.render import report, report_fix, say_folded, show_skills
+from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
 READ_TIMEOUT_S = 5.0
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
@@ -49,7 +49,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         return 0
     for answer in answers:
         manifest = msgspec.json.decode(answer)
-        say_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
+        print_folded(f"{manifest['dir'] or 'all projects'}: {manifest.get('state') or manifest['status']}")
         show_skills(manifest.get("skills", ()), manifest["dir"])
     return 0
 

@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report
 
 COMMAND = "omac deregister"
 
@@ -85,34 +85,34 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
     """Forget skills; 1 if a person would rather not. Raises Refusal; then nothing was changed."""
     _require_sense(request)
     registry = Registry.read(environment, request.journal)
-    targets = _meant(request, registry, environment)
+    targets = _resolve_targets(request, registry, environment)
     if not targets:
-        say("nothing to prune: the folder of every registered skill exists")
+        print_line("nothing to prune: the folder of every registered skill exists")
         return 0
     with opened(environment, request.journal, clock) as everything:
-        purges = [_purge(request, one, everything.credentials) for one in targets]
+        purges = [_purge(request, target, everything.credentials) for target in targets]
         if not _confirmed(request, targets, purges):
             report("nothing was changed")
             return 1
         _require_stores(purges, everything)
-        for one in targets:
-            if one.known is not None:
-                trio.run(everything.registering.deregister, one.known.stream)
+        for target in targets:
+            if target.known is not None:
+                trio.run(everything.registering.deregister, target.known.stream)
         try:
             recorded(everything, lambda: _take(purges, everything.credentials))
         except Refusal as refusal:
             message = f"deregistered, but deleting its values failed: {refusal.message}"
             fix = [*refusal.fix, _again(request, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
-    for one, purge in zip(targets, purges, strict=True):
-        if one.known is not None:
-            say_folded(f"deregistered: {one.skill} in {one.known.status.source}")
-            if not one.known.gone:
-                say("  its folder still exists: a running server lists it again, but does not run it")
+    for target, purge in zip(targets, purges, strict=True):
+        if target.known is not None:
+            print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
+            if not target.known.gone:
+                print_line("  its folder still exists: a running server lists it again, but does not run it")
         if names := (*purge.secrets, *purge.left, *purge.config):
-            say_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {one.place.shown}", 4)
+            print_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
         if purge.defaults:
-            say_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
+            print_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
     return 0
 
 
@@ -126,7 +126,7 @@ def _require_sense(request: DeregisterRequest) -> None:
         raise Refusal("misuse", "--prune and --repository cannot be combined: name the skills", fix=["omac approvals"])
 
 
-def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
+def _resolve_targets(request: DeregisterRequest, registry: Registry, environment: Mapping[str, str]) -> list[Target]:
     names = dict.fromkeys(request.skills)
     if request.where.repository:
         return _of_repository(request, registry)
@@ -134,12 +134,12 @@ def _meant(request: DeregisterRequest, registry: Registry, environment: Mapping[
         return _gone(request, registry, names)
     targets = []
     for name in names:
-        one = registry.one(request.where, name, COMMAND, request.words())
-        if one is not None and one.status.scope == ids.GLOBAL and not request.where.shared:
-            words = [COMMAND, shlex.quote(name), registry.place(one).flags, request.words()]
+        registered = registry.one(request.where, name, COMMAND, request.words())
+        if registered is not None and registered.status.scope == ids.GLOBAL and not request.where.shared:
+            words = [COMMAND, shlex.quote(name), registry.place(registered).flags, request.words()]
             message = f"{name} is not registered in {directory_of(request.where)}; a global skill of that name is"
             raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
-        target = _target(registry, one) if one else _only_values(request, registry, name)
+        target = _target(registry, registered) if registered else _only_values(request, registry, name)
         if target is None:
             raise _unregistered(request, registry, name, environment)
         targets.append(target)
@@ -154,19 +154,22 @@ def _of_repository(request: DeregisterRequest, registry: Registry) -> list[Targe
         if not matches:
             message = f"{name!r} is not registered for every worktree of a repository there"
             raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=name)
-        targets += [Target(name, SkillScope(one.status.dir), one, one.status.harness) for one in matches]
+        targets += [
+            Target(name, SkillScope(registered.status.dir), registered, registered.status.harness)
+            for registered in matches
+        ]
     return targets
 
 
 def _gone(request: DeregisterRequest, registry: Registry, names: Collection[str]) -> list[Target]:
     within = registry.within(request.where)
-    gone = [one for one in within if one.gone]
+    gone = [registered for registered in within if registered.gone]
     for name in names:
-        if not any(one.status.skill == name for one in gone):
-            there = any(one.status.skill == name for one in within)
+        if not any(registered.status.skill == name for registered in gone):
+            there = any(registered.status.skill == name for registered in within)
             how = "its folder is there" if there else "it is not registered there"
             raise Refusal("skill-not-found", f"{name!r} cannot be pruned: {how}", fix=["omac list --all"])
-    return [_target(registry, one) for one in gone if not names or one.status.skill in names]
+    return [_target(registry, registered) for registered in gone if not names or registered.status.skill in names]
 
 
 def _target(registry: Registry, known: RegisteredSkill) -> Target:
@@ -176,18 +179,22 @@ def _target(registry: Registry, known: RegisteredSkill) -> Target:
 def _only_values(request: DeregisterRequest, registry: Registry, name: str) -> Target | None:
     """A skill that was forgotten before, and whose values shall be forgotten now; None if it has none."""
     harness = harness_named(request.where.harness) if request.where.harness else None
-    place = SkillScope("" if request.where.shared else directory_of(request.where), (harness or DEFAULT_HARNESS).name)
-    whole = registry.credential(place.scope, name)
+    skill_scope = SkillScope(
+        "" if request.where.shared else directory_of(request.where), (harness or DEFAULT_HARNESS).name
+    )
+    whole = registry.credential(skill_scope.scope, name)
     base = next((base for base in harness.bases if _has(request, whole.of(base))), harness.base) if harness else None
     remembered = request.purge_defaults and _remembered(registry.credential(DEFAULTS, name))
     if _has(request, whole.of(base)) or remembered or (request.purge_secrets and whole.left):
-        return Target(name, place, None, base)
+        return Target(name, skill_scope, None, base)
     return None
 
 
-def _has(request: DeregisterRequest, given: Credential) -> bool:
+def _has(request: DeregisterRequest, values: Credential) -> bool:
     """Return whether the skill has values that the request deletes."""
-    return bool((request.purge_secrets and (given.secrets or given.writing)) or (request.purge_fields and given.config))
+    return bool(
+        (request.purge_secrets and (values.secrets or values.writing)) or (request.purge_fields and values.config)
+    )
 
 
 def _remembered(defaults: Credential) -> list[str]:
@@ -203,26 +210,26 @@ def _unregistered(request: DeregisterRequest, registry: Registry, name: str, env
     with contextlib.suppress(Refusal):  # the directory itself may be gone
         search = search_of(request.where, folders)
         candidates = trio.run(lambda: every(folders, search, guidance=True))
-        there = [one.skill.source for one in candidates if one.skill.name == name]
+        there = [candidate.skill.source for candidate in candidates if candidate.skill.name == name]
     if there:
         message = f"{name} in {there[0]} is not registered; omac leaves folders alone: remove it yourself"
         fix = ["omac list --all", f"ls -la {shlex.quote(there[0])}"]
         return Refusal("skill-not-found", message, fix=fix, skill=name)
     where = "for all projects" if request.where.shared else f"in {directory_of(request.where)}"
-    others = ", ".join(sorted({one.status.skill for one in registry.within(request.where)})) or "none"
+    others = ", ".join(sorted({registered.status.skill for registered in registry.within(request.where)})) or "none"
     message = f"no skill {name!r} is registered {where}; registered are: {others}"
     return Refusal("skill-not-found", message, fix=["omac list --all"], skill=name)
 
 
 def _purge(request: DeregisterRequest, target: Target, credentials: Credentials) -> DefaultsToPurge:
     scope, skill = target.scope, target.skill
-    given = credentials.given(scope, skill, target.base)
-    secrets = {*given.secrets, *given.writing} if request.purge_secrets else set()
+    values = credentials.values_of(scope, skill, target.base)
+    secrets = {*values.secrets, *values.writing} if request.purge_secrets else set()
     return DefaultsToPurge(
         scope, skill, target.base, tuple(sorted(secrets)),
-        tuple(sorted(given.left.keys() - secrets)) if request.purge_secrets else (),
-        tuple(sorted(given.config)) if request.purge_fields else (),
-        tuple(_remembered(credentials.given(DEFAULTS, skill))) if request.purge_defaults else (),
+        tuple(sorted(values.left.keys() - secrets)) if request.purge_secrets else (),
+        tuple(sorted(values.config)) if request.purge_fields else (),
+        tuple(_remembered(credentials.values_of(DEFAULTS, skill))) if request.purge_defaults else (),
     )  # fmt: skip
 
 
@@ -230,28 +237,28 @@ def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[D
     """Show what will be done, and ask. Raises Refusal (misuse) where nobody can be asked."""
     if request.yes:
         return True
-    for one, purge in zip(targets, purges, strict=True):
-        if one.known is not None:
-            report(f"this deregisters {one.skill} in {one.known.status.source}, of {one.place.shown}")
-            if one.known.status.approved_hash:
+    for target, purge in zip(targets, purges, strict=True):
+        if target.known is not None:
+            report(f"this deregisters {target.skill} in {target.known.status.source}, of {target.place.shown}")
+            if target.known.status.approved_hash:
                 report("  its approval ends: it no longer runs")
-        for what, names in (
+        for kind, names in (
             ("secrets", purge.secrets),
             ("earlier values", purge.left),
             ("settings", purge.config),
             ("defaults", purge.defaults),
         ):
             if names:
-                report(f"  this deletes {what} of {one.skill}: {', '.join(names)}", 4)
+                report(f"  this deletes {kind} of {target.skill}: {', '.join(names)}", 4)
     again = _again(request._replace(yes=True), targets)
     return confirm("go on?", "no terminal to prompt on; nothing was changed", [again])
 
 
 def _again(request: DeregisterRequest, targets: list[Target]) -> str:
     """Return the command that repeats the request for the same place."""
-    places = {one.place.flags for one in targets}
-    is_one = len(places) == 1 and not request.where.repository
-    flags = places.pop() if is_one else request.where.flags
+    scope_flags = {target.place.flags for target in targets}
+    is_one = len(scope_flags) == 1 and not request.where.repository
+    flags = scope_flags.pop() if is_one else request.where.flags
     words = [COMMAND, *map(shlex.quote, request.skills), flags, request.words()]
     return " ".join(word for word in words if word)
 
@@ -260,20 +267,20 @@ def _require_stores(purges: list[DefaultsToPurge], everything: Opened) -> None:
     """Raise Refusal unless every store that holds values to delete can be used."""
     needed: list[tuple[str, str, str]] = []
     for purge in purges:
-        given = everything.credentials.given(purge.scope, purge.skill, purge.base)
-        stores = given.left | {name: given.held[name] for name in purge.secrets}
+        values = everything.credentials.values_of(purge.scope, purge.skill, purge.base)
+        stores = values.left | {name: values.held[name] for name in purge.secrets}
         service = credential.service(purge.scope, purge.skill)
         needed += [(store, service, name) for name in (*purge.secrets, *purge.left) for store in stores[name]]
-        held = everything.credentials.given(DEFAULTS, purge.skill).held
+        held = everything.credentials.values_of(DEFAULTS, purge.skill).held
         service = credential.service(DEFAULTS, purge.skill)
         needed += [(store, service, name) for name in purge.defaults for store in held.get(name, ())]
 
-    async def look() -> None:
+    async def read() -> None:
         for store, service, name in needed:
             await everything.stores.read(store, service, [name])
 
     make_usable(everything.stores, {store for store, _, _ in needed})
-    trio.run(look)
+    trio.run(read)
 
 
 async def _take(purges: list[DefaultsToPurge], credentials: Credentials) -> None:

@@ -11,18 +11,19 @@ from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
+from omac.tools.terminal.render import print_folded
 from omac.tools.terminal.render import report as report_line
-from omac.tools.terminal.render import say_folded
 
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
-    """Show the findings, with `fix` after mending what omac can mend safely. 0 when all is well, 5 when files of omac's
-    cannot be used, 10 when those of the journal are not whole, else the status of a sandbox that is not available."""
+    """Show the findings, with `fix` after repairing what omac can repair safely. Return 0 when all is well, 5 when
+    files of omac's cannot be used, 10 when those of the journal are not whole, else the status of a sandbox that is not
+    available."""
     own = OwnFiles(environment)
-    done = _mend(own) if fix else []
+    done = _repair(own) if fix else []
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
-    lost = (segment_lost(one.message, tuple(one.fix)) for one in own.lost)
-    unerased = (erasure_unfinished(one.workdir) for one in own.erasures)
+    lost = (segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost)
+    unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = _witness(found_witness(environment, own.state))
     ours = (*diagnose(own.state.path, own.flaws()), *lost, *unsigned, *unerased, witness)
     diagnoses = (*ours, *findings(probe_machine()))
@@ -30,45 +31,45 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
     else:
         for line in done:
-            say_folded(f"[mended] {line}")
+            print_folded(f"[mended] {line}")
         for line in report(diagnoses):
-            say_folded(line, 4)
-    if any(one.name == NAME and one.level == FAIL for one in diagnoses):
+            print_folded(line, 4)
+    if any(diagnosis.name == NAME and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
     if own.lost:
         return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
 
 
-def _witness(found: FoundWitness) -> Diagnosis:
-    name, state = "witness", found.state
-    if found.is_refused:
+def _witness(witness: FoundWitness) -> Diagnosis:
+    name, state = "witness", witness.state
+    if witness.is_refused:
         return Diagnosis(name, OK, "checkpoints are kept in the journal alone, as journal.witness says")
-    if not found.name:
+    if not witness.name:
         says = "checkpoints are kept in the journal alone: who rewrites it and its checkpoints leaves no trace"
         return Diagnosis(name, WARN, says, ("omac settings set journal.witness /mnt/elsewhere/omac.notes",))
     size = counted(state.size, "event")
     if state.problem:
-        says = f"{found.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = () if not found.name.startswith("/") else (f"ls -ld {quoted(found.name)}",)
+        says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
+        fix = () if not witness.name.startswith("/") else (f"ls -ld {quoted(witness.name)}",)
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
-    if state.size and state.witness == found.name:
-        return Diagnosis(name, OK, f"{found.name} keeps checkpoints; the last one counts {size}")
-    if found.name.startswith("/") and not os.path.isdir(folder := os.path.dirname(found.name)):
-        says = f"{found.name} is to keep checkpoints and cannot: the folder {folder} does not exist"
+    if state.size and state.witness == witness.name:
+        return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")
+    if witness.name.startswith("/") and not os.path.isdir(folder := os.path.dirname(witness.name)):
+        says = f"{witness.name} is to keep checkpoints and cannot: the folder {folder} does not exist"
         return Diagnosis(name, WARN, says, (f"mkdir -p {quoted(folder)}", "omac settings show"))
     last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
-    return Diagnosis(name, OK, f"{found.name} is to keep checkpoints and got none yet{last}")
+    return Diagnosis(name, OK, f"{witness.name} is to keep checkpoints and got none yet{last}")
 
 
-def _mend(own: OwnFiles) -> list[str]:
+def _repair(own: OwnFiles) -> list[str]:
     """Mend until nothing is left to be mended: what is in a folder shows once the folder can be listed."""
     done: list[str] = []
     failed: set[str] = set()
     while pending := [flaw for flaw in own.flaws() if flaw.is_mendable and flaw.path not in failed]:
         for flaw in pending:
             try:
-                if own.mend(flaw):
+                if own.repair(flaw):
                     done.append(mended(flaw))
                 else:
                     failed.add(flaw.path)

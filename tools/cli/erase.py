@@ -15,7 +15,7 @@ from omac.tools.compose.erasing import Erasing, PlannedErasure, erasing, subject
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded, with_journal
+from omac.tools.terminal.render import print_folded, print_line, report, with_journal
 
 BEYOND_REACH = (
     "backups made earlier have the key; exports have what they show",
@@ -51,12 +51,12 @@ def run(options: EraseOptions, environment: Mapping[str, str], clock: Callable[[
     if options.json:
         print_json(_data(planned))
     else:
-        say("erased: the key is destroyed. Events, proofs and checkpoints stay.")
+        print_line("erased: the key is destroyed. Events, proofs and checkpoints stay.")
     return 0
 
 
 def _perform(work: Erasing, planned: PlannedErasure, gone: Gone) -> None:
-    work.end([one.launch for one in gone.sandboxes if workdir_id(one.dir) == planned.subject])
+    work.end([sandbox.launch for sandbox in gone.sandboxes if workdir_id(sandbox.dir) == planned.subject])
     work.perform(planned)
 
 
@@ -84,31 +84,31 @@ def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> 
     if options.json:
         print_json(_data(planned))
         return 0
-    say("nothing is erased: no key is left, so what it encrypted is erased already")
+    print_line("nothing is erased: no key is left, so what it encrypted is erased already")
     _show_clear(planned)
     return 0
 
 
 def _show(planned: PlannedErasure, typed: str) -> None:
-    say_folded(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
+    print_folded(f"{named(planned.rows.path or typed)}, workdir id {planned.subject}:")
     if planned.is_begun:
-        say("  an erasure that was killed is finished")
-    say(f"  the personal fields of {counted(planned.rows.encrypted.total(), 'event')} will be gone, for good:")
+        print_line("  an erasure that was killed is finished")
+    print_line(f"  the personal fields of {counted(planned.rows.encrypted.total(), 'event')} will be gone, for good:")
     for kind, count in sorted(planned.rows.encrypted.items(), key=lambda pair: (-pair[1], pair[0])):
-        say(f"  {count:>9}  {kind}")
+        print_line(f"  {count:>9}  {kind}")
     _show_clear(planned)
     for file in planned.rows.unread:
-        say_folded(f"  erased as well, and not counted: what the segment {file} has, which cannot be read", 4)
+        print_folded(f"  erased as well, and not counted: what the segment {file} has, which cannot be read", 4)
     for line in BEYOND_REACH:
-        say(f"  not reached: {line}")
+        print_line(f"  not reached: {line}")
 
 
 def _show_clear(planned: PlannedErasure) -> None:
     if planned.rows.clear:
-        say(
+        print_line(
             f"  not reached: {counted(planned.rows.clear.total(), 'event')} that an earlier omac recorded in the clear;"
         )
-        say("  omac journal seal, then omac journal prune --keep AGE drops them")
+        print_line("  omac journal seal, then omac journal prune --keep AGE drops them")
 
 
 def _confirmed(directory: str) -> bool:

@@ -1,4 +1,4 @@
-"""omac export and omac export verify: evidence for whoever has no journal."""
+"""omac export and omac export verify: evidence for a verifier without the journal."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
 from omac.tools.terminal.invocation import expanded, print_json, require_one_of
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339
 from omac.tools.terminal.typed_command import typed_with
 
@@ -65,11 +65,11 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
         data: dict[str, Any] = {"folder": exported.folder, "events": manifest.events, "size": manifest.size}
         print_json(data | {"root": manifest.root, "without_content": manifest.without_content})
         return 0
-    say_folded(f"{exported.folder}: {_number(manifest)} exported as {manifest.data}")
+    print_folded(f"{exported.folder}: {_number(manifest)} exported as {manifest.data}")
     if manifest.without_content:
-        say(f"  {manifest.without_content} of them without their content")
-    say("  to verify it elsewhere, where KEY is what omac key show prints here:")
-    say(f"  omac export verify {quoted(exported.folder)} --key KEY")
+        print_line(f"  {manifest.without_content} of them without their content")
+    print_line("  to verify it elsewhere, where KEY is what omac key show prints here:")
+    print_line(f"  omac export verify {quoted(exported.folder)} --key KEY")
     return 0
 
 
@@ -77,12 +77,12 @@ def verify(folder: str, keys: Sequence[str], as_json: bool) -> int:
     """Verify a bundle; 10 where it is not what was exported. Raises Refusal."""
     with Progress("events verified") as progress:
         known = typed_keys(keys)
-        found = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
+        bundle = verify_bundle(os.path.abspath(expanded(folder)), known, derived, progress.show)
     if as_json:
-        print_json(_data(folder, found))
+        print_json(_data(folder, bundle))
     else:
-        _show(folder, found)
-    return DAMAGED if found.flaws else 0
+        _show(folder, bundle)
+    return DAMAGED if bundle.flaws else 0
 
 
 def _filters(query: AuditQuery) -> dict[str, str]:
@@ -102,29 +102,29 @@ def _policy(typed: str | None) -> tuple[str, ...]:
     return words
 
 
-def _show(folder: str, found: VerifiedBundle) -> None:
-    for flaw in found.flaws:
-        say_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
-    if found.flaws:
+def _show(folder: str, bundle: VerifiedBundle) -> None:
+    for flaw in bundle.flaws:
+        print_folded(f"{flaw.file}{f', line {flaw.line}' if flaw.line else ''}: {flaw.problem}")
+    if bundle.flaws:
         report(f"{folder} is not what was exported")
-        if found.flaws[0].file == SIGNATURE:
+        if bundle.flaws[0].file == SIGNATURE:
             remark = "  # that of the key that signed then: from one that replaced it nothing leads back"
             report_fix([typed_with(f"--key KEY{remark}")])
         return
-    manifest = found.manifest
+    manifest = bundle.manifest
     assert manifest is not None, "without flaws there is one"
-    events = counted(found.events, "event")
-    say_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
-    say_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
+    events = counted(bundle.events, "event")
+    print_folded(f"{folder}: {events} verified, of the {manifest.size} of journal {manifest.journal}")
+    print_folded(f"  exported {rfc3339(manifest.at)} by omac {manifest.omac}, root {manifest.root}", 4)
     if manifest.filters:
-        say_folded(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}", 4)
+        print_folded(f"  filters: {', '.join(f'{name} {value}' for name, value in manifest.filters.items())}", 4)
     if manifest.without_content:
         why = ", ".join(manifest.redacted) or "pruned, or set aside by a repair"
-        say(f"  {manifest.without_content} without their content: {why}")
+        print_line(f"  {manifest.without_content} without their content: {why}")
     elif manifest.redacted:
-        say(f"  fields left out: {', '.join(manifest.redacted)}")
+        print_line(f"  fields left out: {', '.join(manifest.redacted)}")
     if manifest.late:
-        say_folded(f"  positions 1 to {manifest.late} got their proofs later than they were recorded", 4)
+        print_folded(f"  positions 1 to {manifest.late} got their proofs later than they were recorded", 4)
 
 
 def _number(exported: BundleManifest) -> str:
@@ -134,7 +134,7 @@ def _number(exported: BundleManifest) -> str:
     return f"{exported.events} of {counted(exported.size, 'event')}"
 
 
-def _data(folder: str, found: VerifiedBundle) -> dict[str, Any]:
-    manifest = found.manifest
+def _data(folder: str, bundle: VerifiedBundle) -> dict[str, Any]:
+    manifest = bundle.manifest
     stated = {} if manifest is None else {"journal": manifest.journal, "size": manifest.size, "root": manifest.root}
-    return {"folder": folder, "events": found.events, **stated, "findings": [flaw._asdict() for flaw in found.flaws]}
+    return {"folder": folder, "events": bundle.events, **stated, "findings": [flaw._asdict() for flaw in bundle.flaws]}

@@ -49,9 +49,9 @@ def export(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Export events with all that proves them, for whoever has no journal. Filters choose rows of omac audit, and the
-    events that begin and end them are exported; without filters, all events. The record of the export and its manifest
-    state the filters.
+    """Export events with all that proves them, for a verifier without the journal. Filters choose rows of omac audit,
+    and the events that begin and end them are exported; without filters, all events. The record of the export and its
+    manifest state the filters.
 
     \b
     omac export --out ~/evidence

@@ -20,7 +20,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.go_set_up import moving, read_go_profiles, read_set_up, write_profile
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 ABSENT_SHOWN_MAX = 20
 SCOPES = {"workdir": "this project", "global": "all projects", "defaults": "saved defaults", "missing": "not here"}
@@ -42,8 +42,8 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
         fix = ["omac import --dry-run --json", "omac import --yes --json"]
         raise Refusal("misuse", "--json cannot prompt; add --yes, or --dry-run to change nothing", fix=fix)
     folders = DiskSkillFolders(environment)
-    place = search_of(Where(request.workdir, harness=request.harness), folders)
-    search = SkillSearch(place.workdir, place.harness)
+    scoped_search = search_of(Where(request.workdir, harness=request.harness), folders)
+    search = SkillSearch(scoped_search.workdir, scoped_search.harness)
     moved = _plan(request, search, folders, environment)
     profiles, notes = read_go_profiles(search.workdir, environment)
     moved = msgspec.structs.replace(moved, notes=(*moved.notes, *notes))
@@ -63,16 +63,16 @@ def run(request: ImportRequest, environment: Mapping[str, str], clock: Callable[
     if request.json:
         print_json(_json(request, search.workdir, moved, changed, refused) | {"profiles": profiles})
     elif not is_needed:
-        say(
+        print_line(
             "nothing is left to import"
             if groups or profiles
             else f"the Go omac left nothing to import for {search.workdir}"
         )
     elif changed:
         rest = ", but for secrets in the keychain" if moved.refusals else ""
-        say(f"imported{rest}; the old files and keychain entries are unchanged")
+        print_line(f"imported{rest}; the old files and keychain entries are unchanged")
     elif request.dry_run:
-        say("nothing was changed")
+        print_line("nothing was changed")
     else:
         report("nothing was changed")
         return 1
@@ -85,7 +85,7 @@ def _plan(
     old = _with_project(request, read_set_up(search.workdir, environment))
     literal = _literal(request.workdir, search.workdir, environment)
     with moving(old, literal, request.journal, environment) as use_case:
-        return trio.run(use_case.look, folders, search)
+        return trio.run(use_case.plan, folders, search)
 
 
 def _with_project(request: ImportRequest, old: Old) -> Old:
@@ -116,9 +116,9 @@ def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGrou
         raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
     steps = [(group, step) for group in groups for step in group.steps]
     if doubtful := [(group, step) for group, step in steps if step.verdict == "take" and step.why == BY_AGENT]:
-        say_folded("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
+        print_folded("review these settings: an agent may have written them to send the skill's secrets elsewhere:")
         for group, step in doubtful:  # once more, where nothing can push them out of sight
-            say(f"  {group.skill}: {step.name} = {step.value!r}")
+            print_line(f"  {group.skill}: {step.name} = {step.value!r}")
     return confirm("Import the lines marked with +?")
 
 
@@ -134,17 +134,17 @@ def _carry_out(
 
 
 def _show(workdir: str, groups: Sequence[ImportGroup]) -> None:
-    say(f"from the Go omac, for {workdir}:")
+    print_line(f"from the Go omac, for {workdir}:")
     absent = [group for group in groups if group.scope == "missing"]
     shown_groups = [group for group in groups if group.scope != "missing"] + absent[:ABSENT_SHOWN_MAX]
     for group in shown_groups:  # a forged file must not push what matters out of sight
-        say_folded(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
+        print_folded(f"{group.skill} ({SCOPES[group.scope]}){f' {group.source}' if group.source else ''}")
         for step in group.steps:
-            say(f"  {_line(step)}")
+            print_line(f"  {_line(step)}")
             for command in step.fix:
-                say(f"      by hand: {command}")
+                print_line(f"      by hand: {command}")
     if len(absent) > ABSENT_SHOWN_MAX:
-        say(f"and {len(absent) - ABSENT_SHOWN_MAX} more that are not here")
+        print_line(f"and {len(absent) - ABSENT_SHOWN_MAX} more that are not here")
 
 
 def _line(step: Step) -> str:
@@ -181,7 +181,8 @@ def _json(
         "skills": [job.group for job in moved.jobs],
         "notes": moved.notes,
         "refused": [
-            {"reason": one.reason, "error": one.message, "fix": one.fix} for one in (*moved.refusals, *refused)
+            {"reason": refusal.reason, "error": refusal.message, "fix": refusal.fix}
+            for refusal in (*moved.refusals, *refused)
         ],
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from omac.domain.legacy.go_profile import ProfilePlan
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 MARKS = {"take": "+", "there": "=", "skip": "-"}
 
@@ -11,16 +11,16 @@ MARKS = {"take": "+", "there": "=", "skip": "-"}
 def show_profiles(profiles: Sequence[ProfilePlan]) -> None:
     """Show each key of each profile: what it becomes, that nothing is needed, or what to do instead."""
     for plan in profiles:
-        say_folded(f"sandbox profile {plan.name} {plan.source}")
+        print_folded(f"sandbox profile {plan.name} {plan.source}")
         if plan.present:
-            say(f"  = {plan.present} is there already, and is used by --profile {plan.name}")
+            print_line(f"  = {plan.present} is there already, and is used by --profile {plan.name}")
             continue
-        for one in plan.keys:
-            match one.verdict:
+        for entry in plan.keys:
+            match entry.verdict:
                 case "take":
-                    say(f"  + {one.key} as {one.value}")
+                    print_line(f"  + {entry.key} as {entry.value}")
                 case "there":
-                    say(f"  = {one.key} {one.value}: {one.why}")
+                    print_line(f"  = {entry.key} {entry.value}: {entry.why}")
                 case "skip":
-                    say_folded(f"  - {one.key} {one.value} is not supported: {one.why}", 4)
-        say(f"  use it by: omac start --profile {plan.name}")
+                    print_folded(f"  - {entry.key} {entry.value} is not supported: {entry.why}", 4)
+        print_line(f"  use it by: omac start --profile {plan.name}")

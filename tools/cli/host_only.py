@@ -24,7 +24,7 @@ def require_host(command: str, purpose: str, environment: Mapping[str, str]) -> 
     Arguments are not repeated: they may hold a value. Raises Refusal (inside-sandbox).
     """
     words = tuple(command.split()[1:])
-    if environment.get("OMAC_SANDBOX") != "1" or any(words[: len(one)] == one for one in WORKS_INSIDE):
+    if environment.get("OMAC_SANDBOX") != "1" or any(words[: len(prefix)] == prefix for prefix in WORKS_INSIDE):
         return
     message = f"{command} does not work inside a sandbox. Run it on the host, where it does this: {purpose}"
     raise Refusal("inside-sandbox", message)

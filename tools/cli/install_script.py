@@ -9,7 +9,7 @@ import msgspec
 
 from omac.domain.skills.meta import FoundSkill
 from omac.tools.compose.skill_files import read_start
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import print_line
 
 LINES_MAX = 200
 BYTES_MAX = 64 * 1024
@@ -46,17 +46,17 @@ def install_script(skill: FoundSkill, environment: Mapping[str, str]) -> Install
 def show_install_script(script: InstallScript) -> None:
     """Print the script in a box, with a note that omac does not run it."""
     if script.problem is not None:
-        say(f"its install script for {script.platform}, {script.path}, cannot be shown: {script.problem}")
+        print_line(f"its install script for {script.platform}, {script.path}, cannot be shown: {script.problem}")
         return
-    say(f"+-- install script for {script.platform}: {script.path}")
-    say("|   omac does not run it. Read it, and run it yourself if the skill needs it.")
-    say("+--")
+    print_line(f"+-- install script for {script.platform}: {script.path}")
+    print_line("|   omac does not run it. Read it, and run it yourself if the skill needs it.")
+    print_line("+--")
     for line in script.content.split("\n"):
-        say(f"| {line}".rstrip())
+        print_line(f"| {line}".rstrip())
     if script.cut:
-        say("+-- the file has more of it")
+        print_line("+-- the file has more of it")
     else:
-        say("+--")
+        print_line("+--")
 
 
 def _platforms(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     search = search_of(where, folders)
     registry = Registry.read(environment, journal)
     candidates = at_once(every(folders, search, guidance=whole))
-    rows = [_row(one, registry, folders) for one in candidates]
+    rows = [_row(candidate, registry, folders) for candidate in candidates]
     if whole:
         rows += _elsewhere(registry, search.workdir, folders)
     own = {(row.name, row.dir) for row in rows if row.dir == search.workdir}
@@ -89,8 +89,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     else:
         nor_shared = "" if where.workdir is not None else ", and none that all projects share"
         report("no skills that all projects share" if where.shared else f"no skills in {search.workdir}{nor_shared}")
-    for one in candidates:
-        note_unknown_keys(one.skill)
+    for candidate in candidates:
+        note_unknown_keys(candidate.skill)
     _report_stale(registry.known if whole else registry.within(where))
     return 0
 
@@ -98,9 +98,9 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
 def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapping[str, str]) -> int:
     """Show every approval of this host. Raises Refusal."""
     registry = Registry.read(environment, journal)
-    approved = [one for one in registry.known if one.state.approved is not None]
-    now = at_once(_codes([one.state for one in approved], DiskSkillFolders(environment))) if check else {}
-    rows = [_approval(one, registry, now) for one in approved]
+    approved = [registered for registered in registry.known if registered.state.approved is not None]
+    now = at_once(_codes([registered.state for registered in approved], DiskSkillFolders(environment))) if check else {}
+    rows = [_approval(registered, registry, now) for registered in approved]
     rows.sort(key=lambda row: (row.scope, row.skill, row.harness))
     if as_json:
         for row in rows:
@@ -125,27 +125,29 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     return 0
 
 
-def _row(one: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
-    skill, place = one.skill, one.place
+def _row(candidate: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
+    skill, skill_scope = candidate.skill, candidate.place
     sidecar = skill.sidecar
-    standing = registry.standing(one, folders)
+    standing = registry.standing(candidate, folders)
     known = standing.known
-    state, detail = _state(one, standing)
+    state, detail = _state(candidate, standing)
     declared = tuple(secret.name for secret in sidecar.secrets) if sidecar else ()
-    given = standing.given.secrets
-    absent = [secret for secret in (sidecar.secrets if sidecar else ()) if secret.name not in given]
-    from_host = tuple(one.name for one in absent if sidecar and sidecar.host_variable(one, current().environment))
+    stored = standing.given.secrets
+    absent = [secret for secret in (sidecar.secrets if sidecar else ()) if secret.name not in stored]
+    from_host = tuple(
+        secret.name for secret in absent if sidecar and sidecar.host_variable(secret, current().environment)
+    )
     return SkillRow(
-        skill.name, skill.scope, place.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
-        skill.bundle_hash, state, declared, tuple(name for name in declared if name in given),
+        skill.name, skill.scope, skill_scope.workdir, skill.base, sidecar.mount if sidecar else "", skill.source,
+        skill.bundle_hash, state, declared, tuple(name for name in declared if name in stored),
         rfc3339(known.at) if known and known.at else None, detail=detail, secrets_from_host=from_host,
         repository=standing.repository.common if standing.repository else "",
     )  # fmt: skip
 
 
-def _state(one: Candidate, standing: Standing) -> tuple[str, str]:
+def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
     """Return the state of a skill in a word or two, and why."""
-    skill, approved = one.skill, standing.approved
+    skill, approved = candidate.skill, standing.approved
     if skill.problem is not None:
         return "broken", skill.problem
     if skill.sidecar is None:
@@ -159,7 +161,10 @@ def _state(one: Candidate, standing: Standing) -> tuple[str, str]:
     there = (
         "" if approved.source == skill.source or approved.bundle_hash == skill.bundle_hash else f" in {approved.source}"
     )
-    return "changed", f"its files are not those approved{there}; compare: omac diff {skill.name} {one.place.where}"
+    return (
+        "changed",
+        f"its files are not those approved{there}; compare: omac diff {skill.name} {candidate.place.where}",
+    )
 
 
 def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[SkillRow]:
@@ -173,7 +178,7 @@ def _elsewhere(registry: Registry, workdir: str, folders: SkillFolders) -> list[
             by_dir.setdefault(known.status.dir, []).append(known)
     for directory, there in by_dir.items():
         elsewhere = at_once(every(folders, SkillSearch(directory, None, "workdir"))) if directory else []
-        candidates = {(one.skill.base, one.skill.name): one for one in elsewhere}
+        candidates = {(candidate.skill.base, candidate.skill.name): candidate for candidate in elsewhere}
         for known in there:
             candidate = candidates.get((known.status.harness, known.status.skill))
             rows.append(_row(candidate, registry, folders) if candidate else _lost(known))
@@ -191,18 +196,18 @@ def _lost(known: RegisteredSkill) -> SkillRow:
     )  # fmt: skip
 
 
-def _approval(one: RegisteredSkill, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
-    approved = one.state.approved
+def _approval(registered: RegisteredSkill, registry: Registry, now: Mapping[str, str]) -> ApprovalRow:
+    approved = registered.state.approved
     assert approved is not None
     code = None
     if approved.source in now:
         digest = now[approved.source]
         code = digest if digest == "gone" else "ok" if digest == approved.bundle_hash else "changed"
-    repository = one.status.dir if is_repository(one.status.scope) else ""
-    scope = f"every worktree of {repository}" if repository else registry.place(one).shown
+    repository = registered.status.dir if is_repository(registered.status.scope) else ""
+    scope = f"every worktree of {repository}" if repository else registry.place(registered).shown
     return ApprovalRow(
-        scope, one.status.skill, one.status.harness, approved.bundle_hash, approved.digest,
-        approved.source, rfc3339(one.approved_at) if one.approved_at else None, code, repository,
+        scope, registered.status.skill, registered.status.harness, approved.bundle_hash, approved.digest,
+        approved.source, rfc3339(registered.approved_at) if registered.approved_at else None, code, repository,
     )  # fmt: skip
 
 
@@ -228,11 +233,11 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
     for row in rows:
         from_host = f" ({len(row.secrets_from_host)} from host)" if row.secrets_from_host else ""
         has = len(row.secrets_given) + len(row.secrets_from_host)
-        given = f"{has}/{len(row.secrets)}{from_host}" if row.state not in ("broken", "guidance") else "-"
+        secrets = f"{has}/{len(row.secrets)}{from_host}" if row.state not in ("broken", "guidance") else "-"
         state = f"{row.state}, hidden by the project's" if row.hidden else row.state
         mount = f"/{row.mount}/" if row.mount else "-"
         at = wall_clock_of(row.registered_at) if row.registered_at else "-"
-        shown = (row.name, row.scope, mount, given, state, at)
+        shown = (row.name, row.scope, mount, secrets, state, at)
         cells.append((*shown, row.dir or "-") if elsewhere else shown)
     show_columns(cells)
     for row in rows:
@@ -241,7 +246,7 @@ def _show(rows: list[SkillRow], workdir: str) -> None:
 
 
 def _report_stale(known: Iterable[RegisteredSkill]) -> None:
-    gone = [one.status for one in known if one.gone and not is_repository(one.status.scope)]
+    gone = [registered.status for registered in known if registered.gone and not is_repository(registered.status.scope)]
     for status in gone:
         report(f"stale: {status.skill}: its folder {status.source} is gone")
     report_fix(dict.fromkeys(f"omac deregister --prune {SkillScope(status.dir).where}" for status in gone))

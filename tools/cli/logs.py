@@ -16,7 +16,7 @@ from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.journals import to_read
 from omac.tools.compose.state import living_sockets
 from omac.tools.terminal.invocation import current, wait_for_more
-from omac.tools.terminal.render import report, say
+from omac.tools.terminal.render import print_line, report
 
 POLL_S = 0.2
 JOURNAL_S = 1.0  # between two looks for a start that writes to a new log
@@ -58,9 +58,9 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
         if len(logs) > 1:
-            say(f"==> {log.skill}: {log.path} <==")
+            print_line(f"==> {log.skill}: {log.path} <==")
         for line in _tail(log, request.lines, request.since):
-            say(line)
+            print_line(line)
         offsets[log.path] = _end(log.path)
     if request.follow:
         _follow(request, environment, offsets)
@@ -89,8 +89,8 @@ def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarL
                     newest[key] = SidecarLog(key[1], key[0], birth.log, (*starts, recorded.at))
                 case _:
                     pass
-    meant = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
-    return [log for log in meant if request.skill in (None, log.skill)]
+    logs = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
+    return [log for log in logs if request.skill in (None, log.skill)]
 
 
 def _run_of(log: str) -> str:
@@ -124,16 +124,16 @@ def _since(lines: list[bytes], starts: Sequence[int], since: int) -> list[bytes]
 
 def _follow(request: LogsRequest, environment: Mapping[str, str], offsets: dict[str, tuple[int, int]]) -> None:
     """Print what is added to the logs, until the person ends it."""
-    looked, names = 0.0, dict.fromkeys(offsets, "")
+    read_at, names = 0.0, dict.fromkeys(offsets, "")
     while True:
         now = time.monotonic()
-        if now - looked >= JOURNAL_S:
-            looked = now
+        if now - read_at >= JOURNAL_S:
+            read_at = now
             names = {log.path: log.skill for log in _logs(request, environment)}
         for path, skill in names.items():
             prefix = f"{skill}: " if len(names) > 1 else ""
             for line in _added(path, offsets):
-                say(prefix + line)
+                print_line(prefix + line)
         current().stdout.flush()
         wait_for_more(POLL_S)
 

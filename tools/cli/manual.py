@@ -48,8 +48,8 @@ def page(command: Any, words: Sequence[str]) -> str:
     below = getattr(command, "commands", {})
     if below:
         lines += [".SH COMMANDS"]
-        for one, other in below.items():
-            lines += [".TP", f".B {_escaped(one)}", *_line(first_sentence(other.help or ""))]
+        for word, subcommand in below.items():
+            lines += [".TP", f".B {_escaped(word)}", *_line(first_sentence(subcommand.help or ""))]
     for heading, rows in (("ARGUMENTS", rows_of_arguments(command)), ("OPTIONS", _options(command, words))):
         if rows:
             lines += [f".SH {heading}"]
@@ -63,9 +63,14 @@ def page(command: Any, words: Sequence[str]) -> str:
 
 def _parts(help_text: str) -> tuple[str, str, list[str]]:
     """Return the first sentence of a help, its text, and the lines of its examples."""
-    paragraphs = [one.strip("\n") for one in re.split(r"\n\s*\n", help_text.strip())]
-    shown = [one for one in paragraphs if "\b" not in one]
-    examples = [line.strip() for one in paragraphs if "\b" in one for line in one.replace("\b", "").splitlines()]
+    paragraphs = [paragraph.strip("\n") for paragraph in re.split(r"\n\s*\n", help_text.strip())]
+    shown = [paragraph for paragraph in paragraphs if "\b" not in paragraph]
+    examples = [
+        line.strip()
+        for paragraph in paragraphs
+        if "\b" in paragraph
+        for line in paragraph.replace("\b", "").splitlines()
+    ]
     text = " ".join(" ".join(shown).split())
     return first_sentence(help_text), text, [line for line in examples if line and line != "Examples:"]
 
@@ -85,13 +90,13 @@ def _options(command: Any, words: Sequence[str]) -> list[tuple[str, str]]:
     from omac.tools.hotpath.sandbox_options import OPTIONS
 
     names = listed(NAMES, "or")
-    return [(f"{one.name} {one.takes}".rstrip(), one.text.format(names=names)) for one in OPTIONS]
+    return [(f"{option.name} {option.takes}".rstrip(), option.text.format(names=names)) for option in OPTIONS]
 
 
 def _see_also(words: Sequence[str], below: Sequence[str]) -> str:
     above = [] if not words else ["-".join(("omac", *words[:-1]))]
-    named = [*above, *("-".join(("omac", *words, one)) for one in below)]
-    return ", ".join(f"{one}({SECTION})" for one in named) or "omac(1)"
+    named = [*above, *("-".join(("omac", *words, word)) for word in below)]
+    return ", ".join(f"{name}({SECTION})" for name in named) or "omac(1)"
 
 
 def _line(*texts: str) -> list[str]:

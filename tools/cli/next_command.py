@@ -11,7 +11,7 @@ from omac.domain.harness.table import HARNESSES
 def start_command(environment: Mapping[str, str], options: str = "") -> tuple[str, bool]:
     """Return the command that starts the first agent that is installed, with these options, and whether one is."""
     path = environment.get("PATH")
-    agent = next((one.name for one in HARNESSES if shutil.which(one.program, path=path)), None)
+    agent = next((harness.name for harness in HARNESSES if shutil.which(harness.program, path=path)), None)
     if agent is None:
         return f"omac start{options} -- bash", False
     return f"omac start {agent}{options}", True

@@ -21,7 +21,7 @@ from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import expanded
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import print_line
 
 SKILLS_SHOWN = 6
 RUNS_SHOWN = 3
@@ -36,37 +36,39 @@ def run(environment: Mapping[str, str]) -> int:
     folders = DiskSkillFolders(environment)
     registry = Registry.read(environment, None)
     candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
-    reviews = [review_of(one, registry, folders) for one in candidates]
+    reviews = [review_of(candidate, registry, folders) for candidate in candidates]
     runs = _runs(project, environment)
-    say(elided_middle(f"project  {project}", WIDTH))
+    print_line(elided_middle(f"project  {project}", WIDTH))
     _show_skills(reviews, environment)
     for number, line in enumerate(runs[:RUNS_SHOWN]):
-        say(elided(f"{'runs' if number == 0 else '':<9}{line}", WIDTH))
+        print_line(elided(f"{'runs' if number == 0 else '':<9}{line}", WIDTH))
     if len(runs) > RUNS_SHOWN:
-        say(f"         and {len(runs) - RUNS_SHOWN} more: omac status")
+        print_line(f"         and {len(runs) - RUNS_SHOWN} more: omac status")
     if not runs:
-        say("runs     none here")
+        print_line("runs     none here")
     is_project = not below(home, project)  # omac start refuses what holds the home folder
     command, why = _next(reviews, runs, environment, is_project=is_project)
     prefix = "" if here == project or not command.startswith("omac") else f"cd {shlex.quote(project)} && "
-    say("")
+    print_line("")
     line = f"next     {prefix}{command}  # {why}"
-    say(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
+    print_line(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut
     if is_project and not reviews and command != BEGIN:
-        say(f"         {prefix}{BEGIN}  # begin a skill of your own")
-    say("         omac help  # every command")
+        print_line(f"         {prefix}{BEGIN}  # begin a skill of your own")
+    print_line("         omac help  # every command")
     return 0
 
 
 def _show_skills(reviews: Sequence[Review], environment: Mapping[str, str]) -> None:
-    rows = sorted((_urgency(one, environment), one.skill.name, state_of(one, environment)) for one in reviews)
+    rows = sorted(
+        (_urgency(review, environment), review.skill.name, state_of(review, environment)) for review in reviews
+    )
     width = max((len(name) for _, name, _ in rows[:SKILLS_SHOWN]), default=0)
     for number, (_, name, state) in enumerate(rows[:SKILLS_SHOWN]):
-        say(elided(f"{'skills' if number == 0 else '':<9}{name:<{min(width, 32)}}  {state}", WIDTH))
+        print_line(elided(f"{'skills' if number == 0 else '':<9}{name:<{min(width, 32)}}  {state}", WIDTH))
     if len(rows) > SKILLS_SHOWN:
-        say(f"         and {len(rows) - SKILLS_SHOWN} more: omac list --all")
+        print_line(f"         and {len(rows) - SKILLS_SHOWN} more: omac list --all")
     if not rows:
-        say(f"skills   none in .{SHARED_BASE}/skills or an agent's own folder")
+        print_line(f"skills   none in .{SHARED_BASE}/skills or an agent's own folder")
 
 
 def _urgency(reviewed: Review, environment: Mapping[str, str]) -> int:
@@ -97,8 +99,8 @@ def _runs(project: str, environment: Mapping[str, str]) -> list[str]:
     lines = []
     for run in status.runs if status else ():
         if any(below(project, root) or below(root, project) for root in run.roots):
-            what = f"{run.command} {run.agent}".rstrip()
-            lines.append(f"omac {what}, pid {run.pid}, in {', '.join(run.roots)}")
+            words = f"{run.command} {run.agent}".rstrip()
+            lines.append(f"omac {words}, pid {run.pid}, in {', '.join(run.roots)}")
     for sandbox in status.sandboxes if status else ():
         if not sandbox.run and below(sandbox.dir, project):
             lines.append(f"omac sandbox run -- {shlex.join(sandbox.argv)}, pid {sandbox.launcher_pid}")
@@ -118,12 +120,12 @@ def _next(
     reviews: Sequence[Review], runs: Sequence[str], environment: Mapping[str, str], *, is_project: bool
 ) -> tuple[str, str]:
     """The one command that comes next, and what it does."""
-    states = {one.state for one in reviews}
+    states = {review.state for review in reviews}
     if shutil.which("bwrap", path=environment.get("PATH")) is None:
         return "omac sandbox doctor", "what this machine lacks for a sandbox"
     if "broken" in states:
         return "omac skill check", "what is wrong with a skill"
-    if states & {"changed", "not approved"} or any(one.missing(environment) for one in reviews):
+    if states & {"changed", "not approved"} or any(review.missing(environment) for review in reviews):
         return "omac trust", "read and approve skills, set their values"
     if runs:
         return "omac audit --since 1h", "who used which skill"

@@ -33,14 +33,14 @@ class PlainStart:
 
     def run(self, environment: Mapping[str, str]) -> int:
         """Start what the line asks for; its exit status. Raises Refusal."""
-        asked = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
+        sandbox_request = SandboxRequest() if not self.sandbox else parse_options(self.sandbox, "omac start")
         waiting = None if FLAGS["--no-sandbox"] in self.fields else WaitingSandbox(environment)
         try:
             with ImportCache("start") as cache:
                 from omac.tools.cli.start import StartRequest, run  # late: it takes most of a start to load
 
             without: dict[str, Any] = dict.fromkeys(FLAGS.values(), False) | dict.fromkeys(VALUES.values())
-            request = StartRequest(self.harness, self.words, sandbox=asked, **(without | self.fields))
+            request = StartRequest(self.harness, self.words, sandbox=sandbox_request, **(without | self.fields))
             status = run(request, environment, waiting)
             cache.keep()
             return status

@@ -54,11 +54,13 @@ class _PlainHelp:
         """Write arguments, then options."""
         params = self.get_params(ctx)
         arguments = _arguments(params)
-        rows = [(_shown(one), one.get_help_record(ctx)[1].removesuffix("  [required]")) for one in arguments]
-        options = [(one, one.get_help_record(ctx)) for one in params if one not in arguments]
+        rows = [
+            (_shown(argument), argument.get_help_record(ctx)[1].removesuffix("  [required]")) for argument in arguments
+        ]
+        options = [(param, param.get_help_record(ctx)) for param in params if param not in arguments]
         for heading, entries in (
             ("Arguments", rows),
-            ("Options", [(row[0].replace("<str>", one.name.upper()), row[1]) for one, row in options if row]),
+            ("Options", [(row[0].replace("<str>", param.name.upper()), row[1]) for param, row in options if row]),
         ):
             if entries:
                 with formatter.section(heading):
@@ -69,15 +71,17 @@ def rows_of_arguments(command: Any) -> list[tuple[str, str]]:
     """Return each argument of a command and its help."""
     context = _context(command)
     arguments = _arguments(command.get_params(context))
-    return [(_shown(one), one.get_help_record(context)[1].removesuffix("  [required]")) for one in arguments]
+    return [
+        (_shown(argument), argument.get_help_record(context)[1].removesuffix("  [required]")) for argument in arguments
+    ]
 
 
 def option_rows(command: Any) -> list[tuple[str, str]]:
     """Return each option of a command, with its other names and what it takes, and its help."""
     context = _context(command)
-    options = [one for one in command.get_params(context) if one.param_type_name == "option"]
-    rows = [(one, one.get_help_record(context)) for one in options]
-    return [(row[0].replace("<str>", one.name.upper()), row[1]) for one, row in rows if row]
+    options = [param for param in command.get_params(context) if param.param_type_name == "option"]
+    rows = [(option, option.get_help_record(context)) for option in options]
+    return [(row[0].replace("<str>", option.name.upper()), row[1]) for option, row in rows if row]
 
 
 def usage_pieces(command: Any) -> list[str]:
@@ -91,7 +95,7 @@ def _context(command: Any) -> Any:
 
 
 def _arguments(params: list[Any]) -> list[Any]:
-    return [one for one in params if one.param_type_name == "argument"]
+    return [param for param in params if param.param_type_name == "argument"]
 
 
 def _shown(argument: Any) -> str:

@@ -1,4 +1,4 @@
-"""omac audit prove, omac proof consistency and omac proof verify: what somebody without the journal can check."""
+"""omac audit prove, omac proof consistency and omac proof verify: the proofs that need no journal to be checked."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from omac.tools.cli.checkpoint import keys_in, read_note, signed_by, signer_for,
 from omac.tools.compose.journals import codec_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import expanded, is_position, print_data, print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 from omac.tools.terminal.timestamps import rfc3339
 
 
@@ -92,11 +92,11 @@ def _show_event(text: bytes, known: Sequence[VerifierKey], as_json: bool) -> Non
     if as_json:
         print_json(event._asdict() | {"event": _fields(event), "checkpoint": _data(event.checkpoint)})
         return
-    say_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
-    say_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
-    say_folded(f"  {_shown(event)}", 4)
+    print_folded(f"proven: position {event.position} of {event.checkpoint.size} in journal {event.checkpoint.journal}")
+    print_folded(f"  {rfc3339(event.at)} {event.kind} by {event.actor} in {event.stream}", 4)
+    print_folded(f"  {_shown(event)}", 4)
     if event.is_late:
-        say("  its proof was made later than it was recorded")
+        print_line("  its proof was made later than it was recorded")
 
 
 def _fields(event: ProvenEvent) -> dict[str, Any] | None:
@@ -125,9 +125,9 @@ def _show_consistency(proven_: consistency.Continuation, as_json: bool) -> None:
         print_json({"old": _data(old), "new": _data(new)})
         return
     size = counted(new.size, "event")
-    say_folded(f"proven: journal {new.journal} at {size} begins with all {old.size} of the old checkpoint")
+    print_folded(f"proven: journal {new.journal} at {size} begins with all {old.size} of the old checkpoint")
     for checkpoint in proven_:
-        say_folded(f"  {rfc3339(checkpoint.at)} {counted(checkpoint.size, 'event')}, root {checkpoint.root.hex()}", 4)
+        print_folded(f"  {rfc3339(checkpoint.at)} {counted(checkpoint.size, 'event')}, root {checkpoint.root.hex()}", 4)
 
 
 def _data(checkpoint: Checkpoint) -> dict[str, object]:

@@ -11,7 +11,7 @@ from omac.tools.cli.seal import moment_of
 from omac.tools.compose.pruning import PlannedPrune, pruning
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report
 from omac.tools.terminal.timestamps import local_moment
 
 
@@ -39,12 +39,12 @@ def run(
         if not yes and not _confirmed(keep, before):
             report("nothing was changed")
             return 1
-        for one in planned:
-            work.perform(one)
+        for prune in planned:
+            work.perform(prune)
     if as_json:
-        print_json({"path": work.path, "pruned": [_data(one) for one in planned]})
+        print_json({"path": work.path, "pruned": [_data(prune) for prune in planned]})
     else:
-        say(f"pruned up to position {planned[-1].segment.last}; proofs and checkpoints stay")
+        print_line(f"pruned up to position {planned[-1].segment.last}; proofs and checkpoints stay")
     return 0
 
 
@@ -58,19 +58,19 @@ def _show_nothing(as_json: bool, path: str) -> None:
     if as_json:
         print_json({"path": path, "pruned": []})
     else:
-        say("nothing is pruned: no sealed segment has only events of that time")
-        say("  try: omac journal seal  # seals them; then again")
+        print_line("nothing is pruned: no sealed segment has only events of that time")
+        print_line("  try: omac journal seal  # seals them; then again")
 
 
 def _show(planned: Sequence[PlannedPrune]) -> None:
-    for one in planned:
-        first, last = one.segment.first, one.segment.last
-        say(f"positions {first} to {last}, from {local_moment(one.begun)} to {local_moment(one.ended)}:")
-        say(f"  the contents of {counted(one.dropped.total(), 'event')} will be gone, for good:")
-        for kind, count in sorted(one.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
-            say(f"  {count:>9}  {kind}")
-        say(f"  {counted(len(one.kept), 'event is', 'events are')} kept: omac's state follows from them")
-    say_folded("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
+    for prune in planned:
+        first, last = prune.segment.first, prune.segment.last
+        print_line(f"positions {first} to {last}, from {local_moment(prune.begun)} to {local_moment(prune.ended)}:")
+        print_line(f"  the contents of {counted(prune.dropped.total(), 'event')} will be gone, for good:")
+        for kind, count in sorted(prune.dropped.items(), key=lambda pair: (-pair[1], pair[0])):
+            print_line(f"  {count:>9}  {kind}")
+        print_line(f"  {counted(len(prune.kept), 'event is', 'events are')} kept: omac's state follows from them")
+    print_folded("All leaves, proofs and checkpoints are kept. Backups made earlier keep the contents.")
 
 
 def _confirmed(keep: str | None, before: str | None) -> bool:
@@ -78,11 +78,11 @@ def _confirmed(keep: str | None, before: str | None) -> bool:
     return confirm("Drop these contents?", fix=[f"omac journal prune {option} --yes"])
 
 
-def _data(one: PlannedPrune) -> dict[str, object]:
+def _data(prune: PlannedPrune) -> dict[str, object]:
     return {
-        "first": one.segment.first,
-        "last": one.segment.last,
-        "dropped": dict(one.dropped),
-        "kept": len(one.kept),
-        "state": one.state,
+        "first": prune.segment.first,
+        "last": prune.segment.last,
+        "dropped": dict(prune.dropped),
+        "kept": len(prune.kept),
+        "state": prune.state,
     }

@@ -14,7 +14,7 @@ from omac.tools.cli.status import lives_now, status_now
 from omac.tools.compose.processes import kill, turn_to_end
 from omac.tools.compose.state import StateDir, began_at, is_living
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import report, say, show_columns
+from omac.tools.terminal.render import print_line, report, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 STOP_WITHIN_S = 20.0  # what takes longer goes on without being waited for
@@ -25,14 +25,14 @@ HEADS = ("PID", "RUN", "AGENT", "SINCE", "PROJECT", "SKILLS")
 def run(journal: str | None, as_json: bool, environment: Mapping[str, str]) -> int:
     """List the runs that live, the oldest first. Raises Refusal."""
     status = _status(journal, environment)
-    runs = sorted(status.runs, key=lambda one: one.start_ticks) if status else []
+    runs = sorted(status.runs, key=lambda run_status: run_status.start_ticks) if status else []
     if as_json:
-        for document in [_document(one, status) for one in runs if status]:
+        for document in [_document(run_status, status) for run_status in runs if status]:
             print_json(document)
     elif not runs:
-        say("no run lives")
+        print_line("no run lives")
     elif status:
-        show_columns([HEADS, *(_row(one, status) for one in runs)])
+        show_columns([HEADS, *(_row(run_status, status) for run_status in runs)])
     return 0
 
 
@@ -40,30 +40,32 @@ def stop(name: str, journal: str | None, environment: Mapping[str, str]) -> int:
     """Ask a run to end, also one that Ctrl-Z stopped, and wait for its end; where another omac stop waits for it, wait
     with that. Raises Refusal."""
     status = _status(journal, environment)
-    meant = [one for one in (status.runs if status else ()) if name in (one.run, str(one.pid))]
-    if not meant:
+    matches = [
+        run_status for run_status in (status.runs if status else ()) if name in (run_status.run, str(run_status.pid))
+    ]
+    if not matches:
         raise Refusal("misuse", f"no run that lives is called {name!r}", fix=["omac ps"])
-    one = meant[0]
-    if not one.boot_id or not is_living(one.pid, one.start_ticks, one.boot_id):
-        message = f"the process of run {one.run} cannot be seen from here: another pid namespace hides it"
-        raise Refusal("misuse", message, fix=[f"omac stop {one.run}  # where it was started"])
-    with turn_to_end(StateDir.of(environment).run_path(RunId(one.run))) as is_first:
+    run_status = matches[0]
+    if not run_status.boot_id or not is_living(run_status.pid, run_status.start_ticks, run_status.boot_id):
+        message = f"the process of run {run_status.run} cannot be seen from here: another pid namespace hides it"
+        raise Refusal("misuse", message, fix=[f"omac stop {run_status.run}  # where it was started"])
+    with turn_to_end(StateDir.of(environment).run_path(RunId(run_status.run))) as is_first:
         if is_first:  # a second signal would kill what the first one asks to end
-            kill(one.pid, one.start_ticks, signal.SIGTERM)
-            kill(one.pid, one.start_ticks, signal.SIGCONT)  # a stopped one gets no other signal
-        return _await_end(one)
+            kill(run_status.pid, run_status.start_ticks, signal.SIGTERM)
+            kill(run_status.pid, run_status.start_ticks, signal.SIGCONT)  # a stopped one gets no other signal
+        return _await_end(run_status)
 
 
-def _await_end(one: RunStatus) -> int:
+def _await_end(run_status: RunStatus) -> int:
     """Wait until a run has ended, and say so; 1 if it takes too long."""
     deadline = time.monotonic() + STOP_WITHIN_S
-    while is_living(one.pid, one.start_ticks, one.boot_id):
+    while is_living(run_status.pid, run_status.start_ticks, run_status.boot_id):
         if time.monotonic() > deadline:
-            ending = f"omac: run {one.run} (pid {one.pid}) is still ending"
+            ending = f"omac: run {run_status.run} (pid {run_status.pid}) is still ending"
             report(f"{ending}; a second omac stop kills what it waits for")
             return 1
         time.sleep(LOOK_EVERY_S)
-    say(f"run {one.run} has ended")
+    print_line(f"run {run_status.run} has ended")
     return 0
 
 
@@ -75,26 +77,26 @@ def _status(journal: str | None, environment: Mapping[str, str]) -> Status | Non
     return lives_now(environment) if journal is None else status_now(journal, environment)[0]
 
 
-def _directories(one: RunStatus, status: Status) -> list[DirectoryStatus]:
-    return [directory for directory in status.directories if directory.run == one.run]
+def _directories(run_status: RunStatus, status: Status) -> list[DirectoryStatus]:
+    return [directory for directory in status.directories if directory.run == run_status.run]
 
 
-def _agent(one: RunStatus) -> str:
+def _agent(run_status: RunStatus) -> str:
     """The agent that a run launched; of one without, that it serves others or runs a command."""
-    if one.command == "serve":
-        return f"{one.agent or 'none'} (server)"
-    return one.agent or "none (command)"
+    if run_status.command == "serve":
+        return f"{run_status.agent or 'none'} (server)"
+    return run_status.agent or "none (command)"
 
 
-def _row(one: RunStatus, status: Status) -> tuple[str, ...]:
-    directories = [directory for directory in _directories(one, status) if directory.skills]
-    is_named = [directory.dir for directory in directories] != list(one.roots)  # else PROJECT names it already
+def _row(run_status: RunStatus, status: Status) -> tuple[str, ...]:
+    directories = [directory for directory in _directories(run_status, status) if directory.skills]
+    is_named = [directory.dir for directory in directories] != list(run_status.roots)  # else PROJECT names it already
     skills = "; ".join(
         ", ".join(map(_skill, directory.skills)) + (f" in {named(directory.dir)}" if is_named else "")
         for directory in directories
     )
-    since = wall_clock(began_at(one.start_ticks))
-    return str(one.pid), one.run, _agent(one), since, shlex.join(one.roots), skills or "-"
+    since = wall_clock(began_at(run_status.start_ticks))
+    return str(run_status.pid), run_status.run, _agent(run_status), since, shlex.join(run_status.roots), skills or "-"
 
 
 def _skill(skill: SkillStatus) -> str:
@@ -102,18 +104,18 @@ def _skill(skill: SkillStatus) -> str:
     return skill.name if state == "ready" else f"{skill.name} ({state})"
 
 
-def _document(one: RunStatus, status: Status) -> dict[str, object]:
+def _document(run_status: RunStatus, status: Status) -> dict[str, object]:
     skills = [
         {"name": skill.name, "state": skill.state, "dir": directory.dir}
-        for directory in _directories(one, status)
+        for directory in _directories(run_status, status)
         for skill in directory.skills
     ]
     return {
-        "pid": one.pid,
-        "run": one.run,
-        "command": one.command,
-        "agent": one.agent or None,
-        "since": rfc3339(began_at(one.start_ticks)),
-        "roots": list(one.roots),
+        "pid": run_status.pid,
+        "run": run_status.run,
+        "command": run_status.command,
+        "agent": run_status.agent or None,
+        "since": rfc3339(began_at(run_status.start_ticks)),
+        "roots": list(run_status.roots),
         "skills": skills,
     }

@@ -17,18 +17,18 @@ from omac.domain.skills.registration import Code
 from omac.services.credentials.values import Values
 from omac.services.ports import SkillFolders
 from omac.services.skills.resolution import Candidate, find
-from omac.tools.cli.approve import digest_of, granted, recorded, require_meant, show_code, sidecar_of
+from omac.tools.cli.approve import digest_of, granted, recorded, require_digest, show_code, sidecar_of
 from omac.tools.cli.install_script import install_script, show_install_script
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_argument import report_besides
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.cli.value_sources import CollectedValues, ValueCollection, Ways, explicit_values, usable
+from omac.tools.cli.value_sources import CollectedValues, ValueCollection, ValueOptions, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 COMMAND = "omac register"
 NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
@@ -37,7 +37,7 @@ NEEDS_STORE = ("given", "ask", "default")  # an offer may be left unanswered
 class RegisterRequest(NamedTuple):
     skill: str
     where: Where
-    ways: Ways
+    options: ValueOptions
     force: bool = False
     bundle_hash: str | None = None  # or the digest of its copy
     journal: str | None = None
@@ -47,15 +47,15 @@ class RegisterRequest(NamedTuple):
 
     def words(self) -> str:
         """The flags that a command has to repeat to want the same values."""
-        ways, words = self.ways, []
-        for flag, source in (("--secrets-from", ways.secrets_from), ("--fields-from", ways.fields_from)):
+        options, words = self.options, []
+        for flag, source in (("--secrets-from", options.secrets_from), ("--fields-from", options.fields_from)):
             words += [f"{flag} {shlex.quote(source)}"] if source is not None else []
         flags = {
-            "--defaults": ways.defaults,
-            "--no-secrets": ways.no_secrets,
-            "--reprompt-secrets": ways.reprompt_secrets,
-            "--no-fields": ways.no_fields,
-            "--reprompt-fields": ways.reprompt_fields,
+            "--defaults": options.defaults,
+            "--no-secrets": options.no_secrets,
+            "--reprompt-secrets": options.reprompt_secrets,
+            "--no-fields": options.no_fields,
+            "--reprompt-fields": options.reprompt_fields,
         }
         return " ".join([*words, *(flag for flag, is_set in flags.items() if is_set)])
 
@@ -86,34 +86,34 @@ class RegistrationResult(NamedTuple):
 
 def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
     """Register a skill. Raises Refusal; then it was not approved."""
-    request.ways.require_sense()
+    request.options.require_sense()
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
     repeated = " ".join(filter(None, (request.words(), "--repository" if request.where.repository else "")))
     candidate = trio.run(find, folders, search, request.skill, COMMAND, repeated, request.bundle_hash)
     candidate = for_repository(candidate, request.where, f"{COMMAND} {shlex.quote(request.skill)}")
-    digest = require_meant(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
-    explicit = explicit_values(sidecar_of(candidate), request.ways, environment)
+    digest = require_digest(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
+    explicit = explicit_values(sidecar_of(candidate), request.options, environment)
     with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
         if not request.force:
             digest = _require_unchanged(request, candidate, before, folders) or digest
         collected = _collect(request, candidate, explicit, everything, environment)
         values, adopted = collected.values, collected.adopted
-        whoever = everything.credentials.given(candidate.place.scope, candidate.skill.name)
+        shared = everything.credentials.values_of(candidate.place.scope, candidate.skill.name)
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
-        given = everything.credentials.given(candidate.place.scope, candidate.skill.name, candidate.skill.base)
-        missing = unmet(sidecar_of(candidate), given, environment)
+        stored = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        missing = unmet(sidecar_of(candidate), stored, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
-    done = RegistrationResult(candidate, approved, approved != before, collected, given, missing, vault, served)
+    done = RegistrationResult(candidate, approved, approved != before, collected, stored, missing, vault, served)
     if request.json:
-        print_json(_told(done, environment))
+        print_json(_as_json(done, environment))
     else:
         _show(request, done, environment)
-    report_besides(candidate, values, whoever, problems)
+    report_besides(candidate, values, shared, problems)
     note_guide(candidate.skill)
     note_unknown_keys(candidate.skill)
     return 0
@@ -128,13 +128,13 @@ def _require_unchanged(
         return None
     digest = digest_of(folders, skill)
     if approved.bundle_hash != skill.bundle_hash:
-        what = "is not the code that was approved"
+        difference = "is not the code that was approved"
     elif approved.digest not in ("", digest):
-        what = "has other files than when it was approved, in folders like dist"
+        difference = "has other files than when it was approved, in folders like dist"
     else:
         return approved.digest or None
     was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
-    message = f"{skill.name} in {skill.source} {what}: approved {was}, found {present}; nothing was recorded"
+    message = f"{skill.name} in {skill.source} {difference}: approved {was}, found {present}; nothing was recorded"
     compare = f"omac diff {shlex.quote(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
     fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
@@ -145,9 +145,9 @@ def _collect(
 ) -> CollectedValues:
     """All values, checked, with their stores found open. Raises Refusal."""
     skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
-    asks = not request.ways.no_input and can_ask()
-    stored = everything.credentials.given(scope, skill.name, skill.base)
-    collection = ValueCollection(sidecar, request.ways, environment, explicit, stored, asks)
+    asks = not request.options.no_input and can_ask()
+    stored = everything.credentials.values_of(scope, skill.name, skill.base)
+    collection = ValueCollection(sidecar, request.options, environment, explicit, stored, asks)
     remembered = _remembered(request, candidate, collection, everything)
     sources = collection.sources(remembered)
     if missing := [name for name, source in sources.items() if source == "missing"]:
@@ -168,12 +168,12 @@ def _remembered(
 ) -> Values:
     """The defaults that are to be adopted silently; what all projects share has none."""
     skill = candidate.skill
-    if not request.ways.defaults or candidate.place.scope == GLOBAL:
+    if not request.options.defaults or candidate.place.scope == GLOBAL:
         return Values()
     unknown = collection.sources(Values())
     wanted = [name for name, source in unknown.items() if source not in ("given", "keep")]
     defaults = everything.credentials.defaults(skill.name)
-    stores = {one.secret.store for name, one in defaults.items() if name in wanted and one.secret}
+    stores = {default.secret.store for name, default in defaults.items() if name in wanted and default.secret}
     if collection.can_ask:
         make_usable(everything.stores, stores)
     code = request.remembered_for
@@ -187,12 +187,12 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
         return
     stores, service = everything.stores, credential.service(candidate.place.scope, candidate.skill.name)
 
-    async def look() -> None:
+    async def read() -> None:
         await stores.read(await stores.chosen(), service, names)
 
     if asks:
         make_usable(stores, {trio.run(stores.chosen)})
-    trio.run(look)
+    trio.run(read)
 
 
 def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], everything: Opened) -> Refusal:
@@ -204,25 +204,25 @@ def _missing(request: RegisterRequest, candidate: Candidate, names: list[str], e
         kind = "secret" if isinstance(field, Secret) else field.type
         report(f"refused: {name} ({kind}, required){': ' if field.description else ''}{field.description}")
     fix = []
-    if candidate.place.workdir and not request.ways.defaults:
+    if candidate.place.workdir and not request.options.defaults:
         remembered = everything.credentials.defaults(skill.name)
         if all(name in remembered for name in names):
             fix.append(request.command(candidate, words, "--defaults"))
     fix.append(request.command(candidate, words) + "  # at a terminal, where it asks")
-    for secret, flag, given, what in (
-        (True, "--secrets-from", request.ways.secrets_from, "OMAC_SECRET_"),
-        (False, "--fields-from", request.ways.fields_from, "OMAC_CONFIG_"),
+    for secret, flag, source, prefix in (
+        (True, "--secrets-from", request.options.secrets_from, "OMAC_SECRET_"),
+        (False, "--fields-from", request.options.fields_from, "OMAC_CONFIG_"),
     ):
         some = [name for name in names if isinstance(fields[name], Secret) == secret]
         if some:
-            lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {what}{some[0]}"
-            file = (flag, "FILE") if given is None else ()  # a second one would replace the first
+            lines = f"  # with {', '.join(f'{name}=...' for name in some)}; or in {prefix}{some[0]}"
+            file = (flag, "FILE") if source is None else ()  # a second one would replace the first
             fix.append(request.command(candidate, words, *file) + lines)
     message = f"{skill.name} needs {', '.join(names)}, but omac has no terminal to prompt on; nothing was recorded"
     return Refusal("pending-credentials", message, fix=fix, skill=skill.name, missing=names)
 
 
-def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
+def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str, object]:
     skill, sidecar = done.candidate.skill, sidecar_of(done.candidate)
     repository = done.candidate.place.repository
     script = install_script(skill, environment)
@@ -238,8 +238,8 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
         "variables": granted(sidecar),
         "new": done.new,
         "secrets": [
-            {"name": name, "store": one.store, "from": sources[name]}
-            for name, one in sorted(done.given.secrets.items())
+            {"name": name, "store": stored.store, "from": sources[name]}
+            for name, stored in sorted(done.given.secrets.items())
             if name in declared
         ],
         "config": [
@@ -255,21 +255,21 @@ def _told(done: RegistrationResult, environment: Mapping[str, str]) -> dict[str,
 
 
 def _show(request: RegisterRequest, done: RegistrationResult, environment: Mapping[str, str]) -> None:
-    skill, sidecar, given = done.candidate.skill, sidecar_of(done.candidate), done.given
-    say_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
+    skill, sidecar, stored = done.candidate.skill, sidecar_of(done.candidate), done.given
+    print_folded(f"{'registered' if done.new else 'already registered'}: {skill.name} in {skill.source}")
     if repository := done.candidate.place.repository:
-        say_folded(f"  for the same files in {repository.shown}", 4)
+        print_folded(f"  for the same files in {repository.shown}", 4)
     if not request.brief:
         show_code(done.approved, sidecar)
     for store, where in (("keychain", "the system's keychain"), ("vault", f"the vault {done.vault}")):
-        names = [s.name for s in sidecar.secrets if s.name in given.secrets and given.secrets[s.name].store == store]
+        names = [s.name for s in sidecar.secrets if s.name in stored.secrets and stored.secrets[s.name].store == store]
         if names:
-            say_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
+            print_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
     for field in sidecar.config:
-        if field.name in given.config:
-            say_folded(f"  {field.name} is {shlex.quote(given.config[field.name])}", 4)
+        if field.name in stored.config:
+            print_folded(f"  {field.name} is {shlex.quote(stored.config[field.name])}", 4)
     if done.collected.adopted:
-        say_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
+        print_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
     script = install_script(skill, environment)
     if script is not None:
         show_install_script(script)
@@ -278,5 +278,5 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
         report_fix([request.command(done.candidate)])
     if done.next and not request.brief:
         serve, activate = done.next
-        say(f"next: {serve}")
-        say(f"  or, where a server runs: {activate}")
+        print_line(f"next: {serve}")
+        print_line(f"  or, where a server runs: {activate}")

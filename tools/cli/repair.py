@@ -18,7 +18,7 @@ from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import report, report_fix, say_folded
+from omac.tools.terminal.render import print_folded, report, report_fix
 
 DAMAGED = 10
 ACTIONS = {
@@ -64,9 +64,9 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     elif findings:
         _show(findings)
         report(f"{counted(len(findings), 'finding')} in {path}")
-        report_fix(_ways(path, findings))
+        report_fix(_commands(path, findings))
     else:
-        say_folded(f"{path}: {counted(system.position, 'position')}, nothing is damaged")
+        print_folded(f"{path}: {counted(system.position, 'position')}, nothing is damaged")
     return DAMAGED if findings else 0
 
 
@@ -74,15 +74,15 @@ def _forged_snapshots(state: StateDir, path: str) -> list[Damage]:
     """The snapshots of a sound journal that say what its events do not: a start would believe them."""
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
         snapshots = snapshots_of(state, journal.store)
-        found = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
+        forged_files = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
     return [
         Damage(at, "", None, "", f"the snapshot {file} is not what the events give", "snapshot",
                fix=f"rm {shlex.quote(file)}")
-        for at, file in found
+        for at, file in forged_files
     ]  # fmt: skip
 
 
-def _ways(path: str, findings: Sequence[Damage]) -> list[str]:
+def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     """The commands that mend what was found."""
     if fixes := [finding.fix for finding in findings if finding.fix]:
         return fixes
@@ -103,7 +103,7 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
     work = Repair(path, host_id(state), run, clock, lambda: System().apply, is_living, codec)
     planned = work.plan(request.positions)
     if not planned:
-        say_folded(f"nothing in {path} is damaged")
+        print_folded(f"nothing in {path} is damaged")
         return 0
     _show(planned)
     if request.dry_run:
@@ -112,7 +112,7 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
         report("nothing was changed")
         return 1
     done = work.perform(request.positions)
-    say_folded(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
+    print_folded(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 
@@ -127,7 +127,7 @@ def _show(findings: Sequence[Damage]) -> None:
         if finding.kind or finding.stream:
             version = f", version {finding.version}" if finding.version is not None else ""
             where += f" ({finding.kind or 'unknown kind'} in {finding.stream or 'unknown stream'}{version})"
-        say_folded(f"{where}: {finding.problem}; repair: {ACTIONS[finding.remedy]}")
+        print_folded(f"{where}: {finding.problem}; repair: {ACTIONS[finding.remedy]}")
 
 
 def _data(findings: Sequence[Damage]) -> list[dict[str, object]]:

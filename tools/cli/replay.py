@@ -10,7 +10,7 @@ from omac.services.kernel.restoring import restored
 from omac.tools.compose.journals import require_left, snapshots_of, to_read
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
-from omac.tools.terminal.render import report_cut, say, show_registry, show_status, show_timeline
+from omac.tools.terminal.render import print_line, report_cut, show_registry, show_status, show_timeline
 from omac.tools.terminal.timestamps import parse_end, wall_clock
 
 LED_THERE = 20  # events shown to people
@@ -30,7 +30,7 @@ def run(
     if as_json:
         print_json(status_of(system))
     elif not position:
-        say("nothing was recorded then" + (f": position 1 is of {began_at}" if began_at else ""))
+        print_line("nothing was recorded then" + (f": position 1 is of {began_at}" if began_at else ""))
     else:
         show_status(status_of(system))
         show_registry(status_of(system))

@@ -74,5 +74,5 @@ def _words(harness: Harness, request: ResumeRequest) -> tuple[str, ...]:
     if words:
         return words
     fix = ["omac continue"] if sessions.last else [f"omac start {harness.name} -- --help"]
-    what = "chooses sessions from a list" if request.command == "resume" else "goes on with a session"
-    raise Refusal("misuse", f"omac knows no arguments by which {harness.name} {what}", fix=fix)
+    ability = "chooses sessions from a list" if request.command == "resume" else "goes on with a session"
+    raise Refusal("misuse", f"omac knows no arguments by which {harness.name} {ability}", fix=fix)

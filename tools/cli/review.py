@@ -24,7 +24,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of, unified
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 FILES_SHOWN = 200
 FILE_BYTES_MAX = 256 * 1024
@@ -54,7 +54,7 @@ class Review(NamedTuple):
     def approved_at(self) -> int:
         """The time of its last approval, in ns, UTC; 0 for never."""
         known = (self.standing.known, self.standing.shared)
-        return next((one.approved_at for one in known if one and one.state.approved == self.approved), 0)
+        return next((entry.approved_at for entry in known if entry and entry.state.approved == self.approved), 0)
 
     @property
     def state(self) -> str:
@@ -90,7 +90,7 @@ def review(skill: str, where: Where, journal: str | None, environment: Mapping[s
         if refusal.reason != "skill-without-sidecar":
             raise
         there = at_once(every(folders, search, guidance=True))
-        candidate = next(one for one in there if one.skill.name == skill)
+        candidate = next(candidate for candidate in there if candidate.skill.name == skill)
     return review_of(candidate, registry, folders)
 
 
@@ -121,31 +121,31 @@ def show_purpose(reviewed: Review, environment: Mapping[str, str]) -> None:
     """Print what it is for, what it runs and what it wants."""
     skill = reviewed.skill
     guide, sidecar = skill.guide, skill.sidecar
-    say_folded(f"{skill.name} in {skill.source}")
+    print_folded(f"{skill.name} in {skill.source}")
     description = (guide.description if guide else "") or (skill.meta.description if skill.meta else "")
     if description:
-        say_folded(f"  {description}", 4)
+        print_folded(f"  {description}", 4)
     if sidecar is None:
-        say("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
+        print_line("  it has no sidecar: agents read its SKILL.md, and omac runs nothing of it")
         return
-    say_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
+    print_folded(f"  it runs as you: {shlex.join(sidecar.command)}", 4)
     if reviewed.approved is not None:
         show_interpreters(reviewed.approved)
-    say(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
+    print_line(f"  agents call it by $OMAC_{sidecar.mount.upper().replace('-', '_')}_BASE")
     for field in sidecar.fields:
-        say_folded(f"  {_wants(field, reviewed.given, environment)}", 4)
+        print_folded(f"  {_wants(field, reviewed.given, environment)}", 4)
     if variables := granted(sidecar):
-        say_folded(f"  it may read these variables of yours: {', '.join(variables)}", 4)
+        print_folded(f"  it may read these variables of yours: {', '.join(variables)}", 4)
 
 
 def show_files(files: Mapping[str, FileEntry]) -> None:
     """Print each file with its size."""
-    say(f"  {counted(len(files), 'file')}:")
+    print_line(f"  {counted(len(files), 'file')}:")
     for relpath, entry in list(files.items())[:FILES_SHOWN]:
-        what = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
-        say(f"  {shown_size(entry.size):>9}  {relpath}{what}")
+        suffix = f" -> {entry.target}" if entry.target is not None else " (executable)" if entry.executable else ""
+        print_line(f"  {shown_size(entry.size):>9}  {relpath}{suffix}")
     if len(files) > FILES_SHOWN:
-        say(f"  {len(files) - FILES_SHOWN} more")
+        print_line(f"  {len(files) - FILES_SHOWN} more")
 
 
 def differences(
@@ -199,9 +199,9 @@ def _changed(relpath: str, old: bytes, new: bytes) -> Iterator[str]:
         yield from unified(relpath, before, now)
 
 
-def _wants(field: Secret | Config, given: Credential, environment: Mapping[str, str]) -> str:
+def _wants(field: Secret | Config, values: Credential, environment: Mapping[str, str]) -> str:
     kind = "secret" if isinstance(field, Secret) else f"setting, {field.type}"
-    has = field.name in (given.secrets if isinstance(field, Secret) else given.config)
+    has = field.name in (values.secrets if isinstance(field, Secret) else values.config)
     if has:
         state = "set"
     elif isinstance(field, Config) and field.default is not None:

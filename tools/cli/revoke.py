@@ -15,7 +15,7 @@ from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.repositories import repository_of
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say_folded
+from omac.tools.terminal.render import print_folded
 
 
 class RevokeRequest(NamedTuple):
@@ -33,17 +33,19 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
     if request.bundle_hash is not None:
         raise Refusal("misuse", "--revoke and --hash cannot be combined: --revoke ends the approval of any code")
     registry = Registry.read(environment, request.journal)
-    targets = [one for one in by_repository(request.skill, request.where, registry) if one.state.approved]
+    targets = [
+        registered for registered in by_repository(request.skill, request.where, registry) if registered.state.approved
+    ]
     if not request.where.repository:
         own = registry.one(request.where, request.skill, "omac revoke")
         targets = [own, *targets] if own is not None else targets
     if not targets:
         message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
-    for one in targets:
+    for target in targets:
         with opened(environment, request.journal, clock) as everything:
-            changed = trio.run(everything.registering.revoke, one.stream)
-        _report(request, one, changed)
+            changed = trio.run(everything.registering.revoke, target.stream)
+        _report(request, target, changed)
     return 0
 
 
@@ -56,22 +58,22 @@ def by_repository(skill: str, where: Where, registry: Registry) -> list[Register
     part = repository_of(directory) if os.path.isdir(directory) else None
     bases = harness_named(where.harness).bases if where.harness else None
 
-    def holds(one: RegisteredSkill) -> bool:
+    def holds(registered: RegisteredSkill) -> bool:
         if part is not None:
-            return one.status.scope == part.scope or one.status.dir == directory
-        code = one.state.approved or one.state.found
-        return one.status.dir == directory or (code is not None and below(code.source, directory))
+            return registered.status.scope == part.scope or registered.status.dir == directory
+        code = registered.state.approved or registered.state.found
+        return registered.status.dir == directory or (code is not None and below(code.source, directory))
 
     return [
-        one
-        for one in registry.known
-        if is_repository(one.status.scope) and one.status.skill == skill and holds(one)
-        and (bases is None or one.status.harness in bases)
+        registered
+        for registered in registry.known
+        if is_repository(registered.status.scope) and registered.status.skill == skill and holds(registered)
+        and (bases is None or registered.status.harness in bases)
     ]  # fmt: skip
 
 
-def _report(request: RevokeRequest, one: RegisteredSkill, changed: bool) -> None:
-    status = one.status
+def _report(request: RevokeRequest, registered: RegisteredSkill, changed: bool) -> None:
+    status = registered.status
     repository = status.dir if is_repository(status.scope) else ""
     if request.json:
         document = {
@@ -86,4 +88,4 @@ def _report(request: RevokeRequest, one: RegisteredSkill, changed: bool) -> None
         print_json(document)
         return
     where = f"every worktree of {repository}" if repository else status.source
-    say_folded(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {where}")
+    print_folded(f"{'no longer approved' if changed else 'was not approved'}: {status.skill} in {where}")

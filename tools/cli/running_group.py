@@ -54,15 +54,15 @@ def sandboxed(command: Callable[..., int]) -> Callable[..., int]:
     name = f"omac {_name(command)}"
 
     @functools.wraps(command)
-    def with_options(**given: Any) -> int:
+    def with_options(**arguments: Any) -> int:
         typed: list[str] = []
         for parameter in added:
-            flag, value = f"--{parameter.name.replace('_', '-')}", given.pop(parameter.name)
-            for one in value if isinstance(value, list) else [value]:
-                typed += [flag] if one is True else [flag, one] if one else []
-        return command(sandbox=parse_options(typed, name), **given)
+            flag, value = f"--{parameter.name.replace('_', '-')}", arguments.pop(parameter.name)
+            for item in value if isinstance(value, list) else [value]:
+                typed += [flag] if item is True else [flag, item] if item else []
+        return command(sandbox=parse_options(typed, name), **arguments)
 
-    own = [one for one in inspect.signature(command).parameters.values() if one.name != "sandbox"]
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "sandbox"]
     with_options.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]  # what typer reads
     return with_options
 

@@ -6,7 +6,7 @@ from omac.domain.kernel.refusal import REASONS
 from omac.domain.sandbox.doctor import findings, healthy, report
 from omac.tools.compose.machine import probe_machine
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import print_line
 
 
 def run(as_json: bool, environment: Mapping[str, str]) -> int:
@@ -16,5 +16,5 @@ def run(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"healthy": healthy(diagnoses), "findings": diagnoses})
     else:
         for line in report(diagnoses):
-            say(line)
+            print_line(line)
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code

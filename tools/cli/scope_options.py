@@ -84,14 +84,14 @@ def for_repository(candidate: Candidate, where: Where, command: str) -> Candidat
     Raises Refusal: misuse, git-unsafe."""
     if not where.repository:
         return candidate
-    place = candidate.place
-    if not place.workdir:
+    skill_scope = candidate.place
+    if not skill_scope.workdir:
         message = f"{candidate.skill.name} is shared by all projects, also in each worktree of a repository"
         raise Refusal("misuse", message, fix=[f"{command} --global"])
     from omac.tools.compose.repositories import repository_for
 
-    repository = repository_for(place.workdir, command)
-    return msgspec.structs.replace(candidate, place=msgspec.structs.replace(place, repository=repository))
+    repository = repository_for(skill_scope.workdir, command)
+    return msgspec.structs.replace(candidate, place=msgspec.structs.replace(skill_scope, repository=repository))
 
 
 def at_once(work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -9,7 +9,7 @@ from omac.journal.segment import Segment, folder_of
 from omac.tools.cli.checkpoint import keys_in
 from omac.tools.compose.sealing import SealRequest, seal
 from omac.tools.terminal.invocation import print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 from omac.tools.terminal.timestamps import AGO, parse_moment
 
 
@@ -30,13 +30,13 @@ def run(
         print_json({"path": sealed.path, "segment": _data(sealed.path, sealed.segment)})
         return 0
     if sealed.finished is not None:
-        say_folded(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
+        print_folded(f"an earlier seal is finished: {_described(sealed.path, sealed.finished)}")
     if sealed.segment is None:
-        say_folded(f"nothing is sealed: {sealed.why}")
+        print_folded(f"nothing is sealed: {sealed.why}")
         if before is None and keep is None:
-            say("  try: omac checkpoint  # signs and records one; then again")
+            print_line("  try: omac checkpoint  # signs and records one; then again")
     else:
-        say_folded(_described(sealed.path, sealed.segment))
+        print_folded(_described(sealed.path, sealed.segment))
     return 0
 
 

@@ -17,7 +17,7 @@ from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, say_folded, show_columns
+from omac.tools.terminal.render import print_folded, report, report_fix, show_columns
 
 MISSING, FROM_HOST = "<missing>", "<host variable>"
 INPUT_BYTES_MAX = 256 * 1024
@@ -50,25 +50,25 @@ def set_(request: SkillArgument, name: str, rest: Sequence[str], as_json: bool) 
         )
         words = " ".join(filter(None, (shlex.join((request.skill, name)), request.where.flags)))
         raise Refusal("misuse", message, fix=[f"omac secrets set {words}"])
-    with opened_skill(request, "omac secrets set", [name]) as one:
-        secret = one.secret(name)
-        _open_store(one)
-        _give(one, {name: _value(one, secret)}, as_json)
+    with opened_skill(request, "omac secrets set", [name]) as skill:
+        secret = skill.secret(name)
+        _open_store(skill)
+        _give(skill, {name: _value(skill, secret)}, as_json)
     return 0
 
 
 def import_(request: SkillArgument, source: str, as_json: bool) -> int:
     """Give a skill the secrets in a file of NAME=value lines, all or none; "-" is stdin. Raises Refusal."""
-    with opened_skill(request, "omac secrets import", ["--from", source]) as one:
-        _open_store(one)
-        _give(one, _imported(one, source), as_json)
+    with opened_skill(request, "omac secrets import", ["--from", source]) as skill:
+        _open_store(skill)
+        _give(skill, _imported(skill, source), as_json)
     return 0
 
 
 def list_(request: SkillArgument, as_json: bool) -> int:
     """Show which secrets a skill declares and which it was given; no store is asked. Raises Refusal."""
-    with opened_skill(request, "omac secrets list", []) as one:
-        rows = rows_of(one)
+    with opened_skill(request, "omac secrets list", []) as skill:
+        rows = rows_of(skill)
     if as_json:
         for row in rows:
             print_json(row)
@@ -80,55 +80,55 @@ def list_(request: SkillArgument, as_json: bool) -> int:
         ]
         show_columns([HEADS, *shown])
     else:
-        report(f"{one.name} declares no secrets")
+        report(f"{skill.name} declares no secrets")
     return 0
 
 
 def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     """Take secrets back from a skill: at once, also where its store cannot be reached. Raises Refusal."""
-    with opened_skill(request, "omac secrets unset", names) as one:
-        names, given = list(dict.fromkeys(names)), one.given()
-        stored, left = given.secrets | given.writing, given.left
+    with opened_skill(request, "omac secrets unset", names) as skill:
+        names, values = list(dict.fromkeys(names)), skill.credential()
+        stored, left = values.secrets | values.writing, values.left
         for name in names:
-            if name not in {*stored, *left, *given.taken}:  # what an earlier omac.yaml declared can be taken back
-                one.secret(name)
+            if name not in {*stored, *left, *values.taken}:  # what an earlier omac.yaml declared can be taken back
+                skill.secret(name)
         stores = {stored[name].store for name in names if name in stored}
-        _take(one, names, stores.union(*(left.get(name, ()) for name in names)))
-        remembered = sorted(name for name in one.opened.credentials.defaults(one.name) if name in names)
-    report_stored(one, "secrets", [name for name in names if name in stored], names, as_json)
-    if remembered and one.place.scope != GLOBAL:
+        _take(skill, names, stores.union(*(left.get(name, ()) for name in names)))
+        remembered = sorted(name for name in skill.opened.credentials.defaults(skill.name) if name in names)
+    report_stored(skill, "secrets", [name for name in names if name in stored], names, as_json)
+    if remembered and skill.place.scope != GLOBAL:
         document = ", ".join(remembered)
         report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
-        report_fix([f"omac deregister {shlex.quote(one.name)} {one.place.flags} --purge-defaults"])
+        report_fix([f"omac deregister {shlex.quote(skill.name)} {skill.place.flags} --purge-defaults"])
     return 0
 
 
-def _take(one: OpenedSkill, names: Sequence[str], stores: Collection[str]) -> None:
+def _take(skill: OpenedSkill, names: Sequence[str], stores: Collection[str]) -> None:
     from omac.tools.cli.vault import make_usable
 
     try:
         with contextlib.suppress(Refusal):  # what cannot be opened is not waited for
-            make_usable(one.opened.stores, stores)
-        trio.run(one.opened.credentials.take, one.place.scope, one.name, names, PERSON, one.skill.base)
+            make_usable(skill.opened.stores, stores)
+        trio.run(skill.opened.credentials.take, skill.place.scope, skill.name, names, PERSON, skill.skill.base)
     except Refusal as refusal:
-        if any(name in one.given().secrets for name in names):
+        if any(name in skill.credential().secrets for name in names):
             raise
         where = " or ".join(sorted(stores)) or "store"
-        message = f"{', '.join(names)}: revoked from {one.name}, but deleting it from the {where} failed"
-        fix = [*refusal.fix, one.command("secrets", "unset", *names)]
-        raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=one.name) from None
+        message = f"{', '.join(names)}: revoked from {skill.name}, but deleting it from the {where} failed"
+        fix = [*refusal.fix, skill.command("secrets", "unset", *names)]
+        raise Refusal(refusal.reason, f"{message}: {refusal.message}", fix=fix, skill=skill.name) from None
 
 
-def rows_of(one: OpenedSkill) -> list[SecretRow]:
+def rows_of(skill: OpenedSkill) -> list[SecretRow]:
     """Every secret that a skill declares, as its sidecar would get it."""
-    given = one.effective().secrets
-    remembered = one.opened.credentials.defaults(one.name) if one.place.scope != GLOBAL else {}
+    effective = skill.effective().secrets
+    remembered = skill.opened.credentials.defaults(skill.name) if skill.place.scope != GLOBAL else {}
     rows = []
-    for secret in one.sidecar.secrets:
-        stored = given.get(secret.name)
+    for secret in skill.sidecar.secrets:
+        stored = effective.get(secret.name)
         default = remembered.get(secret.name)
         could = default is not None and default.secret is not None
-        source = source_of(one, secret, is_stored=stored is not None)
+        source = source_of(skill, secret, is_stored=stored is not None)
         absent = MISSING if source.startswith("missing") else FROM_HOST
         rows.append(
             SecretRow(
@@ -144,17 +144,17 @@ def rows_of(one: OpenedSkill) -> list[SecretRow]:
     return rows
 
 
-def source_of(one: OpenedSkill, field: Secret | Config, *, is_stored: bool) -> str:
+def source_of(skill: OpenedSkill, field: Secret | Config, *, is_stored: bool) -> str:
     """Return the source of the value of a field without a `default`, as rule 6 of skill_plan.py decides it."""
     if is_stored:
         return "stored"
-    if variable := one.sidecar.host_variable(field, current().environment):
-        passed = one.sidecar.is_passed_through(field) and variable == field.name
+    if variable := skill.sidecar.host_variable(field, current().environment):
+        passed = skill.sidecar.is_passed_through(field) and variable == field.name
         return f"{'env_passthrough' if passed else 'default_from_env'}:{variable}"
     return "missing-required" if field.required else "missing-optional"
 
 
-def _value(one: OpenedSkill, secret: Secret) -> Hidden:
+def _value(skill: OpenedSkill, secret: Secret) -> Hidden:
     from omac.tools.terminal.prompts import ask_secret, read_stdin
 
     if at_terminal():
@@ -163,73 +163,75 @@ def _value(one: OpenedSkill, secret: Secret) -> Hidden:
         return value
     text = text_of(read_stdin(INPUT_BYTES_MAX))
     if text is None:
-        message, again = f"{secret.name}: is not UTF-8; nothing was stored", one.command("secrets", "set", "NAME")
-        raise Refusal("value-refused", message, fix=[again], skill=one.name)
-    return _checked(one, secret, text)
+        message, again = f"{secret.name}: is not UTF-8; nothing was stored", skill.command("secrets", "set", "NAME")
+        raise Refusal("value-refused", message, fix=[again], skill=skill.name)
+    return _checked(skill, secret, text)
 
 
-def _imported(one: OpenedSkill, source: str) -> dict[str, Hidden]:
-    again = one.command("secrets", "import", "--from", shlex.quote(source))
+def _imported(skill: OpenedSkill, source: str) -> dict[str, Hidden]:
+    again = skill.command("secrets", "import", "--from", shlex.quote(source))
     if source == "-" and at_terminal():
         raise Refusal("misuse", "a terminal would show the secrets: import from a file, or from a pipe")
     lines = read_values(source, secret=True)
     if not lines:
-        raise Refusal("value-refused", f"{shown_source(source)} holds no NAME=value line", fix=[again], skill=one.name)
-    declared = [one.secret(name) for name in lines]
-    return {secret.name: _checked(one, secret, lines[secret.name]) for secret in declared}
+        raise Refusal(
+            "value-refused", f"{shown_source(source)} holds no NAME=value line", fix=[again], skill=skill.name
+        )
+    declared = [skill.secret(name) for name in lines]
+    return {secret.name: _checked(skill, secret, lines[secret.name]) for secret in declared}
 
 
-def _checked(one: OpenedSkill, secret: Secret, text: str) -> Hidden:
+def _checked(skill: OpenedSkill, secret: Secret, text: str) -> Hidden:
     try:
         return check_secret(secret, text)
     except ValueRefused as error:
-        raise one.refused(error, one.command("secrets", "set", secret.name)) from None
+        raise skill.refused(error, skill.command("secrets", "set", secret.name)) from None
 
 
-def _open_store(one: OpenedSkill) -> None:
+def _open_store(skill: OpenedSkill) -> None:
     """Choose the store that takes new values, before a person types one, and open it. Raises Refusal."""
     from omac.tools.cli.vault import make_usable
 
-    make_usable(one.opened.stores, {trio.run(one.opened.stores.chosen)})
+    make_usable(skill.opened.stores, {trio.run(skill.opened.stores.chosen)})
 
 
-def _give(one: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
-    store = one.give(Values(values))
-    given = one.given().secrets
-    where = f"the vault {one.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
+def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
+    store = skill.give(Values(values))
+    stored = skill.credential().secrets
+    where = f"the vault {skill.opened.stores.vault.path}" if store == "vault" else "the system's keychain"
     if as_json:
         for name in values:
             document = {
-                "skill": one.name, "workdir": one.place.workdir, "name": name, "store": store,
-                "fingerprint": given[name].fingerprint,
+                "skill": skill.name, "workdir": skill.place.workdir, "name": name, "store": store,
+                "fingerprint": stored[name].fingerprint,
             }  # fmt: skip
             print_json(document)
     else:
-        say_folded(f"{', '.join(values)} of {one.name} for {one.place.shown}: kept in {where}")
-    report_unapproved(one)
+        print_folded(f"{', '.join(values)} of {skill.name} for {skill.place.shown}: kept in {where}")
+    report_unapproved(skill)
 
 
-def report_unapproved(one: OpenedSkill) -> None:
+def report_unapproved(skill: OpenedSkill) -> None:
     """Report that the values wait for an approval, if the skill is not approved."""
-    if command := one.approve_command():
-        report(f"{one.name} is not approved: it receives its values after approval")
+    if command := skill.approve_command():
+        report(f"{skill.name} is not approved: it receives its values after approval")
         report_fix([command])
 
 
-def report_stored(one: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
+def report_stored(skill: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
     """Print which values were revoked, and report which required ones the skill now lacks."""
     if as_json:
-        print_json({"skill": one.name, "workdir": one.place.workdir, "unset": taken})
+        print_json({"skill": skill.name, "workdir": skill.place.workdir, "unset": taken})
     else:
         for name in request:
-            what = "is revoked from" if name in taken else "was not given to"
-            say_folded(f"{name} {what} {one.name} for {one.place.shown}")
-    for field in one.sidecar.fields:
+            outcome = "is revoked from" if name in taken else "was not given to"
+            print_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
+    for field in skill.sidecar.fields:
         if (
             field.name in taken
             and field.required
-            and not (field.default_from_env or one.sidecar.is_passed_through(field))
+            and not (field.default_from_env or skill.sidecar.is_passed_through(field))
             and not getattr(field, "default", None)
         ):
-            report(f"{one.name} needs {field.name}, and does not run without it")
-            report_fix([one.command(group, "set", field.name)])
+            report(f"{skill.name} needs {field.name}, and does not run without it")
+            report_fix([skill.command(group, "set", field.name)])

@@ -63,7 +63,7 @@ def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
             print_json(ready)
         else:
             print_data(line)
-            # For whoever starts an agent with a bridge by other means.
+            # For agents with a bridge that are started by other means.
             print_data(f"OMAC_CONTROL_BASE={server.bridge_base if wanted.bridge_compat else ready.control_base}")
         current().stdout.flush()
         if server.witness_base:
@@ -78,9 +78,9 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
     """Return the checked options of the request. Raises Refusal: misuse, prerequisite-missing, directory-missing,
     not-a-directory."""
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
-    workdirs = [directory(one, "--workdir") for one in request.workdirs]
+    workdirs = [directory(workdir, "--workdir") for workdir in request.workdirs]
     roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])
-    roots += [one for one in dict.fromkeys(workdirs) if not any(below(one, root) for root in roots)]
+    roots += [workdir for workdir in dict.fromkeys(workdirs) if not any(below(workdir, root) for root in roots)]
     return ServeOptions(
         harness,
         tuple(roots),

@@ -46,15 +46,15 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
 def _lines(use: RunUse, commits: Sequence[NewCommits], width: int) -> list[str]:
     lines = []
     if use.calls:
-        most = sorted(use.calls.items(), key=lambda one: (-one[1].all, one[0]))
-        told = [f"{name} {_calls(calls)}" for name, calls in most[:SKILLS_SHOWN]]
-        lines.append(_line("used", ", ".join(told) + _more(len(most) - SKILLS_SHOWN)))
-    for number, one in enumerate(commits[:BRANCHES_SHOWN]):
+        most = sorted(use.calls.items(), key=lambda item: (-item[1].all, item[0]))
+        uses = [f"{name} {_calls(calls)}" for name, calls in most[:SKILLS_SHOWN]]
+        lines.append(_line("used", ", ".join(uses) + _more(len(most) - SKILLS_SHOWN)))
+    for number, group in enumerate(commits[:BRANCHES_SHOWN]):
         more = _more(len(commits) - BRANCHES_SHOWN) if number == BRANCHES_SHOWN - 1 else ""
-        count = f"{one.number}{'+' if one.number == COMMITS_MAX else ''} commit{'' if one.number == 1 else 's'}"
-        branch = elided_middle(printable(one.branch), width // 3)
+        count = f"{group.number}{'+' if group.number == COMMITS_MAX else ''} commit{'' if group.number == 1 else 's'}"
+        branch = elided_middle(printable(group.branch), width // 3)
         room = width - LABELLED - columns(f"{branch}: {count}, last ''{more}")
-        lines.append(_line("committed", f"{branch}: {count}, last {_quoted(one.subject, room)}{more}"))
+        lines.append(_line("committed", f"{branch}: {count}, last {_quoted(group.subject, room)}{more}"))
     if use.vanished:
         first = elided_middle(printable(named(use.vanished[0])), PATH_WIDTH)
         lines.append(_line("lost", f"{first}{_more(len(use.vanished) - 1 + use.vanished_more)}"))
@@ -77,7 +77,7 @@ def _line(label: str, text: str) -> str:
 
 def _calls(calls: Calls) -> str:
     kinds = (calls.refused, "refused"), (calls.aborted, "cut off"), (calls.failed, "answered with 5xx")
-    problems = [f"{number} {what}" for number, what in kinds if number]
+    problems = [f"{number} {kind}" for number, kind in kinds if number]
     return counted(calls.all, "call") + (f" ({', '.join(problems)})" if problems else "")
 
 

@@ -9,7 +9,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.render import report, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report
 
 
 def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
@@ -53,9 +53,9 @@ def _change(
 
     changed = change_user_setting(environment, journal, clock, setting, value)
     if value is None:
-        say_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
+        print_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
     else:
-        say_folded(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
+        print_folded(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
     report("a running server keeps the settings it started with")
     if environment.get(setting.variable):
         report(f"omac: {setting.variable} is in the environment, and overrides this there")
@@ -66,7 +66,7 @@ def _show_table(resolved: Mapping[str, Resolved], show_origin: bool) -> None:
     names = max(map(len, resolved))
     values = max(len(setting.value) for setting in resolved.values())
     for name, setting in resolved.items():
-        say(f"{name:<{names}}  {setting.value:<{values}}  {setting.origin if show_origin else ''}".rstrip())
+        print_line(f"{name:<{names}}  {setting.value:<{values}}  {setting.origin if show_origin else ''}".rstrip())
         if show_origin:
             for line in setting.ignored:
-                say(f"  {line}")
+                print_line(f"  {line}")

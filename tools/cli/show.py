@@ -33,7 +33,7 @@ from omac.tools.compose.call_limits import limits_of_calls
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -54,7 +54,9 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
     reviewed = review(request.skill, request.where, request.journal, environment, "omac show")
     if request.json:
         files = files_of(LiveFiles(reviewed.skill.source))
-        print_json(_document(reviewed, environment) | {"files": {name: one._asdict() for name, one in files.items()}})
+        print_json(
+            _document(reviewed, environment) | {"files": {name: entry._asdict() for name, entry in files.items()}}
+        )
         return 0
     shown, digest = LiveFiles(reviewed.skill.source), ""
     if reviewed.state in ("not approved", "changed"):
@@ -107,7 +109,7 @@ def show_differences(reviewed: Review, files: LiveFiles, environment: Mapping[st
     count = 0
     for count, line in enumerate(differences(reviewed, files, environment, journal), 1):
         if count > LINES_SHOWN:
-            say(f"more than {LINES_SHOWN} lines: compare {reviewed.skill.source} by other means")
+            print_line(f"more than {LINES_SHOWN} lines: compare {reviewed.skill.source} by other means")
             break
         colour = {"+": GREEN, "-": RED}.get(line[:1], "") if coloured else ""
         print_data(f"{colour}{printable(line)}{PLAIN}" if colour else printable(line))
@@ -123,12 +125,12 @@ def show_contents(files: LiveFiles, names: list[str]) -> None:
             continue
         lines = None if content is None else text_of(content)
         if lines is None:
-            say(f"+-- {name}: {'a binary file' if content is not None else 'too large to be shown'}")
+            print_line(f"+-- {name}: {'a binary file' if content is not None else 'too large to be shown'}")
             continue
-        say(f"+-- {name}")
+        print_line(f"+-- {name}")
         for number, line in enumerate(lines, 1):
-            say(f"|{number:>5}  {line.expandtabs(8)}")
-        say("+--")
+            print_line(f"|{number:>5}  {line.expandtabs(8)}")
+        print_line("+--")
 
 
 def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str) -> None:
@@ -139,24 +141,24 @@ def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str)
     since = f" since {wall_clock(reviewed.approved_at)}" if reviewed.approved_at else ""
     match reviewed.state:
         case "approved" if approved is not None:
-            say_folded(f"  approved{since}: {shown_hash(approved.bundle_hash, approved.digest)}", 4)
+            print_folded(f"  approved{since}: {shown_hash(approved.bundle_hash, approved.digest)}", 4)
             if reviewed.standing.repository:
-                say_folded(f"  its approval holds for the same files in {reviewed.standing.repository.shown}", 4)
+                print_folded(f"  its approval holds for the same files in {reviewed.standing.repository.shown}", 4)
         case "changed" if approved is not None:
             before, now = reviewed.drift(DiskSkillFolders(environment))
-            say_folded(f"  CHANGED after it was approved{since}: {before}", 4)
-            say_folded(f"  and now it is {now}", 4)
+            print_folded(f"  CHANGED after it was approved{since}: {before}", 4)
+            print_folded(f"  and now it is {now}", 4)
         case state:
-            say_folded(f"  {state}: {digest}" if digest else f"  {state}", 4)
+            print_folded(f"  {state}: {digest}" if digest else f"  {state}", 4)
 
 
 def _show_limits(reviewed: Review, environment: Mapping[str, str]) -> None:
-    """Print the limits of its calls that somebody set, and whose they are."""
+    """Print the limits of its calls that were set, and by whom."""
     whose = {"omac.yaml": "its omac.yaml", "settings": "your settings"}
     held = _limits(reviewed, environment) or {}
-    lines = [f"{name} {one.value} ({whose[one.whose]})" for name, one in held.items() if one.whose in whose]
+    lines = [f"{name} {limit.value} ({whose[limit.whose]})" for name, limit in held.items() if limit.whose in whose]
     if lines:
-        say_folded(f"  limits of its calls: {', '.join(lines)}", 4)
+        print_folded(f"  limits of its calls: {', '.join(lines)}", 4)
 
 
 def _limits(reviewed: Review, environment: Mapping[str, str]) -> dict[str, HeldLimit] | None:
@@ -189,9 +191,9 @@ def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str
 
 def command(name: str, reviewed: Review) -> str:
     """Return a command about it, ready to be pasted."""
-    place = reviewed.candidate.place
-    here = place.workdir == os.path.realpath(".")
-    return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + place.where}"
+    skill_scope = reviewed.candidate.place
+    here = skill_scope.workdir == os.path.realpath(".")
+    return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
 
 
 def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""omac skill new and omac skill check: a skill begins as files that work, and is checked before anybody approves it."""
+"""omac skill new and omac skill check: a skill begins as files that work, and is checked before it is approved."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, skills_below
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say
+from omac.tools.terminal.render import print_line
 
 
 def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
@@ -49,12 +49,12 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
     where = "" if project == os.path.realpath(".") else f" {shlex.quote(project)}"
-    say(f"wrote {path}:")
-    say("  SKILL.md    what agents read: say when to use the skill")
+    print_line(f"wrote {path}:")
+    print_line("  SKILL.md    what agents read: say when to use the skill")
     values = "a setting" if secrets else "a secret and a setting"
-    say(f"  omac.yaml   what omac runs; has {values} to uncomment")
-    say("  sidecar.py  the server that holds the secret, outside the sandbox")
-    say(f"next: omac trust{where}")
+    print_line(f"  omac.yaml   what omac runs; has {values} to uncomment")
+    print_line("  sidecar.py  the server that holds the secret, outside the sandbox")
+    print_line(f"next: omac trust{where}")
     return 0
 
 
@@ -83,14 +83,14 @@ def check(directory: str, as_json: bool) -> int:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
     problems = {source: _problems(source, sources) for source in sources}
-    for source, found in problems.items():
+    for source, skill_problems in problems.items():
         name = os.path.basename(source)
         if as_json:
-            print_json({"skill": name, "source": source, "problems": found})
+            print_json({"skill": name, "source": source, "problems": skill_problems})
             continue
-        say(f"{name}: {counted(len(found), 'problem') if found else 'ok'}")
-        for problem in found:
-            say(f"  {problem}")
+        print_line(f"{name}: {counted(len(skill_problems), 'problem') if skill_problems else 'ok'}")
+        for problem in skill_problems:
+            print_line(f"  {problem}")
     return REASONS["settings-invalid"].exit_code if any(problems.values()) else 0
 
 

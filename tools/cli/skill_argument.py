@@ -56,9 +56,9 @@ class OpenedSkill(NamedTuple):
     def place(self) -> SkillScope:
         return self.candidate.place
 
-    def given(self) -> Credential:
+    def credential(self) -> Credential:
         """Return the values given to the skill here."""
-        return self.opened.credentials.given(self.place.scope, self.name, self.skill.base)
+        return self.opened.credentials.values_of(self.place.scope, self.name, self.skill.base)
 
     def effective(self) -> Credential:
         """Return the values that count as given to the skill: those of the repository too, where its approval holds for
@@ -69,10 +69,10 @@ class OpenedSkill(NamedTuple):
     def give(self, values: Values) -> str:
         """Give it values, report what failed besides, and return the store that has the secrets ("" for none). Raises
         Refusal; then nothing counts as given."""
-        before = self.opened.credentials.given(self.place.scope, self.name)
-        given = trio.run(self.opened.registering.give, self.candidate, values)
-        report_besides(self.candidate, values, before, given.problems)
-        return given.store
+        before = self.opened.credentials.values_of(self.place.scope, self.name)
+        result = trio.run(self.opened.registering.give, self.candidate, values)
+        report_besides(self.candidate, values, before, result.problems)
+        return result.store
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""
@@ -127,10 +127,10 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
         except Refusal as refusal:
             if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
                 raise
-            place = SkillScope(
+            skill_scope = SkillScope(
                 "" if request.where.shared else search.workdir, request.where.harness or DEFAULT_HARNESS.name
             )
-            forget = f"omac deregister {shlex.quote(request.skill)} {place.where} --purge-secrets --purge-fields"
+            forget = f"omac deregister {shlex.quote(request.skill)} {skill_scope.where} --purge-secrets --purge-fields"
             fix = (*refusal.fix, f"{forget}  # needs no folder")
             raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
         candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())

@@ -35,7 +35,7 @@ sidecar:
     path: /status
 
 {secrets}
-  # A setting, whose value anybody may see.
+  # A setting, whose value is no secret.
   # config:
   #   - name: {prefix}_GREETING
   #     description: The word that it answers with

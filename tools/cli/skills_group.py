@@ -60,11 +60,13 @@ def register(
     """
     from omac.tools.cli.register import RegisterRequest, run
     from omac.tools.cli.scope_options import Where
-    from omac.tools.cli.value_sources import Ways
+    from omac.tools.cli.value_sources import ValueOptions
 
-    ways = Ways(defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input)
+    options = ValueOptions(
+        defaults, no_secrets, secrets_from, reprompt_secrets, no_fields, fields_from, reprompt_fields, no_input
+    )
     request = RegisterRequest(
-        skill, Where(workdir, shared, harness, repository), ways, force, bundle_hash, journal, json
+        skill, Where(workdir, shared, harness, repository), options, force, bundle_hash, journal, json
     )
     return run(request, current().environment, now_ns)
 

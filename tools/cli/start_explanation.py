@@ -17,7 +17,7 @@ from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.columns import elided, elided_middle
 from omac.tools.terminal.invocation import print_data, print_json
-from omac.tools.terminal.render import say, say_folded
+from omac.tools.terminal.render import print_folded, print_line
 
 WORD_SHOWN = 60  # characters of an argument: omac's own are long
 HANG = 9
@@ -27,35 +27,39 @@ def explain(wanted: ServeOptions, launch: AgentLaunch, environment: Mapping[str,
     """Print what the launch would be. Raises Refusal, as the launch would."""
     folders, registry = DiskSkillFolders(environment), Registry.read(environment, wanted.journal)
     candidates = at_once(every(folders, search_of(Where(launch.workdir), folders), guidance=True))
-    reviews = [review_of(one, registry, folders) for one in candidates if one.skill.base in wanted.harness.bases]
-    mounts = [one.skill.sidecar.mount for one in reviews if one.skill.sidecar is not None]
-    found = explanation(launch, wanted.harness, mounts, environment)
-    states = {one.skill.name: state_of(one, environment) for one in reviews}
+    reviews = [
+        review_of(candidate, registry, folders)
+        for candidate in candidates
+        if candidate.skill.base in wanted.harness.bases
+    ]
+    mounts = [review.skill.sidecar.mount for review in reviews if review.skill.sidecar is not None]
+    preview = explanation(launch, wanted.harness, mounts, environment)
+    states = {review.skill.name: state_of(review, environment) for review in reviews}
     agent = harness_named(launch.agent) if launch.agent else None
     if as_json:
         document = {
-            "dir": launch.workdir, "agent": launch.agent or None, "command": found.argv, "skills": states,
-            "gets": found.gets, "drops": found.drops,
-            "sandbox": None if found.sandbox is None else document_of(found.sandbox),
+            "dir": launch.workdir, "agent": launch.agent or None, "command": preview.argv, "skills": states,
+            "gets": preview.gets, "drops": preview.drops,
+            "sandbox": None if preview.sandbox is None else document_of(preview.sandbox),
         }  # fmt: skip
         print_json(document)
         return 0
-    say(elided_middle(f"project  {launch.workdir}", 80))
-    program, *arguments = redacted(found.argv)
-    say_folded(f"runs     {shlex.join([program, *(elided(word, WORD_SHOWN) for word in arguments)])}", HANG)
-    if agent is not None and agent.confined and found.sandbox is not None:
-        say_folded(f"off      its own sandbox and approvals: {' '.join(agent.confined)}", HANG)
+    print_line(elided_middle(f"project  {launch.workdir}", 80))
+    program, *arguments = redacted(preview.argv)
+    print_folded(f"runs     {shlex.join([program, *(elided(word, WORD_SHOWN) for word in arguments)])}", HANG)
+    if agent is not None and agent.confined and preview.sandbox is not None:
+        print_folded(f"off      its own sandbox and approvals: {' '.join(agent.confined)}", HANG)
     for number, (name, state) in enumerate(sorted(states.items())):
-        say(f"{'skills' if number == 0 else '':<9}{name}  {state}")
+        print_line(f"{'skills' if number == 0 else '':<9}{name}  {state}")
     if not states:
-        say("skills   none")
-    if found.sandbox is None:
-        say("sandbox  none: it may do what you may, and gets all your variables")
+        print_line("skills   none")
+    if preview.sandbox is None:
+        print_line("sandbox  none: it may do what you may, and gets all your variables")
         return 0
-    say_folded(f"drops    {' '.join(found.drops) or 'no variable of yours'}", HANG)
-    if found.drops:
-        say("         --env NAME passes one of these")
-    say_folded(f"gets     {' '.join(found.gets)}", HANG)
-    say("")
-    print_data(explained(found.sandbox, launched=True).rstrip("\n"))
+    print_folded(f"drops    {' '.join(preview.drops) or 'no variable of yours'}", HANG)
+    if preview.drops:
+        print_line("         --env NAME passes one of these")
+    print_folded(f"gets     {' '.join(preview.gets)}", HANG)
+    print_line("")
+    print_data(explained(preview.sandbox, launched=True).rstrip("\n"))
     return 0

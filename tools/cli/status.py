@@ -19,7 +19,7 @@ from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
 from omac.tools.compose.state import StateDir, is_living
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import report, report_fix, say, show_status
+from omac.tools.terminal.render import print_line, report, report_fix, show_status
 
 WATCH_S = 2
 CLEAR = "\x1b[H\x1b[2J"
@@ -52,7 +52,7 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     while True:
         status, gone = status_now(journal_path, environment)
         stdout.write(CLEAR)
-        say(f"every {WATCH_S} s; Ctrl-C ends it")
+        print_line(f"every {WATCH_S} s; Ctrl-C ends it")
         show_status(status, gone, _missing(status))
         stdout.flush()
         time.sleep(WATCH_S)
@@ -99,9 +99,9 @@ def _is_living_run(state: StateDir, run: RunStatus) -> bool:
 
 def _from_journal(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int]:
     from omac.projections.status import status_of
-    from omac.tools.compose.journals import system_of, tell_missing, to_read
+    from omac.tools.compose.journals import report_missing, system_of, to_read
 
     with closing(to_read(environment, journal_path)) as journal:
-        tell_missing(journal.store)
+        report_missing(journal.store)
         system = system_of(journal, StateDir.of(environment))
     return msgspec.json.encode(status_of(system)), system.position

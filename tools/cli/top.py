@@ -1,4 +1,4 @@
-"""omac top: how often agents call skills right now, read from the journal, whoever records it."""
+"""omac top: how often agents call skills right now, read from the journal, for all omacs that record in it."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import say, show_columns
+from omac.tools.terminal.render import print_line, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 EVERY_S = 1.0
@@ -73,12 +73,12 @@ class _Reading:
 
 
 def _show(now: int, loads: list[CallLoad]) -> None:
-    say(f"{wall_clock(now)}, the last {WINDOW_S:g} s")
+    print_line(f"{wall_clock(now)}, the last {WINDOW_S:g} s")
     if loads:
         names = Counter(map(os.path.basename, {load.dir or "" for load in loads}))
         show_columns([HEADS, *(_row(load, names) for load in loads)])
     else:
-        say("no calls")
+        print_line("no calls")
 
 
 def _row(load: CallLoad, names: Mapping[str, int]) -> tuple[str, ...]:

@@ -24,13 +24,13 @@ from omac.tools.cli.review import Review, files_of, frozen, review_of, show_file
 from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
-from omac.tools.cli.value_sources import Ways
+from omac.tools.cli.value_sources import ValueOptions
 from omac.tools.compose.approved_copies import FrozenFiles
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, choose
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 
 class TrustRequest(NamedTuple):
@@ -56,37 +56,42 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     candidates = at_once(every(folders, search, guidance=True))
     if request.where.repository:
         again = f"omac trust {shlex.quote(search.workdir)}"
-        candidates = [for_repository(one, request.where, again) if one.place.workdir else one for one in candidates]
-    reviews = [review_of(one, registry, folders) for one in candidates]
-    reviews.sort(key=lambda one: (not one.candidate.place.workdir, one.skill.name, one.skill.base))
+        candidates = [
+            for_repository(candidate, request.where, again) if candidate.place.workdir else candidate
+            for candidate in candidates
+        ]
+    reviews = [review_of(candidate, registry, folders) for candidate in candidates]
+    reviews.sort(key=lambda review: (not review.candidate.place.workdir, review.skill.name, review.skill.base))
     if not reviews:
         report(f"no skills in {search.workdir}")
         report_fix(["omac skill new hello"])
         return 0
-    pending = [one for one in reviews if _needs(one, environment)]
+    pending = [review for review in reviews if _needs(review, environment)]
     if pending and not can_ask():
         raise _without_terminal(pending, environment)
     counts = Counts()
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
             if reviewed.state == "approved":
-                say(f"{reviewed.skill.name}: approved already")
+                print_line(f"{reviewed.skill.name}: approved already")
                 counts = counts._replace(before=counts.before + 1)
             continue
-        say("")
-        say(f"[{number} of {len(reviews)}]")
+        print_line("")
+        print_line(f"[{number} of {len(reviews)}]")
         answer = _ask(reviewed, request, environment, clock)
         if answer == "q":
-            counts = counts._replace(left=counts.left + len([one for one in reviews[number - 1 :] if one in pending]))
+            counts = counts._replace(
+                left=counts.left + len([review for review in reviews[number - 1 :] if review in pending])
+            )
             break
         is_approved = answer == "y"
         counts = counts._replace(approved=counts.approved + is_approved, left=counts.left + (not is_approved))
-    say("")
-    say(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
+    print_line("")
+    print_line(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
     if counts.approved:
         start, activate = next_commands(search.workdir, environment)
-        say(f"next: {start}")
-        say(f"  or, where a server runs: {activate}")
+        print_line(f"next: {start}")
+        print_line(f"  or, where a server runs: {activate}")
     return 0
 
 
@@ -99,7 +104,7 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
 def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
     """Show a skill, and ask; return y for one that is approved now, n for one that is not, q to end. Raises Refusal."""
     if reviewed.state == "broken":
-        say_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
+        print_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
         report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
         return "n"
     try:
@@ -110,7 +115,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
         return "n"
     show_purpose(reviewed, environment)
     if reviewed.candidate.place.repository:
-        say_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
+        print_folded(f"  an approval holds for the same files in {reviewed.candidate.place.repository.shown}", 4)
     if reviewed.approved is None or reviewed.approved.interpreters != code.interpreters:
         show_interpreters(code)
     show_approval(reviewed, environment, code.digest)
@@ -144,17 +149,21 @@ def _approve(
     reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> str:
     """Approve the copy that was shown, and ask for its values; return y, or n where that failed."""
-    place, skill = reviewed.candidate.place, reviewed.skill
-    where = Where(place.workdir or None, not place.workdir, place.harness, place.repository is not None)
-    ways = Ways(defaults=_takes_saved(reviewed, code, request, environment, clock))
+    skill_scope, skill = reviewed.candidate.place, reviewed.skill
+    where = Where(
+        skill_scope.workdir or None, not skill_scope.workdir, skill_scope.harness, skill_scope.repository is not None
+    )
+    options = ValueOptions(defaults=_takes_saved(reviewed, code, request, environment, clock))
     wanted = RegisterRequest(
-        skill.name, where, ways, True, code.digest, request.journal, remembered_for=code.digest, brief=True
+        skill.name, where, options, True, code.digest, request.journal, remembered_for=code.digest, brief=True
     )
     try:
         register(wanted, environment, clock)
     except Refusal as refusal:
         report(f"{skill.name} is not approved: {refusal.message}")
-        again = [f"omac trust {shlex.quote(place.workdir or '.')}{' --repository' if place.repository else ''}"]
+        again = [
+            f"omac trust {shlex.quote(skill_scope.workdir or '.')}{' --repository' if skill_scope.repository else ''}"
+        ]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
         return "n"
     return "y"
@@ -168,8 +177,8 @@ def _takes_saved(
     names = [field.name for field in sidecar.fields] if sidecar and reviewed.candidate.place.workdir else []
     with opened(environment, request.journal, clock) as everything:
         saved = everything.credentials.defaults(reviewed.skill.name)
-    given = {*reviewed.given.secrets, *reviewed.given.config}
-    offered = [name for name in names if name in saved and saved[name].code == code.digest and name not in given]
+    present = {*reviewed.given.secrets, *reviewed.given.config}
+    offered = [name for name in names if name in saved and saved[name].code == code.digest and name not in present]
     if not offered:
         return False
     question = f"The same files got {', '.join(offered)} in another project. Use these values? [y]es, [n]o:"
@@ -188,5 +197,5 @@ def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> 
                 fix.append(command("show", reviewed))
             case _:
                 fix.append(command("register", reviewed))
-    names = ", ".join(one.skill.name for one in pending)
+    names = ", ".join(review.skill.name for review in pending)
     return Refusal("misuse", f"omac trust asks at a terminal, and there is none; it would ask about {names}", fix=fix)

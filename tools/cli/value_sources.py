@@ -23,7 +23,7 @@ Declared = TypeVar("Declared", Secret, Config)
 Value = TypeVar("Value", Hidden, str)
 
 
-class Ways(NamedTuple):
+class ValueOptions(NamedTuple):
     """The flags by which a person says where values come from; `fields` are settings."""
 
     defaults: bool = False
@@ -62,7 +62,7 @@ class ValueCollection(NamedTuple):
     """The values known before omac asks. `explicit` are the person's values, `stored` those given here before."""
 
     sidecar: SidecarMeta
-    ways: Ways
+    options: ValueOptions
     environment: Mapping[str, str]
     explicit: Values
     stored: Credential
@@ -90,13 +90,13 @@ class ValueCollection(NamedTuple):
         self,
         field: Declared,
         sources: Mapping[str, Source],
-        given: Mapping[str, Value],
+        explicit: Mapping[str, Value],
         remembered: Mapping[str, Value],
         ask: "Callable[..., Value | None]",
     ) -> Value | None:
         match sources[field.name]:
             case "given":
-                return given[field.name]
+                return explicit[field.name]
             case "default":
                 return remembered[field.name]
             case "ask" | "offer":
@@ -106,7 +106,7 @@ class ValueCollection(NamedTuple):
 
     def source(self, field: Secret | Config, remembered: Values) -> Source:
         secret = isinstance(field, Secret)
-        name, ways = field.name, self.ways
+        name, options = field.name, self.options
         own = self.sidecar.host_variable(field, self.environment) is not None
         known = Field(
             field.required,
@@ -115,8 +115,9 @@ class ValueCollection(NamedTuple):
             self._is_stored(field),
             name in (remembered.secrets if secret else remembered.config),
         )
-        again, exclude = (ways.reprompt_secrets, ways.no_secrets) if secret else (ways.reprompt_fields, ways.no_fields)
-        return source_of(known, Wishes(ways.defaults, again, exclude, self.can_ask))
+        secrets, config = (options.reprompt_secrets, options.no_secrets), (options.reprompt_fields, options.no_fields)
+        again, exclude = secrets if secret else config
+        return source_of(known, Wishes(options.defaults, again, exclude, self.can_ask))
 
     def _is_stored(self, field: Secret | Config) -> bool:
         """Return whether the field has a value here that the skill, as it is now, would accept."""
@@ -135,11 +136,11 @@ class ValueCollection(NamedTuple):
         return None if field.required else "leaves it out"
 
 
-def explicit_values(sidecar: SidecarMeta, ways: Ways, environment: Mapping[str, str]) -> Values:
+def explicit_values(sidecar: SidecarMeta, options: ValueOptions, environment: Mapping[str, str]) -> Values:
     """Return the values that the person gives with the command, checked; files come before the environment. Raises
     Refusal."""
-    secrets = _named(sidecar.secrets, SECRET_VARIABLE, ways.secrets_from, "secret", environment)
-    config = _named(sidecar.config, CONFIG_VARIABLE, ways.fields_from, "setting", environment)
+    secrets = _named(sidecar.secrets, SECRET_VARIABLE, options.secrets_from, "secret", environment)
+    config = _named(sidecar.config, CONFIG_VARIABLE, options.fields_from, "setting", environment)
     problems: list[ValueRefused] = []
     values = Values(_checked(secrets, check_secret, problems), _checked(config, check_config, problems))
     if problems:
@@ -172,13 +173,13 @@ def _named(
 ) -> list[tuple[Declared, str]]:
     """The declared values that were given, and their texts."""
     fields = {field.name: field for field in declared}
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for variable, text in environment.items():
         name = variable.removeprefix(prefix)
         if name == variable or not text:
             continue
         if name in fields:
-            given[name] = text
+            texts[name] = text
         else:  # it may be meant for another skill
             report(f"{variable} is in the environment, and no {kind} {name} is declared: ignored")
     if source is not None:
@@ -189,15 +190,15 @@ def _named(
                 f"{', '.join(undeclared)} in {shown_source(source)}: no such {kind} is declared; declared are: {names}"
             )
             raise Refusal("value-refused", f"{message}; nothing was recorded", missing=undeclared)
-        given |= values
-    return [(fields[name], text) for name, text in given.items()]
+        texts |= values
+    return [(fields[name], text) for name, text in texts.items()]
 
 
 def _checked(
-    given: Sequence[tuple[Declared, str]], check: Callable[[Declared, str], Value], problems: list[ValueRefused]
+    texts: Sequence[tuple[Declared, str]], check: Callable[[Declared, str], Value], problems: list[ValueRefused]
 ) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for field, text in given:
+    for field, text in texts:
         try:
             values[field.name] = check(field, text)
         except ValueRefused as refused:

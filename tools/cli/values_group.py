@@ -31,15 +31,19 @@ def on_skill(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def with_options(
-        *, skill: str, workdir: str, harness: str, shared: bool, repository: bool, journal: str, **given: Any
+        *, skill: str, workdir: str, harness: str, shared: bool, repository: bool, journal: str, **arguments: Any
     ) -> int:
         from omac.tools.cli.scope_options import Where
         from omac.tools.cli.skill_argument import SkillArgument
 
-        return command(request=SkillArgument(skill, Where(workdir, shared, harness, repository), journal), **given)
+        return command(request=SkillArgument(skill, Where(workdir, shared, harness, repository), journal), **arguments)
 
     common = dict(inspect.signature(_options).parameters)
-    own = [one for one in inspect.signature(command).parameters.values() if one.name not in ("request", "json")]
+    own = [
+        parameter
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.name not in ("request", "json")
+    ]
     parameters = [common.pop("skill"), *own, *common.values()]
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     with_options.__annotations__ = {}

@@ -19,7 +19,7 @@ from omac.tools.compose import vaults
 from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
 from omac.tools.terminal.invocation import expanded, print_data, print_json
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.typed_command import typed_with
 
 PASSPHRASE_CHARS_MIN = 8
@@ -54,7 +54,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     at_hand = vaults.key_of_environment(environment)
     if at_hand is not None:
         vault.create_with_key(at_hand.key)
-        say_folded(f"made the vault {vault.path}; it opens with {at_hand.origin}")
+        print_folded(f"made the vault {vault.path}; it opens with {at_hand.origin}")
         return 0
     if environment.get(FILE_VARIABLE):
         missing = os.path.abspath(environment[FILE_VARIABLE])
@@ -64,7 +64,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
         message = "the vault needs a passphrase, but there is no terminal to type it on; use a key file instead"
         raise Refusal("misuse", message, fix=[f"omac vault init --key-file {KEY_FILE}"])
     vault.create_with_passphrase(_new_passphrase())
-    say_folded(f"made the vault {vault.path}; only the passphrase opens it; omac asks for it, and does not store it")
+    print_folded(f"made the vault {vault.path}; only the passphrase opens it; omac asks for it, and does not store it")
     return 0
 
 
@@ -106,7 +106,7 @@ def passwd(environment: Mapping[str, str]) -> int:
         raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
     before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
     key = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
-    say_folded(f"changed the passphrase of the vault {vault.path}")
+    print_folded(f"changed the passphrase of the vault {vault.path}")
     for run in living_sockets(environment):
         try:
             ask_run(run, "POST", "/__omac__/unlock", {"key": key.hex(), "renews": True})
@@ -132,9 +132,9 @@ def lock(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json({"path": vault.path, "runs": len(answers), "forgotten": forgotten, "opened_by": opened_by})
     else:
         had = f"{forgotten} of {counted(len(answers), 'run')} had" if answers else "no run lives that could have"
-        say_folded(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
+        print_folded(f"{had} the key of the vault {vault.path}{', and forgot it' if forgotten else ''}")
         if forgotten:
-            say_folded(
+            print_folded(
                 "sidecars that run keep their values until they end: omac deactivate DIR ends those of a project"
             )
         for origin in opened_by:
@@ -161,9 +161,9 @@ def unlock(as_json: bool, environment: Mapping[str, str]) -> int:
         print_json(document)
         return 0
     names = {VAULT: f"the vault {stores.vault.path}", KEYCHAIN: "the system's keychain"}
-    say(f"{' and '.join(names[store] for store in sorted(used))}: open")
+    print_line(f"{' and '.join(names[store] for store in sorted(used))}: open")
     for path in dict.fromkeys(looked_at):
-        say(f"the server reloads {path or 'the global skills'}")
+        print_line(f"the server reloads {path or 'the global skills'}")
     return 0
 
 
@@ -226,12 +226,12 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
 
 def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:
     if not document["exists"]:
-        say(f"no vault exists at {document['path']}")
+        print_line(f"no vault exists at {document['path']}")
         report_fix(["omac vault init"])
         return
-    say(f"{document['path']}: a vault that opens with its {document['key']}")
+    print_line(f"{document['path']}: a vault that opens with its {document['key']}")
     if document["locked"]:
-        say(f"locked here{': ' + detail if detail else ''}")
+        print_line(f"locked here{': ' + detail if detail else ''}")
         if document["key"] != "passphrase":
             report_fix([vaults.UNLOCK if runs else f"export {FILE_VARIABLE}=PATH"])
         elif runs:
@@ -240,7 +240,7 @@ def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> Non
             report("commands that need it ask for the passphrase")
     else:
         names, services = cast("int", document["names"]), cast("int", document["services"])
-        say(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
+        print_line(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
 
 
 def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:

@@ -40,7 +40,7 @@ def ask_before_start(options: ServeOptions, environment: Mapping[str, str]) -> "
     with suppress(Refusal):  # a vault or a journal that cannot be read: what needs it reports it
         if vault.has_passphrase() and key_of_environment(environment) is None:
             skills = _waiting(options, environment)
-    return _asked(vault, skills) if skills else None
+    return _ask_key(vault, skills) if skills else None
 
 
 def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]:
@@ -60,16 +60,16 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         is_there = is_repository(status.scope) or any(below(status.dir, root) for root in options.roots)
         return status.scope in scopes or is_there
 
-    here = [one.status for one in registry.known if may_run(one)]
-    approved = {one.skill for one in here if one.approved_hash}
+    here = [registered.status for registered in registry.known if may_run(registered)]
+    approved = {status.skill for status in here if status.approved_hash}
     names = set()
     for status in here:
         secrets = registry.credential(status.scope, status.skill, status.harness).secrets
-        names |= {status.skill for one in secrets.values() if one.store == VAULT}
+        names |= {status.skill for secret in secrets.values() if secret.store == VAULT}
     return sorted(names & approved)
 
 
-def _asked(vault: "Vault", skills: list[str]) -> "VaultKey | None":
+def _ask_key(vault: "Vault", skills: list[str]) -> "VaultKey | None":
     from omac.tools.terminal.prompts import ask_secret
 
     wanted = Secret("passphrase", f"of the vault {vault.path}, for {', '.join(skills)}")

@@ -16,7 +16,7 @@ from omac.tools.compose.journals import path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.progress import Progress
-from omac.tools.terminal.render import report, report_fix, say, say_folded
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 DAMAGED = 10
 
@@ -65,10 +65,10 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
     if not keys and not reader.streams(signing.AGGREGATE.name):
         return Chain((), 0, ())  # cryptography takes longer to load than a short journal to verify
     from omac.journal.signed_chain import chain_of
-    from omac.tools.cli.checkpoint import keys_meant
+    from omac.tools.cli.checkpoint import resolve_keys
 
     try:
-        return chain_of(reader, keys_meant(path, keys, environment))
+        return chain_of(reader, resolve_keys(path, keys, environment))
     except Refusal as refusal:
         if isinstance(refusal.__cause__, SegmentError):  # the verification names it
             return Chain((), 0, ())
@@ -92,35 +92,35 @@ def _position(word: str | None, option: str) -> int | None:
 def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]) -> None:
     kept = max((root.size for root in roots), default=0)
     for finding in verified.findings:
-        say_folded(f"{_where(finding)}: {finding.problem} ({finding.kind})")
+        print_folded(f"{_where(finding)}: {finding.problem} ({finding.kind})")
     done = "compared with their proofs" if verified.findings else "verified"
-    say_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} {done}, root {verified.root.hex()}")
+    print_folded(f"{path}: {verified.checked} of {counted(verified.size, 'event')} {done}, root {verified.root.hex()}")
     if chain.roots:
         holds = counted(len(chain.roots), "checkpoint in the journal holds", "checkpoints in the journal hold")
-        say(f"  {holds}, up to position {chain.roots[-1].size}")
+        print_line(f"  {holds}, up to position {chain.roots[-1].size}")
     if roots and not verified.findings:
         holds = counted(len(roots), "checkpoint that you kept holds", "checkpoints that you kept hold")
-        say(f"  {holds}, up to position {kept}")
+        print_line(f"  {holds}, up to position {kept}")
     if chain.unknown:
         are_signed = counted(chain.unknown, "checkpoint is signed", "checkpoints are signed")
-        say(f"  {are_signed} by a key that is not known here: name it with --key")
+        print_line(f"  {are_signed} by a key that is not known here: name it with --key")
     for position in chain.breaks:
         if position > kept:
             replaced = f"  at position {position} a new key replaced a lost one"
-            say_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
-            say("    only a checkpoint kept elsewhere gets across:")
-            say("    omac audit verify --checkpoint FILE")
+            print_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
+            print_line("    only a checkpoint kept elsewhere gets across:")
+            print_line("    omac audit verify --checkpoint FILE")
         else:
             replaced = f"  at position {position} a new key replaced a lost one"
-            say_folded(f"{replaced}; a checkpoint that you kept counts it", 4)
+            print_folded(f"{replaced}; a checkpoint that you kept counts it", 4)
     if verified.late:
-        say_folded(f"  positions 1 to {verified.late} got their proofs later than they were recorded", 4)
+        print_folded(f"  positions 1 to {verified.late} got their proofs later than they were recorded", 4)
     if verified.head > verified.size:
-        say(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
+        print_line(f"  positions {verified.size + 1} to {verified.head} have no proofs yet")
     if verified.pruned:
-        say_folded(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified", 4)
+        print_folded(f"  the contents of {verified.pruned} of them were pruned: their leaves are verified", 4)
     if verified.set_aside:
-        say_folded(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}", 4)
+        print_folded(f"  set aside by omac journal repair: {', '.join(map(str, verified.set_aside))}", 4)
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         named = f"--journal {quoted(path)}"

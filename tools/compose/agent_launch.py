@@ -298,10 +298,10 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[s
     program = shutil.which(argv[0], path=environment.get("PATH"))
     if program is None and "/" in argv[0]:
         is_there = os.path.lexists(argv[0])
-        what = "cannot be executed" if is_there else "does not exist"
+        problem = "cannot be executed" if is_there else "does not exist"
         folder = os.path.dirname(argv[0])
         listed = argv[0] if is_there else folder if os.path.isdir(folder) else "."
-        raise Refusal("prerequisite-missing", f"{argv[0]} {what}", fix=[f"ls -la {shlex.quote(listed)}"])
+        raise Refusal("prerequisite-missing", f"{argv[0]} {problem}", fix=[f"ls -la {shlex.quote(listed)}"])
     if program is None:
         fix = [*install_hints(os.path.basename(argv[0])), f"command -v {shlex.quote(argv[0])}"]
         raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)

@@ -73,11 +73,11 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):
         try:
-            found = kept_all(beside)
+            kept_keys = kept_all(beside)
         except OSError as error:
             message = f"{beside} cannot be read: {error.strerror}; nothing was changed"
             raise Refusal("state-unusable", message, fix=[f"ls -l {quoted(beside)}"]) from error
-        for subject, of in found.items():
+        for subject, of in kept_keys.items():
             keys[subject] = [key for key, name in zip(of, ids_of(of), strict=True) if name not in gone]
             erased += len(of) - len(keys[subject])
     state.subject_keys(path, source.id).add(keys)

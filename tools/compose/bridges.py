@@ -27,7 +27,9 @@ EVENTS = (GUARDED, BEGUN, ENDED)
 
 def bridged_harnesses() -> list[Harness]:
     """Return the harnesses that omac can be called by from their own settings."""
-    return [one for one in map(load, NAMES) if one.hook or (one.bridge and one.bridge.plugin_folder)]
+    return [
+        harness for harness in map(load, NAMES) if harness.hook or (harness.bridge and harness.bridge.plugin_folder)
+    ]
 
 
 def own_file(harness: Harness, program: str, environment: Mapping[str, str]) -> BridgeFile:
@@ -54,7 +56,7 @@ def project_file(harness: Harness, program: str) -> BridgeFile:
     return BridgeFile(harness.name, file, _commands(harness, program), harness.hook)
 
 
-def change(one: BridgeFile, choice: Choice, environment: Mapping[str, str], clock: Callable[[], int]) -> bool:
+def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, str], clock: Callable[[], int]) -> bool:
     """Have a file call omac for the hooks of a choice, and record it; False if it did already. Raises Refusal."""
     import trio  # what only shows the files does without
 
@@ -63,12 +65,12 @@ def change(one: BridgeFile, choice: Choice, environment: Mapping[str, str], cloc
     from omac.tools.compose.journals import snapshots_of, to_write
     from omac.tools.compose.state import StateDir, host_id
 
-    find(one)  # nothing is made for a file that cannot be used
+    find(bridge_file)  # nothing is made for a file that cannot be used
     state = StateDir.of(environment)
     host = host_id(state)
     with closing(to_write(state, host, environment, None, clock)) as journal:
         execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
-        return trio.run(change_installation, execution, one.file.path, partial(planned, one, choice))
+        return trio.run(change_installation, execution, bridge_file.file.path, partial(planned, bridge_file, choice))
 
 
 def all_hooks(_present: Collection[str]) -> Collection[str]:

@@ -23,7 +23,7 @@ def limits_of_calls(skill: str, own: Limits, environment: Mapping[str, str]) -> 
     """Return each limit by its name, which is that of the setting without its prefix; in omac.yaml it has the same.
     Raises Refusal (settings-invalid)."""
     resolved = resolve({}, environment, None, read_user(environment))
-    owner = owner_limits({name: one.value for name, one in resolved.items() if name.startswith(PREFIX)})
+    owner = owner_limits({name: setting.value for name, setting in resolved.items() if name.startswith(PREFIX)})
     defaults = {
         "max_body_bytes": MAX_BODY_BYTES,
         "idle_timeout_secs": int(FacadeLimits().body_idle_timeout_s),

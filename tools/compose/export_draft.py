@@ -4,8 +4,8 @@ Rules
 
 1. `.progress.json` says what the first start exports. It is durable before any file of the bundle, and is no authority:
    whoever goes on compares it with the record of the export in the journal.
-2. Whoever goes on derives each file again from the journal, and keeps what stands as far as it is the same. So what a
-   killed export cut in the middle of a line, and what somebody changed meanwhile, is written anew.
+2. A continued export derives each file again from the journal, and keeps what stands as far as it is the same. So what
+   a killed export cut in the middle of a line, and what somebody changed meanwhile, is written anew.
 3. An agent may have been in the folder: no link is followed, and no file with another name elsewhere is written. What
    is removed is removed by the descriptor that is held, wherever its path leads meanwhile.
 4. `omac erase` empties each draft that the journal knows of: the same command derives what may still be shown.
@@ -61,21 +61,21 @@ class ExportDraft:
     def begin(self, begun: Begun) -> None:
         """State what this export takes, durably. Raises OSError."""
         _empty(self._held)
-        place = os.path.join(self.path, PROGRESS)
-        with open(os.open(f"{place}.new", _NEW, 0o600), "wb") as file:
+        progress_path = os.path.join(self.path, PROGRESS)
+        with open(os.open(f"{progress_path}.new", _NEW, 0o600), "wb") as file:
             file.write(msgspec.json.encode(begun))
             file.flush()
             os.fsync(file.fileno())
-        os.rename(f"{place}.new", place)
+        os.rename(f"{progress_path}.new", progress_path)
         sync(self.path)
         self.begun = begun
 
-    def finish(self, place: str) -> None:
+    def finish(self, destination: str) -> None:
         """Move the whole bundle to its place. Raises OSError."""
         os.unlink(os.path.join(self.path, PROGRESS))
         _empty(self._held, {*self.written, MANIFEST, SIGNATURE})
         sync(self.path)
-        os.rename(self.path, place)
+        os.rename(self.path, destination)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a whole file. Raises OSError."""

@@ -95,17 +95,17 @@ def export_evidence(
             if begun is not None:
                 _require_same(journal, request, begun)
             head = begun.head if begun is not None else journal.store.head()
-            found = _positions(journal, request.query, head, reading)
-            if begun is not None and (len(found) if found is not None else head) != begun.events:
-                raise _chosen_otherwise(request, begun, len(found or ()))
+            selection = _positions(journal, request.query, head, reading)
+            if begun is not None and (len(selection) if selection is not None else head) != begun.events:
+                raise _chosen_otherwise(request, begun, len(selection or ()))
             journal_id, codec = journal.store.journal_id(), codec_of(state, journal.store)
         if begun is None:
-            count = len(found) if found is not None else head
+            count = len(selection) if selection is not None else head
             fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
             begun = _recorded(draft, fact, Begin(state, environment, request, clock), path, journal_id, head)
         checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), standing(path, clock()).late)
         name, seed = signer.key()
-        positions = found if found is not None else range(1, head + 1)
+        positions = selection if selection is not None else range(1, head + 1)
         counts = _write_events(draft, request, path, codec, journal_id, checkpoint, positions, writing, begun.events)
         draft.write(CHECKPOINT, sign(checkpoint, name, seed).encode())  # its root is that of the journal's events
         manifest = BundleManifest(
@@ -156,13 +156,17 @@ def _require_same(journal: ReadJournal, request: ExportRequest, begun: Begun) ->
     fact = ExportCreated(begun.format, request.folder, begun.filters, begun.redacted, begun.events)
     head = journal.store.head()
     is_known = 0 <= begun.head < begun.size <= head and len(begun.root) == HASH_BYTES
-    if not is_known or not any(one.event == fact for one in journal.records(begun.head, begun.size)):
+    if not is_known or not any(recorded.event == fact for recorded in journal.records(begun.head, begun.size)):
         raise DraftRefused(f"{draft} is not what an export of this journal left: the journal has no record of it")
 
 
 def _chosen_otherwise(request: ExportRequest, begun: Begun, count: int) -> DraftRefused:
-    what = f"an export of {counted(begun.events, 'event')}, which can no longer be chosen: its filters find {count} now"
-    return DraftRefused(f"{draft_path(request.folder)} is {what}; fields were erased or pruned meanwhile: begin again")
+    description = (
+        f"an export of {counted(begun.events, 'event')}, which can no longer be chosen: its filters find {count} now"
+    )
+    return DraftRefused(
+        f"{draft_path(request.folder)} is {description}; fields were erased or pruned meanwhile: begin again"
+    )
 
 
 def derived(manifest: BundleManifest, events: Iterator[EventContent]) -> bytes | None:
@@ -181,14 +185,14 @@ def _positions(journal: ReadJournal, query: AuditQuery, head: int, tell: Tell) -
     """The positions of the events that begin and end the wanted rows, up to `head`, in order; None: all."""
     if not query.is_selective:
         return None
-    found = array("q")
+    positions = array("q")
     for ended, row in ended_rows(journal.records(0, head)):
         tell(ended, head)
         if query.matches(row):
-            found.append(row.position)
+            positions.append(row.position)
             if ended != row.position:
-                found.append(ended)
-    return array("q", sorted(found))
+                positions.append(ended)
+    return array("q", sorted(positions))
 
 
 def _write_events(

@@ -61,7 +61,7 @@ def to_write(
             path, secrets.token_hex(6), clock,
             is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
         )  # fmt: skip
-    tell_missing(journal.store.reader)
+    report_missing(journal.store.reader)
     _take_in(inbox_of(state, host, path), journal, state)
     return journal
 
@@ -80,7 +80,7 @@ def to_serve(state: StateDir, path: str, run: str) -> "Journal":
             path, run, time.time_ns,  # which was right: that of calls under way is not refused later
             is_living=is_living, present=present, mark=mark, keys=keys_of(state, path), progress=progress.show,
         )  # fmt: skip
-    tell_missing(journal.store.reader)
+    report_missing(journal.store.reader)
     return journal
 
 
@@ -159,7 +159,7 @@ def snapshots_of(state: StateDir, reader: Reader) -> SnapshotStore:
     return SnapshotStore(reader, mark_of(state, reader.path).file + ".snapshots", f"{FORM}:{VERSION}")
 
 
-def tell_missing(reader: Reader) -> None:
+def report_missing(reader: Reader) -> None:
     """Warn once of segments whose files cannot be read: what else is recorded goes on."""
     for error in missing_segments(reader.path, reader.segments()):
         refusal = segment_refusal(error, reader.path)

@@ -35,11 +35,11 @@ def explanation(
     argv = tuple(SETTINGS if word == SETTINGS_WORD else word for word in launch.argv)
     seen = launch.sees(PLACES)
     flat = [f"OMAC_{mount.upper().replace('-', '_')}_{kind}" for mount in mounts for kind in ("BASE", "SOCKET_BASE")]
-    given = dict.fromkeys((*flat, "OMAC_SKILLS", "OMAC_WORKDIR"), UNKNOWN) | variables(harness, seen) | launch.variables
+    extra = dict.fromkeys((*flat, "OMAC_SKILLS", "OMAC_WORKDIR"), UNKNOWN) | variables(harness, seen) | launch.variables
     host = inherited(environment)
     if launch.request is None:
-        return LaunchExplanation(argv, tuple(sorted({*host, *given})), (), None)
-    asked = launch.request.over(request_of({"explain": True, "env": list(given), "command": list(argv)}))
-    planned = plan(asked, SandboxAdapters(host | given, lambda line: report(f"omac: {line}")))
+        return LaunchExplanation(argv, tuple(sorted({*host, *extra})), (), None)
+    request = launch.request.over(request_of({"explain": True, "env": list(extra), "command": list(argv)}))
+    planned = plan(request, SandboxAdapters(host | extra, lambda line: report(f"omac: {line}")))
     gets = {*planned.policy.environment, VARIABLE}
     return LaunchExplanation(argv, tuple(sorted(gets)), tuple(sorted({*host} - gets)), planned)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.upkeep import flaws_of, mend
+from omac.adapters.files.upkeep import flaws_of, repair
 from omac.adapters.settings.files import user_path
 from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
@@ -49,9 +49,9 @@ class OwnFiles:
         """Return what is wrong."""
         return flaws_of(self.state, self._public, self._unended)
 
-    def mend(self, flaw: Flaw) -> bool:
+    def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""
-        return mend(self.state, flaw, self._unended)
+        return repair(self.state, flaw, self._unended)
 
 
 def _unended(system: System | None) -> list[RunId]:

@@ -16,9 +16,9 @@ PACKAGE = os.path.dirname(omac.__file__)
 
 def _libraries() -> str:
     """The folder of the libraries, found without loading one."""
-    found = PathFinder.find_spec("msgspec")
-    assert found is not None, "omac is installed with its libraries"
-    return os.path.dirname(os.path.dirname(str(found.origin)))
+    spec = PathFinder.find_spec("msgspec")
+    assert spec is not None, "omac is installed with its libraries"
+    return os.path.dirname(os.path.dirname(str(spec.origin)))
 
 
 # Isolated: neither PYTHONPATH nor the current directory, which may be anybody's, brings modules; this very omac runs,

@@ -41,8 +41,8 @@ def is_exposed(writable: Iterable[str]) -> bool:
     package = os.path.dirname(omac.__file__)
     around = os.path.dirname(os.path.dirname(sys.executable))
     own = [package, around, sys.prefix, sys.base_prefix, *(entry.path for entry in os.scandir(package))]
-    places = {os.path.realpath(path) for path in own}
-    return any(below(place, folder) or below(folder, place) for place in places for folder in writable)
+    own_paths = {os.path.realpath(path) for path in own}
+    return any(below(path, folder) or below(folder, path) for path in own_paths for folder in writable)
 
 
 def load() -> None:

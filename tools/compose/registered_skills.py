@@ -98,24 +98,24 @@ class Registry:
     def find(self, scope: str, base: str, skill: str) -> RegisteredSkill | None:
         """The registration of a skill in the base folder `base`."""
         stream = ids.registration_stream(self._host, scope, base, skill)
-        return next((one for one in self.known if one.stream == stream), None)
+        return next((registered for registered in self.known if registered.stream == stream), None)
 
     def standing(self, candidate: Candidate, folders: SkillFolders) -> Standing:
         """Return what lets a skill run as its files are now."""
-        place, skill = candidate.place, candidate.skill
-        part = place.repository or (repository_of(place.workdir) if place.workdir else None)
-        own = None if place.repository else self.find(place.scope, skill.base, skill.name)
+        skill_scope, skill = candidate.place, candidate.skill
+        part = skill_scope.repository or (repository_of(skill_scope.workdir) if skill_scope.workdir else None)
+        own = None if skill_scope.repository else self.find(skill_scope.scope, skill.base, skill.name)
         shared = self.find(part.scope, skill.base, skill.name) if part else None
-        given = self.credential(place.scope, skill.name, skill.base)
+        values = self.credential(skill_scope.scope, skill.name, skill.base)
         covering = self._covered(shared, skill, folders)
         if part is not None and covering is not None:
-            given = given.over(self.credential(part.scope, skill.name, skill.base))
+            values = values.over(self.credential(part.scope, skill.name, skill.base))
         approved = own.state.approved if own else None
         if approved is not None and approved.digest and approved.is_bundle(skill.code):
-            return Standing(own, shared, approved, True, part if covering else None, given)
+            return Standing(own, shared, approved, True, part if covering else None, values)
         if covering is not None:
-            return Standing(own, shared, covering, True, part, given)
-        return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, given)
+            return Standing(own, shared, covering, True, part, values)
+        return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, values)
 
     def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
         """Return the approval by repository that holds for exactly the files of a skill."""
@@ -129,26 +129,32 @@ class Registry:
         """The registrations that a command line means."""
         scopes = scopes_of(where)
         bases = harness_named(where.harness).bases if where.harness else None
-        return [one for one in self.known if one.status.scope in scopes and (not bases or one.status.harness in bases)]
+        return [
+            registered
+            for registered in self.known
+            if registered.status.scope in scopes and (not bases or registered.status.harness in bases)
+        ]
 
     def place(self, known: RegisteredSkill) -> SkillScope:
         """Return the scope of a registered skill, with a harness that sees it."""
         status = known.status
         others = [
-            one.status.harness
-            for one in self.known
-            if one is not known and (one.status.scope, one.status.skill) == (status.scope, status.skill)
+            other.status.harness
+            for other in self.known
+            if other is not known and (other.status.scope, other.status.skill) == (status.scope, status.skill)
         ]
         return SkillScope(status.dir, harness_of(status.harness, others))
 
     def one(self, where: Where, name: str, command: str, words: str = "") -> RegisteredSkill | None:
         """The registration that a name means; None if there is none. Raises Refusal (skill-ambiguous)."""
-        matches = [one for one in self.within(where) if one.status.skill == name]
-        if where.harness and len({one.status.scope for one in matches}) == 1:
+        matches = [registered for registered in self.within(where) if registered.status.skill == name]
+        if where.harness and len({registered.status.scope for registered in matches}) == 1:
             bases = harness_named(where.harness).bases
-            matches = [min(matches, key=lambda one: bases.index(one.status.harness))]
+            matches = [min(matches, key=lambda registered: bases.index(registered.status.harness))]
         if len(matches) > 1:
-            raise ambiguous(name, [(self.place(one), one.status.source) for one in matches], command, words)
+            raise ambiguous(
+                name, [(self.place(registered), registered.status.source) for registered in matches], command, words
+            )
         return matches[0] if matches else None
 
     def _of_host(self, history: Callable[[StreamId], Iterable[Recorded]]) -> list[RegisteredSkill]:

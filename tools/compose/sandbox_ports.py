@@ -97,7 +97,7 @@ class _Sandboxing:
 
 
 class SandboxAdapters(SettlingAdapters):
-    """The adapters that a sandbox's policy and launch need, for an environment; `say` prints a line for a person."""
+    """The adapters that a sandbox's policy and launch need, for an environment; `report` prints a line for a person."""
 
     base: ports.BasePort = baseline
     protected: ports.ProtectedPort = protected
@@ -112,10 +112,10 @@ class SandboxAdapters(SettlingAdapters):
     now_ns = staticmethod(now_ns)
     user = staticmethod(os.geteuid)
 
-    def __init__(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, environment: Mapping[str, str], report: Callable[[str], None]) -> None:
         super().__init__(environment)
         self.state = os.path.realpath(state_paths.state(environment, self.home))
-        self.say = say
+        self.report = report
 
     @property
     def hidden_files(self) -> ports.HiddenFilesPort:

@@ -109,7 +109,9 @@ def finish(journal: Journal, carrier: OpenedJournal, path: str, clock: Callable[
             else:
                 journal.store.take_out(segment, reader.repaired_at())
                 finished = segment
-        if pruned is not None and any(one.first == pruned.first and not one.pruned for one in reader.segments()):
+        if pruned is not None and any(
+            segment.first == pruned.first and not segment.pruned for segment in reader.segments()
+        ):
             left = Segment(pruned.first, pruned.last, pruned.file, pruned.bytes, pruned.sha256, clock())
             verify_segment(path, reader.journal_id(), left)
             journal.store.replace_segment(left)

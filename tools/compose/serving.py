@@ -334,8 +334,8 @@ class Server:
     async def _activate(self, directories: Directories) -> Manifest | None:
         """Activate what was named; returns the manifest of the first. Raises Refusal."""
         manifests = [
-            await directories.activate(one, Caller("command-line", secrets.token_hex(8)))
-            for one in self._options.workdirs
+            await directories.activate(workdir, Caller("command-line", secrets.token_hex(8)))
+            for workdir in self._options.workdirs
         ]
         return manifests[0] if manifests else None
 
@@ -354,8 +354,8 @@ class Server:
             return 0
         seen = launch.sees(ready)
         flat = flat_variables(manifest, seen) if manifest and self._options.beside else {}
-        given = flat | variables(self._options.harness, seen) | launch.variables
-        self._inner = await launch.start(self._waiting, ready, inherited(self._environment) | given, list(given))
+        extra = flat | variables(self._options.harness, seen) | launch.variables
+        self._inner = await launch.start(self._waiting, ready, inherited(self._environment) | extra, list(extra))
         if self._stop.is_set():  # meanwhile
             self._inner.end(self._stopped_by)
         try:

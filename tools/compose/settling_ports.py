@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 
-from omac.adapters.linux import host_programs, resolve_symlinks
+from omac.adapters.linux import host_programs
+from omac.adapters.linux import resolve_symlinks as symlinks
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.sandbox.request import SandboxRequest
@@ -27,8 +28,8 @@ class _Files:
 
     exists = staticmethod(os.path.lexists)
     is_folder = staticmethod(os.path.isdir)
-    trail = staticmethod(resolve_symlinks.trail)
-    unresolved = staticmethod(resolve_symlinks.unresolved)
+    resolve_symlinks = staticmethod(symlinks.resolve_symlinks)
+    unresolved = staticmethod(symlinks.unresolved)
     untrusted_folders = staticmethod(host_programs.untrusted_folders)
 
     @staticmethod

@@ -85,8 +85,8 @@ class Signer:
 
     def known(self) -> list[str]:
         """Return the public keys that can have signed this journal here; nothing is made or changed."""
-        found = self.keys.current() or self.keys.waiting() or self.keys.shared()
-        return [self._public(found)] if found else []
+        key = self.keys.current() or self.keys.waiting() or self.keys.shared()
+        return [self._public(key)] if key else []
 
     def key(self) -> tuple[str, bytes]:
         """Return the name of the key and its seed."""
@@ -245,8 +245,8 @@ class Signer:
         if store != FILE:
             self._stores(store)
 
-    def _ask(self, store: str, call: Callable[..., Awaitable[Any]], what: object) -> Any:
-        return self._run(call, self._stores(store), store, SERVICE, what)
+    def _ask(self, store: str, call: Callable[..., Awaitable[Any]], argument: object) -> Any:
+        return self._run(call, self._stores(store), store, SERVICE, argument)
 
     def _public(self, key: KeptKey) -> str:
         from omac.journal.checkpoint import verifier_of

@@ -35,7 +35,7 @@ class ServePolicies(Policies):
         self._warned: set[str] = set()
         self.resolved = self._resolve(None)
         self.asked = _policy(self.resolved)
-        words = {name: one.value for name, one in self.resolved.items() if name.startswith(PREFIX)}
+        words = {name: setting.value for name, setting in self.resolved.items() if name.startswith(PREFIX)}
         self.owner = owner_limits(words)
         self._is_buffered = self.resolved["serve.audit"].value == "buffered"
         self.recorded: dict[str, str | bool] = {  # when the server starts
@@ -56,7 +56,7 @@ class ServePolicies(Policies):
         if workdir == self._launched:
             self._launched = ""  # what is wrong later is reported here
             self._warned.update(project_warnings(project, resolved))
-        for warning in (*project.warnings, *(text for one in resolved.values() for text in one.ignored)):
+        for warning in (*project.warnings, *(text for setting in resolved.values() for text in setting.ignored)):
             is_of_project = warning.startswith("project") or warning in project.warnings
             if is_of_project and warning not in self._warned:
                 self._warned.add(warning)

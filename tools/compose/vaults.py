@@ -66,7 +66,7 @@ def used_stores(stores: SecretStores, environment: Mapping[str, str]) -> set[str
         return used
     with closing(journal):
         known = [entry.state for entry in system_of(journal, state).credentials.entries.values()]
-    for one in known:
-        remembered = [default.secret for default in one.defaults.values() if default.secret]
-        used |= {stored.store for stored in (*one.secrets.values(), *remembered)}
+    for credential in known:
+        remembered = [default.secret for default in credential.defaults.values() if default.secret]
+        used |= {stored.store for stored in (*credential.secrets.values(), *remembered)}
     return used if stores.vault.exists() else used - {VAULT} or used

@@ -39,8 +39,8 @@ class WaitingSandbox:
         # late: the process begins before omac loads what it needs itself
         from omac.services.kernel.threads import run_in_thread
 
-        asked = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
-        content = json.dumps(asked).encode()
+        message = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
+        content = json.dumps(message).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why
             await run_in_thread(stream.write, content)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 
-from omac.adapters.guard.write_target import GIT, checkouts, common_folder, landing, top_level
+from omac.adapters.guard.write_target import GIT, checkouts, common_folder, resolve_write_target, top_level
 from omac.domain.guard.guard import SCRATCH, Call, Denial, Unclear, call_of, readings, shown
 from omac.domain.harness.names import hooked
 from omac.domain.kernel import state_paths
@@ -105,54 +105,54 @@ class _Guarded:
 
     def judge(self, named: str, path: bytes) -> Denial | None:
         """Return the denial of a write to this absolute path; None allows it."""
-        place = landing(path)
-        if below(place, landing(_state(self._environment))):
-            return self._denial("omac's own files must not be written", named, place)
-        if below(place, self._root):
-            return self._judge_inside(named, place)
-        if self._is_declared(place):
+        target = resolve_write_target(path)
+        if below(target, resolve_write_target(_state(self._environment))):
+            return self._denial("omac's own files must not be written", named, target)
+        if below(target, self._root):
+            return self._judge_inside(named, target)
+        if self._is_declared(target):
             return None
-        if any(below(place, landing(folder)) for folder in SCRATCH) and not self._siblings(place):
+        if any(below(target, resolve_write_target(folder)) for folder in SCRATCH) and not self._siblings(target):
             return None
-        return self._denial(f"{shown(_text(place))} is outside the worktree", named, place)
+        return self._denial(f"{shown(_text(target))} is outside the worktree", named, target)
 
-    def _judge_inside(self, named: str, place: bytes) -> Denial | None:
-        parts = place[len(self._root) :].lower().split(b"/")
-        if GIT in parts or (self._common and self._common != self._root and below(place, self._common)):
-            why = f"{shown(_text(place))} is git's own, and no file of the worktree"
-        elif self._siblings(place):
-            why = f"{shown(_text(place))} is in another worktree, below this one"
+    def _judge_inside(self, named: str, target: bytes) -> Denial | None:
+        parts = target[len(self._root) :].lower().split(b"/")
+        if GIT in parts or (self._common and self._common != self._root and below(target, self._common)):
+            why = f"{shown(_text(target))} is git's own, and no file of the worktree"
+        elif self._siblings(target):
+            why = f"{shown(_text(target))} is in another worktree, below this one"
         else:
             return None
-        return None if self._is_declared(place) else self._denial(why, named, place)
+        return None if self._is_declared(target) else self._denial(why, named, target)
 
-    def _siblings(self, place: bytes) -> list[bytes]:
+    def _siblings(self, target: bytes) -> list[bytes]:
         """Other checkouts of this repository that a path is in, innermost first; what cannot be told apart is one."""
         siblings = [
             checkout
-            for checkout in checkouts(place, self._root)
+            for checkout in checkouts(target, self._root)
             if self._common is not None and common_folder(checkout) in (None, self._common)
         ]
-        if self._common is not None and not below(place, self._root) and below(place, self._common):
+        if self._common is not None and not below(target, self._root) and below(target, self._common):
             siblings.append(self._common)
         return siblings
 
-    def _is_declared(self, place: bytes) -> bool:
-        return any(below(place, landing(folder)) for folder in _declared(self._environment))
+    def _is_declared(self, target: bytes) -> bool:
+        return any(below(target, resolve_write_target(folder)) for folder in _declared(self._environment))
 
-    def _denial(self, why: str, named: str, place: bytes) -> Denial:
-        denial = Denial(why, call=self._call, named=named, path=_text(place), root=_text(self._root))
+    def _denial(self, why: str, named: str, target: bytes) -> Denial:
+        denial = Denial(why, call=self._call, named=named, path=_text(target), root=_text(self._root))
         try:
-            siblings = self._siblings(place)
-            places = siblings or list(checkouts(place, self._root))
+            siblings = self._siblings(target)
+            containing_checkouts = siblings or list(checkouts(target, self._root))
         except (OSError, Unclear):
             return denial  # it is denied all the same
-        if places and GIT not in place.split(b"/"):
-            wrong = places[0]
+        if containing_checkouts and GIT not in target.split(b"/"):
+            wrong = containing_checkouts[0]
             denial.checkout, denial.sibling = _text(wrong), bool(siblings)
-            meant = self._root + place[len(wrong) :]
-            if siblings or os.path.lexists(os.path.dirname(meant)):
-                denial.probable = _text(meant)
+            intended = self._root + target[len(wrong) :]
+            if siblings or os.path.lexists(os.path.dirname(intended)):
+                denial.probable = _text(intended)
         return denial
 
 
@@ -172,11 +172,11 @@ def _workdir(call: Call, environment: Environment) -> bytes:
 
 def _state(environment: Environment) -> bytes:
     """omac's state directory."""
-    stated = _said(environment)
+    stated = _own_paths(environment)
     return os.path.abspath(os.fsencode(state_paths.state(stated, _home(stated))))
 
 
-def _said(environment: Environment) -> dict[str, str]:
+def _own_paths(environment: Environment) -> dict[str, str]:
     """Return the variables of the environment that locate omac's own files."""
     return {os.fsdecode(name): os.fsdecode(environment[name]) for name in PLACES if name in environment}
 
@@ -199,7 +199,7 @@ def _declared(environment: Environment) -> list[bytes]:
 
 
 def _declared_in_file(environment: Environment) -> list[bytes]:
-    stated = _said(environment)
+    stated = _own_paths(environment)
     path = os.fsencode(state_paths.configuration(stated, _home(stated)) + "/settings.toml")
     try:
         with open(path, "rb") as file:
@@ -212,10 +212,10 @@ def _declared_in_file(environment: Environment) -> list[bytes]:
     import tomllib
 
     try:
-        said = tomllib.loads(content.decode()).get("guard", {}).get("scratch", [])
+        scratch = tomllib.loads(content.decode()).get("guard", {}).get("scratch", [])
     except (ValueError, AttributeError):
         raise Unclear(f"{shown(_text(path))} cannot be understood") from None
-    folders = said.split(os.pathsep) if isinstance(said, str) else said
+    folders = scratch.split(os.pathsep) if isinstance(scratch, str) else scratch
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
         raise Unclear(f"guard.scratch in {shown(_text(path))} is not a list of folders")
     return [folder.encode() for folder in folders]

@@ -56,13 +56,13 @@ class _Finder:
         self.held = {entry[0]: (entry, code) for entry, code in held}
 
     def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
-        found = self.held.get(name)
-        if found is None:
+        entry = self.held.get(name)
+        if entry is None:
             return None
-        (_, source, is_package, *_), code = found
-        loader, places = _Loader(name, source), [os.path.dirname(source)] if is_package else None
+        (_, source, is_package, *_), code = entry
+        loader, search_paths = _Loader(name, source), [os.path.dirname(source)] if is_package else None
         loader.code = code
-        return spec_from_file_location(name, source, loader=loader, submodule_search_locations=places)
+        return spec_from_file_location(name, source, loader=loader, submodule_search_locations=search_paths)
 
 
 class _Loader(SourceFileLoader):

@@ -78,16 +78,16 @@ def _handed_in(descriptor: str) -> SandboxRequest:
             content = file.read()
         if not content:
             raise Unasked
-        asked = loads(content)
-        request = request_of(asked["request"])
+        document = loads(content)
+        request = request_of(document["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
         if request.run:
             die_with_parent(ORPHANED)  # the program ends, what it left is inspected
-            if os.getppid() != asked["by"]:
+            if os.getppid() != document["by"]:
                 raise Unasked
         os.environ.clear()
-        os.environ.update(asked["environment"])
+        os.environ.update(document["environment"])
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # see WaitingSandbox
         return request
     except (OSError, ValueError, AttributeError, TypeError, LookupError):
@@ -117,10 +117,10 @@ def _run(request: SandboxRequest) -> int:
 
         from omac.tools.terminal.columns import folded  # noqa: F401
 
-    def say(text: str) -> None:
-        _say(text, columns)
+    def report(text: str) -> None:
+        _print_error(text, columns)
 
-    ports = SandboxAdapters(host, say)
+    ports = SandboxAdapters(host, report)
     if request.explain:
         from omac.services.sandbox.explanation import explained, explained_as_json
 
@@ -134,9 +134,9 @@ def _run(request: SandboxRequest) -> int:
 
 def _refused(refusal: Refusal) -> int:
     """Say it; the exit code."""
-    _say(refusal.message, _columns())
+    _print_error(refusal.message, _columns())
     for command in refusal.fix:
-        _say_plainly(f"  try: {command}")
+        _print_whole(f"  try: {command}")
     return refusal.exit_code
 
 
@@ -148,12 +148,12 @@ def _printed(text: str) -> int:
     except BrokenPipeError:
         return 141
     except OSError as problem:
-        _say(f"the output cannot be written: {problem.strerror}")
+        _print_error(f"the output cannot be written: {problem.strerror}")
         return 1
     return 0
 
 
-def _say(text: str, columns: int = 0) -> None:
+def _print_error(text: str, columns: int = 0) -> None:
     """Print a line, folded to `columns`, those that the terminal had before a program could change them: a name with
     blanks does not go on at the left edge, as if it were a line of omac's."""
     line = printable(f"omac: {text}")
@@ -172,7 +172,7 @@ def _columns() -> int:
         return 0
 
 
-def _say_plainly(text: str) -> None:
+def _print_whole(text: str) -> None:
     """Write a text to stderr, without characters that a terminal would obey."""
     _write(printable(text))
 

@@ -80,7 +80,7 @@ def _report(error: Exception) -> int:
         warning = next((text for text in _warned.get() if text.startswith(error.message)), "")
         if not warning:
             report(f"omac: {error.message}")
-        report_fix(_whole(one) for one in error.fix if not warning.endswith(one))
+        report_fix(_whole(command) for command in error.fix if not warning.endswith(command))
         return error.exit_code
     show = getattr(error, "show", None)  # click's own usage errors
     if show is not None:

@@ -35,7 +35,7 @@ def unified(name: str, old: list[str], new: list[str]) -> Iterator[str]:
         yield f"@@ from line {first + 1} on, {len(before)} lines became {len(after)}: too many to compare @@"
         return
     lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]
-    expand = _tells_apart(lines)
+    expand = _needs_detail(lines)
     for line in lines:
         if line.startswith("@@"):
             yield _shifted(line, first)
@@ -46,14 +46,14 @@ def unified(name: str, old: list[str], new: list[str]) -> Iterator[str]:
 def _common(old: list[str], new: list[str]) -> int:
     """Return how many lines both begin with."""
     count = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
+    for old_line, new_line in zip(old, new, strict=False):
+        if old_line != new_line:
             break
         count += 1
     return count
 
 
-def _tells_apart(lines: list[str]) -> bool:
+def _needs_detail(lines: list[str]) -> bool:
     """Return whether no removed line looks like an added one once tabs are spaces."""
     gone = {line[1:].expandtabs(TAB) for line in lines if line[0] == "-"}
     return not any(line[0] == "+" and line[1:].expandtabs(TAB) in gone for line in lines)

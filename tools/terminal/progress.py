@@ -43,13 +43,13 @@ class Progress:
     def step(self, count: int) -> None:
         """Count `count` more as done."""
         self._done += count
-        self._tell(f"{self._done:,} {self._what}")
+        self._report(f"{self._done:,} {self._what}")
 
     def show(self, done: int, whole: int) -> None:
         """Show that `done` of `whole` are done."""
-        self._tell(f"{done:,} of {whole:,} {self._what}")
+        self._report(f"{done:,} of {whole:,} {self._what}")
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         if time.monotonic() >= self._next_at and current().stderr.isatty():
             print(f"\r\x1b[K{line}", end="", file=current().stderr, flush=True)
             self._is_shown, self._next_at = True, time.monotonic() + EVERY_S

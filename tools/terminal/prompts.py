@@ -59,7 +59,7 @@ def ask_secret(
             return None
         return check(field, typed)
 
-    return _asked(field, "secret", instead, answer)
+    return _ask(field, "secret", instead, answer)
 
 
 def ask_config(field: Config, *, instead: str | None = None) -> str | None:
@@ -73,7 +73,7 @@ def ask_config(field: Config, *, instead: str | None = None) -> str | None:
             raise ValueRefused(field.name, "is required, but empty")
         return check_config(field, typed)
 
-    return _asked(field, field.type, instead, answer)
+    return _ask(field, field.type, instead, answer)
 
 
 def confirm(question: str, message: str = "no terminal to prompt on", fix: Sequence[str] = ()) -> bool:
@@ -115,7 +115,7 @@ def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:
     return content
 
 
-def _asked(
+def _ask(
     field: Secret | Config, kind: str, instead: str | None, answer: Callable[["PromptTerminal"], Answer]
 ) -> Answer:
     with _terminal() as terminal:

@@ -32,58 +32,60 @@ VALUE_MAX = 72  # characters of a field shown in a timeline
 def show_status(status: Status, gone: Gone = NOTHING_GONE, missing: Container[str] = ()) -> None:
     """Directories with their skills, sidecars, what runs, and totals; `gone` is what ended without a record, `missing`
     are directories that do not exist any more."""
-    say(f"position {status.position}")
+    print_line(f"position {status.position}")
     for run in status.runs:
         roots = ", ".join(map(named, run.roots))
         where = f"roots {roots}" if run.command == "serve" else f"in {roots}"
-        say_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
+        print_folded(f"run {run.run}: {_call(run)}, version {run.version}, pid {run.pid}, {where}")
         if run.bridge_compat:
-            say_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
+            print_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
         if run.audit == "buffered":
-            say_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
+            print_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
     _show_directories(status, missing)
     if status.shared:
-        say("shared by all projects:")
+        print_line("shared by all projects:")
         show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
     for sidecar in status.sidecars:
-        place = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
-        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: {sidecar.state} ({place})")
+        process = f"pid {sidecar.pid}, port {sidecar.port}, log {sidecar.log}" if sidecar.pid else sidecar.detail
+        print_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: {sidecar.state} ({process})")
     for sandbox in status.sandboxes:
         pid = f", pid {sandbox.pid}" if sandbox.pid else ""
         how = f"{sandbox.backend}, network {sandbox.network}{pid}"
-        say_folded(f"sandbox {sandbox.launch} in {named(sandbox.dir)}: {sandbox.state} ({how})")
-        say_folded(f"  {shlex.join(sandbox.argv)}", 4)
+        print_folded(f"sandbox {sandbox.launch} in {named(sandbox.dir)}: {sandbox.state} ({how})")
+        print_folded(f"  {shlex.join(sandbox.argv)}", 4)
     _show_gone(gone)
     for delay in status.unsigned:
-        say_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
+        print_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
     for lapse in status.unwitnessed:
-        say_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
-    for one in status.unerased:
-        say_folded(f"an erasure is not finished, of the directory with workdir id {one.workdir}")
-        say(f"  omac erase {one.workdir}  # goes on with it")
+        print_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
+    for erasure in status.unerased:
+        print_folded(f"an erasure is not finished, of the directory with workdir id {erasure.workdir}")
+        print_line(f"  omac erase {erasure.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
-    say_folded(f"accesses: {accesses}")
+    print_folded(f"accesses: {accesses}")
 
 
 def _show_directories(status: Status, missing: Container[str]) -> None:
     if not status.directories:
-        say("no directory is online")
-    several = {one for one, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
+        print_line("no directory is online")
+    several = {path for path, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
     for directory in status.directories:
         by = f" in run {directory.run}" if directory.dir in several else ""
-        say_folded(f"{named(directory.dir)}: {directory.state}{by}")
+        print_folded(f"{named(directory.dir)}: {directory.state}{by}")
         if directory.dir in missing:
             _show_missing(directory, status.runs)
         show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
 
 
 def _show_missing(directory: DirectoryStatus, runs: Sequence[RunStatus]) -> None:
-    say_folded("  the directory was moved or removed, and is still online", 4)
+    print_folded("  the directory was moved or removed, and is still online", 4)
     is_served = any(run.run == directory.run and run.command == "serve" for run in runs)
-    say(f"  try: omac deactivate {shlex.quote(directory.dir)}" if is_served else f"  try: omac stop {directory.run}")
+    print_line(
+        f"  try: omac deactivate {shlex.quote(directory.dir)}" if is_served else f"  try: omac stop {directory.run}"
+    )
 
 
-def _place(directory: str) -> str:
+def _project_name(directory: str) -> str:
     return named(directory) if directory else "all projects"
 
 
@@ -93,33 +95,33 @@ def _call(run: RunStatus) -> str:
 
 def _show_gone(gone: Gone) -> None:
     for run in gone.runs:
-        say_folded(f"run {run.run}: {_call(run)} ended without a record (pid {run.pid} is gone)")
+        print_folded(f"run {run.run}: {_call(run)} ended without a record (pid {run.pid} is gone)")
     for sidecar in gone.sidecars:
-        say_folded(f"sidecar {sidecar.skill} of {_place(sidecar.dir)}: ended with its run")
+        print_folded(f"sidecar {sidecar.skill} of {_project_name(sidecar.dir)}: ended with its run")
     for sandbox in gone.sandboxes:
         where = f"sandbox {sandbox.launch} in {named(sandbox.dir)}"
-        say_folded(f"{where}: ended without a record (pid {sandbox.launcher_pid} is gone)")
+        print_folded(f"{where}: ended without a record (pid {sandbox.launcher_pid} is gone)")
     if any(gone):
-        say("  the next omac start or omac serve records these ends")
+        print_line("  the next omac start or omac serve records these ends")
 
 
 def show_registry(status: Status) -> None:
     """Print the registered skills of this journal: whether the code of each may run, and the values given to it."""
     if status.registry or status.defaults:
-        say("registry:")
-    for one in status.registry:
-        place = named(one.dir) if one.dir else "all projects" if one.scope == "global" else one.scope
-        place = f"every worktree of {place}" if is_repository(one.scope) else place
-        approved = shown_hash(one.approved_hash, one.digest)
-        state = f"approved, {approved}" if one.approved else f"not approved, {shown_hash(one.bundle_hash, '')}"
-        say_folded(f"  {one.skill} of {place}: {state}")
-        if one.approved_hash and not one.approved:
-            say_folded(f"    approved is {approved}", 6)
-        given = [*one.secrets, *(f"{name}={value}" for name, value in one.config.items())]
-        if given:
-            say_folded(f"    given: {', '.join(given)}", 6)
+        print_line("registry:")
+    for entry in status.registry:
+        scope = named(entry.dir) if entry.dir else "all projects" if entry.scope == "global" else entry.scope
+        scope = f"every worktree of {scope}" if is_repository(entry.scope) else scope
+        approved = shown_hash(entry.approved_hash, entry.digest)
+        state = f"approved, {approved}" if entry.approved else f"not approved, {shown_hash(entry.bundle_hash, '')}"
+        print_folded(f"  {entry.skill} of {scope}: {state}")
+        if entry.approved_hash and not entry.approved:
+            print_folded(f"    approved is {approved}", 6)
+        values = [*entry.secrets, *(f"{name}={value}" for name, value in entry.config.items())]
+        if values:
+            print_folded(f"    given: {', '.join(values)}", 6)
     for skill, names in status.defaults.items():
-        say_folded(f"  saved defaults of {skill}: {', '.join(names)}")
+        print_folded(f"  saved defaults of {skill}: {', '.join(names)}")
 
 
 def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
@@ -127,15 +129,15 @@ def show_skills(skills: Sequence[Mapping[str, Any]], workdir: str) -> None:
     for skill in skills:
         mount = f"/{skill['mount']}" if skill["mount"] else "-"
         state, detail, fix = problem_of(skill, workdir, current().stdout)
-        say_folded(f"  {skill['name']:<20} {mount:<20} {state}", 4)
+        print_folded(f"  {skill['name']:<20} {mount:<20} {state}", 4)
         if skill.get("base"):
-            say_folded(f"    {skill['base']}")
+            print_folded(f"    {skill['base']}")
         if skill.get("repository"):
-            say_folded(f"    approved for every worktree of {skill['repository']}", 4)
+            print_folded(f"    approved for every worktree of {skill['repository']}", 4)
         if detail:
-            say_folded(f"    {detail}", 4)
+            print_folded(f"    {detail}", 4)
         for command in fix:
-            say(f"    try: {command}")
+            print_line(f"    try: {command}")
 
 
 def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> None:
@@ -145,7 +147,7 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
     form, hang = (NARROW_AUDIT_FORM, NARROW_AUDIT_HANG) if is_narrow else (AUDIT_FORM, 0)
     names = ("position", "at", "outcome", "status", "bytes", "seconds", "method", "what")
     if headed:
-        say(form.format(**dict(zip(names, names, strict=True))))
+        print_line(form.format(**dict(zip(names, names, strict=True))))
     for row in rows:
         status = "-" if row["status"] is None else row["status"]
         duration = "-" if row["duration"] is None else f"{row['duration']:.3f}"
@@ -155,28 +157,28 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
             path = f" {ERASED}" if row["path"] == ERASED else row["path"]
-            what = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
+            summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
-            what = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
+            summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"
         if is_narrow and row["method"]:
-            what = f"{row['method']} {what}"
+            summary = f"{row['method']} {summary}"
         values = (row["position"], wall_clock_of(row["at"]), row["outcome"], status, row["bytes"], duration)
-        say_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", what), strict=True))), hang)
+        print_folded(form.format(**dict(zip(names, (*values, row["method"] or "-", summary), strict=True))), hang)
 
 
 def show_timeline(records: Iterable[Recorded], system: System) -> None:
     """The events that led to `system`, oldest first: what happened to whom, who asked, after which event."""
     from omac.journal.event_kinds import KIND_OF  # late: nothing else that is shown needs the journal
 
-    say("events that led there:")
+    print_line("events that led there:")
     for recorded in records:
         kind = KIND_OF[type(recorded.event)]
         why = f" after {recorded.causation}" if recorded.causation else ""
         text = shown_fields(recorded.event)
         about = about_stream(system, recorded.stream)
         line = f"{recorded.position:>9}  {wall_clock(recorded.at)}  {kind:<32}  {about}"
-        say_folded(f"{line} (by {recorded.actor}{why}) {text}".rstrip(), 11)
+        print_folded(f"{line} (by {recorded.actor}{why}) {text}".rstrip(), 11)
 
 
 def shown_fields(event: msgspec.Struct, *, whole: bool = False) -> str:
@@ -216,16 +218,16 @@ def _text(value: object) -> str:
 def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
     size = f"{counted(figures['events'], 'event')}, {figures['bytes']} bytes"
-    say_folded(f"{figures['path']}: {size}, id {figures['id']}")
-    say(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
+    print_folded(f"{figures['path']}: {size}, id {figures['id']}")
+    print_line(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
     if figures["segments"]:
-        say_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
+        print_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
         waiting, rejected = figures["spool"]["waiting"], figures["spool"]["rejected"]
         set_aside = counted(rejected, "was set aside", "were set aside")
-        say_folded(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
+        print_folded(f"spool: {counted(waiting, 'record waits', 'records wait')}, {set_aside}")
     for kind, count in figures["kinds"].items():
-        say(f"{count:>9}  {kind}")
+        print_line(f"{count:>9}  {kind}")
 
 
 def show_columns(rows: Sequence[Sequence[str]]) -> None:
@@ -237,19 +239,19 @@ def show_columns(rows: Sequence[Sequence[str]]) -> None:
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
         heads = [head.lower() for head in shown[0]]
         for row in shown[1:]:
-            say_folded(row[0])
+            print_folded(row[0])
             pairs = zip(heads[1:], row[1:], strict=True)
-            say_folded("  " + ", ".join(f"{head} {cell}" for head, cell in pairs), 2)
+            print_folded("  " + ", ".join(f"{head} {cell}" for head, cell in pairs), 2)
         return
     for row in shown:
-        say("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print_line("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def say_folded(text: str, hang: int = 2) -> None:
+def print_folded(text: str, hang: int = 2) -> None:
     """Print a line, on a terminal that is narrower in several, which are indented by `hang`."""
     width = terminal_width()
     for line in [text] if width is None else folded(printable(text), width, hang):
-        say(line)
+        print_line(line)
 
 
 def terminal_width(stream: TextIO | None = None) -> int | None:
@@ -267,13 +269,13 @@ def terminal_width(stream: TextIO | None = None) -> int | None:
         return None
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line; control characters, which a hostile name may hold, are shown and not obeyed."""
     print(printable(text), file=current().stdout)
 
 
 def report(text: str, hang: int = 2) -> None:
-    """Print a line, as `say_folded` does, to stderr: it is for people, and no data."""
+    """Print a line, as `print_folded` does, to stderr: it is for people, and no data."""
     width, text = terminal_width(current().stderr), printable(text)
     for line in [text] if width is None else folded(text, width, hang):
         report_whole(line)

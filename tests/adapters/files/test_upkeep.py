@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.upkeep import flaws_of, mend
+from omac.adapters.files.upkeep import flaws_of, repair
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_link_on_the_way_leads_nowhere(tmp_path: Path, logs: Path) -> None:
     os.rename(logs, logs.parent / "moved")
     logs.symlink_to(site)
     with pytest.raises(OSError, match="symbolic links"):
-        mend(state, flaw)
+        repair(state, flaw)
     assert stat.S_IMODE((site / "page").stat().st_mode) == 0o644
 
 
@@ -56,5 +56,5 @@ def test_what_leads_to_the_settings_may_be_a_link(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path / "state"))
     flaws = flaws_of(state, [str(tmp_path / "config" / "settings.toml")])
     (flaw,) = [one for one in flaws if one.kind == "mode"]
-    assert mend(state, flaw)
+    assert repair(state, flaw)
     assert stat.S_IMODE((kept / "settings.toml").stat().st_mode) == 0o644

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nested_worktree import Ground, ground
 
-from omac.adapters.guard.write_target import LINKS_MAX, checkouts, common_folder, landing, top_level
+from omac.adapters.guard.write_target import LINKS_MAX, checkouts, common_folder, resolve_write_target, top_level
 from omac.domain.guard.guard import Unclear
 
 
@@ -44,20 +44,20 @@ def test_landing_is_where_the_kernel_goes(tmp_path: Path) -> None:
         "l/../up/up",
     ):
         raw = os.fsencode(folder / "x")[:-1] + path.encode()
-        assert landing(raw) == os.path.realpath(raw), path
-    assert landing(b"/") == b"/"
-    assert landing(b"//../..") == b"/"
+        assert resolve_write_target(raw) == os.path.realpath(raw), path
+    assert resolve_write_target(b"/") == b"/"
+    assert resolve_write_target(b"//../..") == b"/"
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
     """Names below something that is not there, or is a file, are taken as they are; no way leads up from them."""
     folder = os.fsencode(tmp_path.resolve())
     (tmp_path / "file").touch()
-    assert landing(folder + b"/no/./such//folder") == folder + b"/no/such/folder"
-    assert landing(folder + b"/file/x") == folder + b"/file/x"
+    assert resolve_write_target(folder + b"/no/./such//folder") == folder + b"/no/such/folder"
+    assert resolve_write_target(folder + b"/file/x") == folder + b"/file/x"
     for up in (b"/no/..", b"/file/x/..", b"/no/such/../folder"):
         with pytest.raises(Unclear):
-            landing(folder + up)
+            resolve_write_target(folder + up)
 
 
 def test_chains(tmp_path: Path) -> None:
@@ -66,19 +66,19 @@ def test_chains(tmp_path: Path) -> None:
     for number in range(1, LINKS_MAX + 2):
         (tmp_path / str(number)).symlink_to(str(number - 1))
     folder = os.fsencode(tmp_path.resolve())
-    assert landing(folder + b"/%d" % LINKS_MAX) == folder + b"/0"
+    assert resolve_write_target(folder + b"/%d" % LINKS_MAX) == folder + b"/0"
     (tmp_path / str(LINKS_MAX)).read_bytes()
     with pytest.raises(OSError, match="symbolic"):
         (tmp_path / str(LINKS_MAX + 1)).read_bytes()
     with pytest.raises(Unclear):
-        landing(folder + b"/%d" % (LINKS_MAX + 1))
+        resolve_write_target(folder + b"/%d" % (LINKS_MAX + 1))
 
 
 @pytest.mark.parametrize("path", [b"/proc", b"/proc/self/cwd", b"/dev/fd/0", b"/dev/stdin", b"/dev/null", b"/dev/zero"])
 def test_what_is_no_file(path: bytes) -> None:
     """Links of /proc lead each process elsewhere, and devices keep nothing."""
     with pytest.raises(Unclear):
-        landing(path)
+        resolve_write_target(path)
 
 
 def test_top_level(place: Ground) -> None:

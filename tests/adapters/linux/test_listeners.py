@@ -19,7 +19,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         raise FileNotFoundError
 
     if request.param == "/proc":
-        monkeypatch.setattr(listeners, "_asked", refuse)
+        monkeypatch.setattr(listeners, "_query", refuse)
 
 
 @pytest.mark.usefixtures("_way")
@@ -68,4 +68,4 @@ def test_many_sockets_at_one_port() -> None:
 
 def test_sock_diag_is_there() -> None:
     """Else the tests above asked /proc alone."""
-    assert list(listeners._asked(socket.AF_INET, 1)) == []
+    assert list(listeners._query(socket.AF_INET, 1)) == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from omac.adapters.linux.resolve_symlinks import trail, unresolved
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks, unresolved
 from omac.domain.kernel.refusal import Refusal
 
 PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"])
@@ -31,7 +31,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
     """For every path, be it there or not; and each link is one, at a canonical place."""
     path = f"{tree}/{'/'.join(parts)}"
-    links, real = trail(path)
+    links, real = resolve_symlinks(path)
     assert real == os.path.realpath(path)
     for link, target in links:
         assert os.readlink(link) == target
@@ -43,9 +43,9 @@ def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(OSError, match="one") as caught:
-        trail(str(tmp_path / "one/x"))
+        resolve_symlinks(str(tmp_path / "one/x"))
     assert caught.value.errno == errno.ELOOP
-    assert trail("/") == ([], "/")
+    assert resolve_symlinks("/") == ([], "/")
 
 
 def test_typed_paths_become_absolute() -> None:

@@ -194,7 +194,9 @@ def test_a_limit_that_nothing_enforces_is_refused(launch: Callable[..., dict[str
 
 
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="a scope of the user's own is proposed here")
-@pytest.mark.skipif(bool(cgroups.place("/proc/self").why_not("cpu")), reason="no cgroup v2 deals out processors here")
+@pytest.mark.skipif(
+    bool(cgroups.own_folder("/proc/self").why_not("cpu")), reason="no cgroup v2 deals out processors here"
+)
 def test_what_mends_a_refused_limit_does(launch: Callable[..., dict[str, Any]]) -> None:
     """The commands that come with the refusal, pasted into a shell, give an unprivileged user a cgroup for it."""
     commands = " && ".join(launch("nobody", "cpu=1.5", "print()")["fix"])

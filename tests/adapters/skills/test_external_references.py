@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.skills.external_references import OWN, named_places, require_unchangeable
+from omac.adapters.skills.external_references import OWN, named_paths, require_unchangeable
 from omac.adapters.skills.links import Uncopyable
 
 
@@ -25,7 +25,7 @@ from omac.adapters.skills.links import Uncopyable
 )
 def test_what_files_name(relpath: str, head: bytes, places: list[str]) -> None:
     """Each kind in its own way; joined to the folder of the file."""
-    assert named_places(relpath, head) == places
+    assert named_paths(relpath, head) == places
 
 
 @pytest.mark.parametrize("place", [f"{OWN}/.venv/bin/python", "v/../lib", "/usr/bin/env", "/nobody/has/this"])

@@ -16,7 +16,7 @@ from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
 from omac.adapters.skills.folders import LOOKS, DiskSkillFolders
 from omac.adapters.skills.frozen import DiskFrozenSkills
 from omac.adapters.skills.reading import read_tree
-from omac.adapters.skills.worker_pool import THREADS_MAX, THREADS_PER_KEY_MAX, LookEnded, Pool, go_on, to_the_end
+from omac.adapters.skills.worker_pool import THREADS_MAX, THREADS_PER_KEY_MAX, Pool, WorkAbandoned, go_on, to_the_end
 
 CODE = partial(LiveCode().code_hash, known={})
 SLOW_BYTES = 10**9  # sparse, so that it costs nothing to make
@@ -141,7 +141,7 @@ async def test_links_to_many_folders_are_one_project_still(
             nursery.start_soon(folders.digest, str(source))
         await until(lambda: slow.total == THREADS_PER_KEY_MAX)
         await trio.testing.wait_all_tasks_blocked()  # each has its thread now, or waits for one
-        assert LOOKS._places_of_run().all.borrowed_tokens == THREADS_PER_KEY_MAX
+        assert LOOKS._limiters_of_run().all.borrowed_tokens == THREADS_PER_KEY_MAX
         assert slow.total == THREADS_PER_KEY_MAX
         nursery.cancel_scope.cancel()
 
@@ -169,8 +169,8 @@ async def test_places_are_given_back() -> None:
     with trio.fail_after(DEADLINE_S):
         for key in ("a", "b", "c", "d"):
             assert await pool.run(key, lambda: 1) == 1
-    places = pool._places_of_run()
-    assert (places.all.borrowed_tokens, places._by_key) == (0, {})
+    limiters = pool._limiters_of_run()
+    assert (limiters.all.borrowed_tokens, limiters._by_key) == (0, {})
 
 
 def test_each_run_has_its_own_places() -> None:
@@ -205,7 +205,7 @@ async def test_what_is_done_to_the_end() -> None:
             done.append("cleaned")
         try:
             go_on()
-        except LookEnded:
+        except WorkAbandoned:
             done.append("ended")
             raise
 
@@ -223,7 +223,7 @@ async def test_folders_without_an_end(source: Path, look: Callable[..., object])
 
     def work() -> None:
         go.wait(DEADLINE_S)
-        with pytest.raises(LookEnded):
+        with pytest.raises(WorkAbandoned):
             look(str(source))
         ended.append(True)
 

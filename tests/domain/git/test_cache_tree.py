@@ -59,7 +59,7 @@ def removed(folder: Path) -> None:
 def intended(folder: Path) -> None:
     (folder / "z/new").write_text("")
     git(folder, "add", "-N", "z/new")
-    subprocess.run(["git", "write-tree"], cwd=folder, capture_output=True, check=False)
+    git(folder, "write-tree")
 
 
 def sparse(folder: Path) -> None:
@@ -74,7 +74,9 @@ def conflict(folder: Path) -> None:
     git(folder, "checkout", "-q", "-")
     (folder / "z/y.x").write_text("ours")
     git(folder, "commit", "-qam", "ours")
-    assert subprocess.run(["git", "merge", "-q", "other"], cwd=folder, capture_output=True, check=False).returncode == 1
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        git(folder, "merge", "-q", "other")
+    assert failed.value.returncode == 1
 
 
 def submodule(folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from omac.domain.git import checkout
-from omac.domain.git.checkout import Places, git_folders, written
+from omac.domain.git.checkout import ObeyedPaths, git_folders, written
 from omac.domain.git.index import index_problem
 
 Build = Callable[..., bytes]
@@ -69,22 +69,22 @@ def test_in_two_parts() -> None:
 def test_what_is_written(build: Build) -> None:
     """Entries at a place and below it, and in the place of what leads to one, by mode, object id and stage."""
     content = build("a/x", "a/y/z", "ab/x", "b", "c/b", "d", "d2", "e")
-    found = list(written([content], 20, Places([b"a", b"b"], [b"d"])))
+    found = list(written([content], 20, ObeyedPaths([b"a", b"b"], [b"d"])))
     assert sorted(name for name, _what in found) == [b"a/x", b"a/y/z", b"b", b"d"]
     assert {what for _name, what in found} == {struct.pack(">I", 0o100644) + b"o" * 20 + b"\0"}
-    for nothing in (Places([], []), Places([b"nowhere"], [b"c"]), Places([], [], [b"e"])):
+    for nothing in (ObeyedPaths([], []), ObeyedPaths([b"nowhere"], [b"c"]), ObeyedPaths([], [], [b"e"])):
         assert list(written([content], 20, nothing)) == []
 
 
 def test_a_link_in_the_place_of_what_is_reached() -> None:
-    assert Places([], [], [b"e"]).has(b"e", b"\0\0\xa0\0" + b"o" * 20)
+    assert ObeyedPaths([], [], [b"e"]).has(b"e", b"\0\0\xa0\0" + b"o" * 20)
 
 
 def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkout, "ENTRIES_MAX", 2)
     monkeypatch.setattr(checkout, "FOLDERS_MAX", 2)
     with pytest.raises(checkout.TooMany):
-        list(written([version_2("a/1", "a/2", "a/3")], 20, Places([b"a"], [])))
+        list(written([version_2("a/1", "a/2", "a/3")], 20, ObeyedPaths([b"a"], [])))
     with pytest.raises(checkout.TooMany):
         git_folders([version_2(*(f"{n}/{name}" for n in range(3) for name in BARE))], 20, lambda _: False)
     monkeypatch.setattr(checkout, "SEEN_MAX", 3)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from omac.domain.git.judges import JUDGES, MENDERS
+from omac.domain.git.judges import CLEANERS, JUDGES
 from omac.domain.git.place import JudgedFolder
 
 KIBIBYTES = 64
@@ -68,10 +68,10 @@ def limited(what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("name", [*JUDGES, *MENDERS])
+@pytest.mark.parametrize("name", [*JUDGES, *CLEANERS])
 def test_no_content_keeps_it_busy(name: str) -> None:
     """Pieces of what each judge reads, repeated, with an end that does not fit."""
-    judge = JUDGES.get(name) or MENDERS[name]
+    judge = JUDGES.get(name) or CLEANERS[name]
     with limited(name):
         for piece in PIECES:
             for end in ENDS:
@@ -112,7 +112,7 @@ class InProject(Nowhere):
 def mended(settings: str, before: str = "", place: JudgedFolder | None = None) -> str:
     """What of a new configuration stays; the judge has nothing against the rest."""
     place = place or Nowhere()
-    content = MENDERS["without_problems"](settings.encode(), before.encode(), place)
+    content = CLEANERS["without_problems"](settings.encode(), before.encode(), place)
     assert JUDGES["config"](content, before.encode(), place) == ""
     return content.decode()
 

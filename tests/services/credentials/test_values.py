@@ -128,7 +128,7 @@ def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:
 
 async def arrives(credentials: Credentials) -> dict[str, str]:
     """The secrets that a start would get. Raises SecretsMissing."""
-    found = await credentials.needed(spec(credentials.given(SHOP, "slack")), "opencode")
+    found = await credentials.needed(spec(credentials.values_of(SHOP, "slack")), "opencode")
     return {name: value.reveal() for name, value in found.items()}
 
 
@@ -154,7 +154,7 @@ async def test_requested_then_kept_then_recorded_then_remembered(
     assert kinds(path) == [*given, *requested, "default.mirrored", "default.mirrored"]
     assert shelf.done == [f"write vault {SERVICE}", f"write vault {REMEMBERED}"]
     assert await arrives(credentials) == {"TOKEN": FIRST}
-    assert credentials.given(SHOP, "slack").config == {"REGION": "eu"}
+    assert credentials.values_of(SHOP, "slack").config == {"REGION": "eu"}
     assert credentials.defaults("slack").keys() == {"TOKEN", "REGION"}
     assert credentials.defaults("slack")["REGION"] == Default(CODE, "eu")
 
@@ -188,16 +188,16 @@ async def test_settings_need_no_store(credentials: Credentials, shelf: Shelf) ->
     assert await arrives(credentials) == {}
     assert (await credentials.remembered("slack", ["REGION"])).config == {"REGION": "eu"}
     await credentials.take(SHOP, "slack", ["REGION"], BY)
-    assert credentials.given(SHOP, "slack").taken == ("REGION",)
+    assert credentials.values_of(SHOP, "slack").taken == ("REGION",)
     assert shelf.done == []
 
 
 async def test_giving_the_same_again(credentials: Credentials, path: str, kinds: Kinds) -> None:
     """Ends the request that it made, and has the same fingerprint."""
     await give(credentials, token())
-    before = credentials.given(SHOP, "slack")
+    before = credentials.values_of(SHOP, "slack")
     await give(credentials, token())
-    assert credentials.given(SHOP, "slack") == before
+    assert credentials.values_of(SHOP, "slack") == before
     assert kinds(path).count("secret.write-requested") == kinds(path).count("secret.written") * 2 == 4
 
 
@@ -208,7 +208,9 @@ async def test_projects_do_not_share(credentials: Credentials) -> None:
     await credentials.give(other, "slack", CODE, token(SECOND), BY)
     await credentials.give(GLOBAL, "slack", CODE, token(), BY)
     assert await arrives(credentials) == {"TOKEN": FIRST}
-    fingerprints = [credentials.given(scope, "slack").secrets["TOKEN"].fingerprint for scope in (SHOP, other, GLOBAL)]
+    fingerprints = [
+        credentials.values_of(scope, "slack").secrets["TOKEN"].fingerprint for scope in (SHOP, other, GLOBAL)
+    ]
     assert len(set(fingerprints)) == 3
 
 
@@ -226,10 +228,10 @@ async def test_a_locked_store_takes_nothing(credentials: Credentials, shelf: She
     shelf.locked = set()
     assert await arrives(credentials) == {"TOKEN": FIRST}
     assert (await credentials.remembered("slack", ["TOKEN"])).secrets["TOKEN"] == Hidden(FIRST)
-    assert credentials.given(SHOP, "slack").writing.keys() == {"TOKEN"}
+    assert credentials.values_of(SHOP, "slack").writing.keys() == {"TOKEN"}
     await give(credentials, token(SECOND))
     assert await arrives(credentials) == {"TOKEN": SECOND}
-    assert not credentials.given(SHOP, "slack").writing
+    assert not credentials.values_of(SHOP, "slack").writing
 
 
 async def test_without_any_store_nothing_is_recorded(
@@ -251,7 +253,7 @@ async def test_killed_between_the_request_and_the_store(credentials: Credentials
     shelf.instead = {f"write vault {SERVICE}": Crash()}
     with pytest.raises(Crash):
         await give(credentials, token())
-    state = credentials.given(SHOP, "slack")
+    state = credentials.values_of(SHOP, "slack")
     assert (state.secrets, set(state.writing)) == ({}, {"TOKEN"})
     shelf.instead = {}
     await give(credentials, token())
@@ -372,7 +374,7 @@ async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf
     with pytest.raises(Refusal, match="locked"):
         await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert kinds(path)[-1] == "secret.removed"
-    left = credentials.given(SHOP, "slack")
+    left = credentials.values_of(SHOP, "slack")
     assert left == Credential(taken=("TOKEN",), held={"TOKEN": ("vault",)})
     assert left.left == left.held
     shelf.locked = set()
@@ -382,7 +384,7 @@ async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf
     await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert shelf.texts("vault", SERVICE) == {}
     assert kinds(path)[-1] == "secret.erased"
-    assert credentials.given(SHOP, "slack") == Credential(taken=("TOKEN",))
+    assert credentials.values_of(SHOP, "slack") == Credential(taken=("TOKEN",))
     done = len(shelf.done)
     await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert len(shelf.done) == done, "and then no store is asked again"
@@ -395,7 +397,7 @@ async def test_taking_back_what_was_cut_short(credentials: Credentials, shelf: S
         await give(credentials, token())
     await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert shelf.texts("vault", SERVICE) == {}
-    assert credentials.given(SHOP, "slack") == Credential(taken=("TOKEN",))
+    assert credentials.values_of(SHOP, "slack") == Credential(taken=("TOKEN",))
 
 
 async def test_taking_back_what_was_never_given(
@@ -444,8 +446,8 @@ async def test_adopting_wants_the_very_code(credentials: Credentials, path: str,
     assert kinds(path)[len(before) :] == [
         "secret.write-requested", "default.adopted", "default.adopted", "secret.written", "config.written",
     ]  # fmt: skip
-    assert credentials.given(other, "slack").config == {"REGION": "eu"}
-    found = await credentials.needed(spec(credentials.given(other, "slack"), "/w/other"), "opencode")
+    assert credentials.values_of(other, "slack").config == {"REGION": "eu"}
+    found = await credentials.needed(spec(credentials.values_of(other, "slack"), "/w/other"), "opencode")
     assert found == {"TOKEN": Hidden(FIRST)}
 
 
@@ -456,7 +458,7 @@ async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: She
     shelf.locked = {"vault"}
     with pytest.raises(Refusal, match="locked"):
         await credentials.adopt(other, "slack", CODE, ["TOKEN"], Cause("omac"))
-    assert credentials.given(other, "slack") == Credential()
+    assert credentials.values_of(other, "slack") == Credential()
 
 
 # ---- what is left ----
@@ -486,11 +488,11 @@ async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: 
     assert [problem.reason for problem in problems] == ["keychain-locked"] * 2
     assert all("deleting an earlier value failed" in problem.message for problem in problems)
     assert await arrives(credentials) == {"TOKEN": SECOND}
-    assert credentials.given(SHOP, "slack").left == {"TOKEN": ("vault",)}
+    assert credentials.values_of(SHOP, "slack").left == {"TOKEN": ("vault",)}
     shelf.locked = set()
     assert await give(credentials, token(SECOND)) == ()
     assert shelf.texts("vault", SERVICE) == {}
-    assert credentials.given(SHOP, "slack").left == {}
+    assert credentials.values_of(SHOP, "slack").left == {}
 
 
 @pytest.mark.parametrize("service", [SERVICE, REMEMBERED])
@@ -508,7 +510,7 @@ async def test_killed_before_it_was_erased(credentials: Credentials, shelf: Shel
     shelf.instead = {}
     await forget()
     assert not any(shelf.kept.values())
-    assert credentials.given(SHOP, "slack").left == credentials.given(DEFAULTS, "slack").left == {}
+    assert credentials.values_of(SHOP, "slack").left == credentials.values_of(DEFAULTS, "slack").left == {}
 
 
 @pytest.mark.parametrize("when", ["instead", "afterwards"])
@@ -518,10 +520,10 @@ async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf
     with pytest.raises(Crash):
         await give(credentials, token())
     assert credentials.defaults("slack") == {}
-    assert credentials.given(DEFAULTS, "slack").left == {"TOKEN": ("vault",)}
+    assert credentials.values_of(DEFAULTS, "slack").left == {"TOKEN": ("vault",)}
     await credentials.purge("slack", BY)
     assert shelf.texts("vault", REMEMBERED) == {}
-    assert credentials.given(DEFAULTS, "slack") == Credential()
+    assert credentials.values_of(DEFAULTS, "slack") == Credential()
 
 
 async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, shelf: Shelf) -> None:
@@ -533,7 +535,7 @@ async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, she
     with pytest.raises(Refusal, match="locked"):
         await credentials.take(SHOP, "slack", ["TOKEN", "SPARE"], BY)
     assert shelf.texts("keychain", SERVICE) == {}
-    assert credentials.given(SHOP, "slack").left == {"TOKEN": ("vault",)}
+    assert credentials.values_of(SHOP, "slack").left == {"TOKEN": ("vault",)}
 
 
 async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shelf: Shelf) -> None:
@@ -553,15 +555,15 @@ async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shel
 async def test_a_value_is_for_one_base(credentials: Credentials, shelf: Shelf) -> None:
     """Other skills of that name have nothing of it, and take nothing back."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base="claude")
-    assert credentials.given(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
-    other = credentials.given(SHOP, "slack", "agents")
+    assert credentials.values_of(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
+    other = credentials.values_of(SHOP, "slack", "agents")
     assert (other.secrets, other.config) == ({}, {})
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY, "agents")
     assert await arrives(credentials) == {"TOKEN": FIRST}
     assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY, "claude")
-    assert credentials.given(SHOP, "slack", "claude").taken == ("TOKEN", "REGION")
-    assert credentials.given(SHOP, "slack", "agents").taken == ()
+    assert credentials.values_of(SHOP, "slack", "claude").taken == ("TOKEN", "REGION")
+    assert credentials.values_of(SHOP, "slack", "agents").taken == ()
     assert shelf.texts("vault", SERVICE) == {}
 
 
@@ -569,7 +571,7 @@ async def test_a_name_has_one_value(credentials: Credentials) -> None:
     """The store has one place for it: given to another base, also as it was, it is no longer the first one's."""
     for base, other in (("claude", "agents"), ("agents", "claude")):
         await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base=base)
-        own, others = credentials.given(SHOP, "slack", base), credentials.given(SHOP, "slack", other)
+        own, others = credentials.values_of(SHOP, "slack", base), credentials.values_of(SHOP, "slack", other)
         assert (set(own.secrets), own.config) == ({"TOKEN"}, {"REGION": "eu"})
         assert (others.secrets, others.config) == ({}, {})
 
@@ -580,17 +582,17 @@ async def test_adopting_takes_nothing_from_anybody(credentials: Credentials) -> 
     await credentials.take(SHOP, "slack", ["MODE"], BY, "claude")
     names = ["TOKEN", "REGION", "MODE"]
     await credentials.adopt(SHOP, "slack", CODE, names, Cause("omac"), "claude")
-    assert "MODE" not in credentials.given(SHOP, "slack").config
+    assert "MODE" not in credentials.values_of(SHOP, "slack").config
     await credentials.adopt(SHOP, "slack", CODE, names, Cause("omac"), "agents")
-    assert credentials.given(SHOP, "slack", "agents").config == {"MODE": "fast"}
-    assert credentials.given(SHOP, "slack", "claude").config == {"REGION": "eu"}
-    assert credentials.given(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
+    assert credentials.values_of(SHOP, "slack", "agents").config == {"MODE": "fast"}
+    assert credentials.values_of(SHOP, "slack", "claude").config == {"REGION": "eu"}
+    assert credentials.values_of(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
 
 
 async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shelf: Shelf) -> None:
     """Also where the store has it still, and a start was planned before."""
     await give(credentials, token())
-    planned = spec(credentials.given(SHOP, "slack"))
+    planned = spec(credentials.values_of(SHOP, "slack"))
     shelf.locked = {"vault"}
     with pytest.raises(Refusal):
         await credentials.take(SHOP, "slack", ["TOKEN"], BY)
@@ -628,7 +630,7 @@ async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first
 
 def credentials_settled(credentials: Credentials) -> bool:
     """Whether nothing is on its way or left."""
-    states = [credentials.given(scope, "slack") for scope in (SHOP, DEFAULTS)]
+    states = [credentials.values_of(scope, "slack") for scope in (SHOP, DEFAULTS)]
     return not any(state.writing or state.left for state in states)
 
 
@@ -675,7 +677,7 @@ async def test_a_server_sees_what_a_command_line_gave(serving: Serving, shelf: S
             person = Credentials(OpenedJournal(other, HOST), shelf, bytes(32))
             await give(person, token())
             await omac.caught_up()
-            assert server.given(SHOP, "slack") == person.given(SHOP, "slack")
+            assert server.values_of(SHOP, "slack") == person.values_of(SHOP, "slack")
             assert await arrives(server) == {"TOKEN": FIRST}
             await give(server, token(SECOND))
             assert await arrives(person) == {"TOKEN": SECOND}

@@ -275,7 +275,7 @@ async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, ski
         await desk.registering.register(echo, Values({"KEY": SECRET}, {"NOTE": "x"}))
     assert desk.kinds() == ["Registered", "SecretWriteRequested"]
     assert desk.registering.known(echo).approved is None
-    given = desk.credentials.given(echo.place.scope, "echo")
+    given = desk.credentials.values_of(echo.place.scope, "echo")
     assert (given.secrets, given.config) == ({}, {})
     desk.store.refusal = None
     assert await desk.registering.register(echo, Values({"KEY": SECRET})) == ()
@@ -305,7 +305,7 @@ async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo:
         "stored, but saving it as a default failed: it is locked",
     )
     assert desk.registering.known(echo).approved is not None
-    assert desk.credentials.given(echo.place.scope, "echo", "agents").secrets.keys() == {"KEY"}
+    assert desk.credentials.values_of(echo.place.scope, "echo", "agents").secrets.keys() == {"KEY"}
     assert desk.credentials.defaults("echo") == {}
 
 
@@ -313,7 +313,7 @@ async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Can
     """Not for another one of that name, approved or not."""
     await desk.registering.register(echo, Values({"KEY": SECRET}))
     await desk.registering.approve(Candidate(echo.place, below(echo.skill, "claude")))
-    given = desk.credentials.given(echo.place.scope, "echo", "claude")
+    given = desk.credentials.values_of(echo.place.scope, "echo", "claude")
     assert (given.secrets, given.config, given.left) == ({}, {}, {})
 
 
