@@ -73,7 +73,7 @@ def verify_bundle(
     this omac does not derive it as the one that exported. Raises Refusal (misuse): there is no such folder, or nothing
     of an export is in it."""
     if not os.path.isdir(folder):
-        raise Refusal("misuse", f"{folder} is no folder", fix=["omac export --out FOLDER"])
+        raise Refusal("misuse", f"{folder} is no folder", fix=[f"ls -ld {quoted(folder)}"])
     names = (MANIFEST, SIGNATURE, CHECKPOINT, EVIDENCE, GAPS)
     if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
         message = f"{folder} is no export: it holds no {MANIFEST}, nor another file that omac export makes"

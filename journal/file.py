@@ -146,7 +146,7 @@ def none_yet(path: str, mark: Mark | None = None) -> Refusal:
     """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one."""
     if mark is not None:
         mark.require_unmarked()
-    fix = ["omac serve --no-inner  # creates it"]
+    fix = [f"omac serve --no-inner --journal {shlex.quote(path)}  # creates it"]
     return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
 

@@ -75,7 +75,10 @@ def _begin() -> None:
             gc.disable()
             from omac.tools.terminal.version import VERSION
 
-            print(f"omac {VERSION}")
+            try:
+                os.write(1, f"omac {VERSION}\n".encode())
+            except OSError:  # which the other way reports
+                _everything_else()
         case _:
             _everything_else()
 

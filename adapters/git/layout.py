@@ -183,9 +183,9 @@ def bring_home(
     refusals: list[tuple[str, str]] = []
     gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
     if behind_links := sorted(git for git in gits if led_to(git) != git):
-        left_out = "what was done to its refs and settings is not done there"
+        left_out = "changes of its refs and settings were not copied back"
         return [
-            (git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'is not there any more'}: {left_out}")
+            (git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}")
             for git in behind_links
         ]
     for copy in copies:

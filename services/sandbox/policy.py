@@ -355,7 +355,8 @@ def _within(folder: str, trees: list[str]) -> bool:
 def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
     """The canonical folders it may change, the working directory first."""
     files, home = ports.files, ports.home
-    named = [(typed.workdir or ".", "--workdir"), *((root, "--root") for root in typed.roots)]
+    first = "--root" if typed.workdir in typed.roots else "--workdir"
+    named = [(typed.workdir or ".", first), *((root, "--root") for root in typed.roots)]
     walked = [(path, flag, *files.resolve_symlinks(files.unresolved(path, home))) for path, flag in named]
     trees = [real for _, _, _, real in walked]
     for path, flag, links, real in walked:
@@ -372,10 +373,11 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
     shell runs next."""
     if below(home, path):
         location = "your home folder" if path == home else "above your home folder"
+        enter = ["cd ~/projects/shop  # the project to work in"] if flag == "--workdir" else []
         raise Refusal(
             "misuse",
             f"{flag} {path} is {location}: an agent could change what your shell runs next",
-            fix=["cd ~/projects/shop  # the project to work in", "omac sandbox run --workdir DIR -- make"],
+            fix=[*enter, f"ls -d ~/*/  # folders that {flag} can name in its place"],
         )
 
 

@@ -572,6 +572,8 @@ NONSENSE = [
     (["audit", "--page", "5"], 2, "--page takes one row or more, with --after"),
     (["audit", "--after", "start", "-n", "5"], 2, "--after excludes -n"),
     (["audit", "--follow", "--count-by", "skill"], 2, "--follow and --count-by exclude each other"),
+    (["audit", "--follow", "--until", "1h"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
+    (["audit", "--follow", "--to", "9"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
     (["audit", "--csv", "--json"], 2, "--csv and --json exclude each other"),
     (["replay", "--at", "soon"], 2, "'soon' is not a time"),
     (["replay", "--at", "²"], 2, "is not a time"),
@@ -641,7 +643,8 @@ def test_a_folder_that_was_removed(omac: Omac) -> None:
 
 def test_an_output_without_room(omac: Omac) -> None:
     """Whose fault it is, once, and what shows it: no defect of omac."""
-    for words in (["settings", "show"], ["sandbox", "run", "--explain", "--", "true"]):
+    explain = ["sandbox", "run", "--explain", "--", "true"]
+    for words in (["settings", "show"], explain, ["version"], ["--version"], ["skill", "schema"]):
         done = omac.run(*words, within=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh"))
         assert done.status == 1
         assert re.fullmatch(r"omac: (no space is left for the output\n  try: df -h|.*No space left .*)\n", done.err)

@@ -30,6 +30,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("audit --kind skill --outcome dome", "audit --kind skill --outcome done"),
         ("audit --actor x --json", "audit --actor person --json"),
         ("audit --status x", "audit --status 5xx"),
+        ("audit --status 9xx", "audit --status 5xx"),
         ("audit --count-by skil", "audit --count-by skill"),
         ("audit --count-by skill,skill", "audit --count-by skill"),
         ("audit --from 9 --to 3", "audit --from 3 --to 9"),
@@ -51,6 +52,14 @@ def proposals(done: Done) -> list[list[str]]:
         ("cache gc --max-size x --dry-run", "cache gc --max-size 20G --dry-run"),
         ("start --no-sandbox --unapproved nope -- true", "start --no-sandbox --unapproved refuse -- true"),
         ("start --no-sandbox --audit=nope -- true", "start --no-sandbox --audit=strict -- true"),
+        ("start --limit tmp=x -- true", "start --limit tmp=2G -- true"),
+        ("start --network hots -- true", "start --network host -- true"),
+        ("start --backend=bwrap -- true", "start --backend=auto -- true"),
+        ("start --open-port 0 -- true", "start --open-port 8080 -- true"),
+        ("journal seal --before 1h --keep 1h", "journal seal --keep 400d"),
+        ("journal prune --before 1h --keep 1h", "journal prune --keep 400d"),
+        ("skill new h1 --secret A --secret b-c", "skill new h1 --secret A --secret B_C"),
+        ("top --lines x --json", "top --lines 20 --json"),
     ],
 )
 def test_a_wrong_value(used: Omac, typed: str, proposed: str) -> None:
@@ -82,3 +91,31 @@ def test_the_next_page(used: Omac) -> None:
     assert words[5:] == ["--page", "1"]
     (row, cursor) = map(json.loads, used.ok(*words, "--json").splitlines())
     assert (row["kind"], sorted(cursor)) == ("skill.approved", ["cursor"])
+
+
+def test_a_command_of_another_directory(used: Omac) -> None:
+    """What is proposed for a project elsewhere names that project."""
+    where = ["--workdir", str(used.root / "p")]
+    server = used.serve()
+    assert proposals(used.run("call", "nobody", "/", *where))[0] == ["list", *where]
+    server.end()
+    assert proposals(used.run("logs", "nobody", *where))[0] == ["list", *where]
+    lost = used.root / "lost.db"
+    assert proposals(used.run("ps", "--journal", str(lost))) == [["serve", "--no-inner", "--journal", str(lost)]]
+
+
+def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
+    """The command that is proposed makes it."""
+    refused = used.run("export", "--out", "none/yet/evidence")
+    assert refused.err.endswith(f"{used.root}/none/yet does not exist\n  try: mkdir -p {used.root}/none/yet\n"), refused
+    (used.root / "none/yet").mkdir(parents=True)
+    used.ok("export", "--out", "none/yet/evidence")
+
+
+def test_a_root_that_is_the_home_is_refused_by_its_option(used: Omac) -> None:
+    """The option that is named is the one that was typed."""
+    home = used.environment["HOME"]
+    for words, flag in ((["serve", "--root"], "--root"), (["start", "--workdir"], "--workdir")):
+        refused = used.run(*words, home, "--", "true")
+        assert f"{flag} {home} is your home folder" in refused.err, refused
+        assert f"# folders that {flag} can name in its place" in refused.err

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from contract.launches import Program
 from real_omac import Omac, Serving, curl, omac_in
+from started import LOOP, started
 from tiers import some
 from tools.test_seal_command import Killed
 from tools.test_snapshots import called_often
@@ -132,10 +133,18 @@ def test_while_it_is_online(host: Omac) -> None:
     serving = host.serve()
     shop = host.root / "shop"
     called(serving, shop, "third")
+    run = serving.ready["run"]
     refused = host.run("erase", str(shop), "--yes")
     assert refused.status == 5
-    assert "is online in run" in refused.err
+    told = f"is online in run {run}: nothing was erased\n"
+    assert refused.err.endswith(f"{told}  try: omac deactivate {shop}\n  try: omac stop {run}\n"), refused
     host.ok("erase", str(host.root / "other"), "--yes")
+    alone = started(host, host.root / "other", LOOP)
+    assert alone.line() == "up\n"
+    refused = host.run("erase", str(host.root / "other"), "--yes")
+    assert "try: omac deactivate" not in refused.err, "that asks a server, and this is none"
+    assert "  try: omac stop " in refused.err
+    alone.end()
     host.ok("deactivate", str(shop))
     host.ok("erase", str(shop), "--yes")
     called(serving, shop, "fourth")

@@ -1,10 +1,12 @@
 """Commands that follow: what is added to a log, as `omac logs --follow` reads it, and when they end."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from real_omac import Omac
+from started import BARE
 
 from omac.tools.cli import logs
 
@@ -48,6 +50,24 @@ def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str
     omac.approve(project)
     told = f"omac: {what} been started in {project}, so there is no log"
     done = omac.run("logs", *words, "--workdir", str(project))
-    assert (done.status, done.err) == (1, f"{told}\n  try: omac list\n  try: omac status\n"), done
+    assert (done.status, done.err) == (1, f"{told}\n  try: omac list --workdir {project}\n  try: omac status\n"), done
     done = omac.run("logs", "-f", *words, "--workdir", str(project), within=("timeout", "-s", "INT", "1.5"))
     assert (done.out, done.err) == ("", f"{told} yet\n"), done
+
+
+def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:
+    """A server's log is followed, also after an `omac start` in the same project that has ended since."""
+    project = omac.project("shop")
+    omac.approve(project)
+    server = omac.serve()
+    server.activate(project)
+    omac.ok(*BARE, "--workdir", str(project), "--", "true")
+    follow = omac.start("logs", "echo", "-f", "--workdir", str(project))
+    assert "[omac] sidecar" in follow.line()
+    server.end()
+    newer = omac.serve()
+    newer.activate(project)
+    omac.ok(*BARE, "--workdir", str(project), "--", "true")
+    port = json.loads(omac.ok("status", "--json"))["sidecars"][0]["port"]
+    while f"port={port} " not in follow.line():
+        pass

@@ -55,6 +55,11 @@ def registered(omac: Omac, project: Path, *flags: str) -> Done:
 def test_nothing_yet(omac: Omac) -> None:
     """Neither a journal nor a skill is needed, and none is made."""
     assert omac.run("list") == (0, "", f"no skills in {omac.root}, and none that all projects share\n")
+    for flags, said in (
+        (["--workdir", str(omac.root)], f"no skills in {omac.root}\n"),
+        (["--global"], "no skills that all projects share\n"),
+    ):
+        assert omac.run("list", *flags) == (0, "", said), "nothing is said of places that were not searched"
     assert omac.run("approvals") == (0, "", "nothing is approved\n")
     assert list(omac.state.iterdir()) == []
 

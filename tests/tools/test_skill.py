@@ -66,7 +66,9 @@ def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
     compile(program, "sidecar.py", "exec")
     done = house.run("skill", "new", "mail", "--secret", "mail token", cwd=project)
     assert (done.status, done.out) == (2, "")
-    assert "try: omac skill new hello --secret MAIL_TOKEN" in done.err
+    assert "try: omac skill new mail --secret MAIL_TOKEN\n" in done.err
+    house.ok("skill", "new", "twice", "--secret", "A_B", "--secret", "A_B", cwd=project)
+    assert house.ok("skill", "check", ".agents/skills/twice", cwd=project) == "twice: ok\n"
     assert not (project / ".agents/skills/mail").exists()
 
 

@@ -166,10 +166,11 @@ def test_what_cannot_be_started_is_said_before_anything_is(
 @pytest.mark.parametrize(
     ("line", "fix"),
     [
-        (("start", "--network", "wrong", "--", "true"), ["omac start --help"]),
-        (("start", "--limit", "pids=x", "--explain"), ["omac start --limit pids=200"]),
+        (("start", "--network", "wrong", "--", "true"), ["omac start --network host -- true"]),
+        (("start", "--limit", "pids=x", "--explain"), ["omac start --limit pids=200 --explain"]),
+        (("start", "--limit", "tmp=1G", "--limit", "pids=x"), ["omac start --limit pids=200"]),
         (("continue", "--deny-name", "a/b"), ["omac continue --deny-name '*.pem'", "omac continue --deny PATH"]),
-        (("serve", "--open-port", "0"), ["omac serve --help"]),
+        (("serve", "--open-port", "0"), ["omac serve --open-port 8080"]),
     ],
 )
 def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: list[str]) -> None:

@@ -75,3 +75,37 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
     assert f"in {project}: launched" in omac.ok("status")
     run.end(signal.SIGKILL)
     eventually(lambda: f"in {project}: launched" not in omac.ok("status"), 5.0, "the sandbox to be gone")
+
+
+def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
+    """It is shown as what it is, and each command for it names the one that takes it offline."""
+    project = omac.project("shop")
+    omac.approve(project)
+    server = omac.serve()
+    server.activate(project)
+    run = started(omac, project, LOOP)
+    assert run.line() == "up\n"
+    project.rename(omac.root / "elsewhere")
+    gone = "  the directory was moved or removed, and is still online\n  try: "
+    out = omac.ok("status")
+    assert f"{gone}omac deactivate {project}\n" in out
+    assert f"{gone}omac stop {run_of(omac, run)}\n" in out
+    stop = f"  try: omac stop {run_of(omac, run)}\n"
+    told = f"omac: {project} does not exist any more, but is still online\n"
+    for words in (("reload",), ("activate",), ("url", "echo", "--workdir")):
+        refused = omac.run(*words, str(project))
+        assert (refused.status, refused.err) == (2, f"{told}  try: omac deactivate {project}\n{stop}")
+    still = f"omac: {project} is still online in run {run_of(omac, run)}, an omac start\n"
+    assert omac.run("deactivate", str(project)) == (0, f"{project}: deactivated\n", still + stop)
+    assert omac.run("reload", str(project)).err == told + stop
+    assert omac.ok("status").count("was moved") == 1
+    server.end()
+    assert omac.run("deactivate", str(project)).err == f"omac: no omac serve is running here\n{stop}"
+    run.end()
+    assert "was moved" not in omac.ok("status")
+
+
+def run_of(omac: Omac, run: Serving) -> str:
+    """The name of a run, by its pid."""
+    (name,) = (one["run"] for one in recorded(omac)["runs"] if one["pid"] == run.process.pid)
+    return str(name)

@@ -165,3 +165,14 @@ def test_quitting_leaves_the_rest(omac: Omac) -> None:
     done = trust(omac, project, *YES, ("Approve it?", b"q\n"))
     assert "1 approved, 0 approved before, 2 not approved" in done.out
     assert states(omac, project) == {"a": "approved", "b": "not registered", "c": "not registered"}
+
+
+def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
+    """A word that only begins like yes is asked about again; a whole yes approves, and three slips leave the skill."""
+    project = omac.project("shop")
+    slips = [("Approve it?", answer) for answer in (b"your call\n", b"yf\n", b"x\n")]
+    done = trust(omac, project, *slips)
+    assert done.out.count("  type y, f, q or n\r\n") == 3
+    assert "0 approved, 0 approved before, 1 not approved" in done.out
+    trust(omac, project, slips[0], ("Approve it?", b"Yes\n"), *YES[1:])
+    assert states(omac, project) == {"echo": "approved"}

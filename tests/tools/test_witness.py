@@ -124,6 +124,17 @@ def test_a_witness_that_was_named_later(used: Omac, notes: Path) -> None:
     assert f"went to {notes}\n" in told
 
 
+def test_a_witness_in_a_folder_that_does_not_exist(used: Omac, notes: Path) -> None:
+    """The doctor warns before the first delivery fails, and the command that it proposes mends that."""
+    folder = notes.with_name("no folder")
+    kept_by(used, str(folder / "notes"))
+    told = used.process("doctor").out
+    assert f"[warn] witness: {folder}/notes is to keep checkpoints and cannot: the folder {folder} does not" in told
+    assert f"  try: mkdir -p '{folder}'\n" in told
+    folder.mkdir()
+    assert "is to keep checkpoints and got none yet" in used.process("doctor").out
+
+
 def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Path) -> None:
     """A run that died in between leaves the note; the next finds it there."""
     ran(used)

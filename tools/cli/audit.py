@@ -45,6 +45,8 @@ class AuditRequest(NamedTuple):
         """Raise Refusal (misuse) for options that exclude each other."""
         if self.follow and self.fields:
             raise Refusal("misuse", "--follow and --count-by exclude each other")
+        if self.follow and (self.query.until is not None or self.query.last is not None):
+            raise Refusal("misuse", "--follow goes on with what is new, so it excludes --until and --to")
         if self.after is not None and (self.fields or self.last is not None):
             raise Refusal("misuse", "--after excludes -n and --count-by; --page limits the rows")
         fix = [] if self.follow else [f"--after {quoted(self.after or START)} --page {self.page or 100}"]

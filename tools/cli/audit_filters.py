@@ -14,7 +14,7 @@ from omac.tools.terminal.invocation import expanded, is_position, require_one_of
 from omac.tools.terminal.timestamps import parse_end, parse_moment
 
 Form = Literal["text", "csv", "json"]
-STATUS_CLASS = re.compile(r"([1-9])xx")
+STATUS_CLASS = re.compile(r"([1-5])xx")
 STATUS_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 

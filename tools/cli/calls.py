@@ -15,7 +15,7 @@ import msgspec
 from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.tools.cli.control import ask_run, online_in
+from omac.tools.cli.control import ask_run, noting_what_is_online, online_in
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.state import server_socket
 from omac.tools.terminal.invocation import current, print_data, print_json
@@ -80,7 +80,7 @@ def call(request: CallRequest, environment: Mapping[str, str]) -> int:
         _print(answer)
     except (OSError, http.client.HTTPException) as error:
         name = shlex.quote(request.skill)
-        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name}"]
+        fix = [f"omac audit --skill {name} -n 3", f"omac logs {name} {request.where.flags}".strip()]
         raise Refusal("upstream-error", f"{request.skill} {happened}: {error}", fix=fix) from None
     finally:
         connection.close()
@@ -150,7 +150,8 @@ def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str,
     directory = directory_of(request.where)
     runs = [*online_in(directory, environment), server_socket(environment)]
     for run in filter(None, runs):
-        answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
+        with noting_what_is_online(directory, environment):
+            answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
         if answer is not None:
             manifest: dict[str, Any] = msgspec.json.decode(answer)
             return manifest
@@ -172,7 +173,7 @@ def _ready(manifest: Mapping[str, Any], request: CallRequest) -> dict[str, Any]:
         near = get_close_matches(request.skill, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
         message = f"no skill {request.skill!r} is online in {manifest['dir']}; {hint}"
-        raise Refusal("skill-not-found", message, fix=["omac list"])
+        raise Refusal("skill-not-found", message, fix=[f"omac list {request.where.flags}".strip()])
     (skill,) = matches[:1]
     if skill["state"] != "ready":
         reason = "pending-credentials" if skill["state"] == "pending_credentials" else "skill-broken"

@@ -5,7 +5,8 @@ import os
 import shlex
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
-from omac.tools.terminal.render import print_folded, show_skills
+from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
 
 READ_TIMEOUT_S = 5.0
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of a socket's other end (unix(7))
@@ -32,11 +33,17 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     requests = [
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
-    answers = [answer for answer in (_ask(*request) for request in requests) if answer is not None]
+    with noting_what_is_online(path, environment):
+        answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
+    beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
-        fix = "omac ps" if action == "deactivate" else f"omac serve --no-inner --root {root}"
-        raise Refusal("not-found", "no omac serve is running here", fix=[fix])
+        stops = [f"omac stop {run}" for run in beside] or ["omac ps"]
+        fix = stops if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
+        raise Refusal("not-found", "no omac serve is running here", fix=fix)
+    for run in beside:
+        report(f"omac: {path} is still online in run {run}, an omac start")
+        report_fix([f"omac stop {run}"])
     if as_json:
         print_json(msgspec.Raw(answers[0]))
         return 0
@@ -47,17 +54,42 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     return 0
 
 
+def _beside_the_server(path: str, environment: Mapping[str, str]) -> list[str]:
+    """The names of the runs beside the server that have a directory online, of those that answer."""
+    server, having = os.path.realpath(server_socket(environment)), []
+    for run in map(os.path.realpath, living_sockets(environment)):
+        with suppress(Refusal):  # Ctrl-Z stopped it, maybe
+            if run != server and _has(run, path):
+                having.append(os.path.basename(os.path.dirname(run)))
+    return having
+
+
+@contextmanager
+def noting_what_is_online(path: str, environment: Mapping[str, str]) -> Iterator[None]:
+    """Have the refusal of a directory that does not exist name the command that takes it offline, where it is online
+    all the same: it was moved or removed."""
+    try:
+        yield
+    except Refusal as refusal:
+        having = _having(path, environment) if refusal.reason == "directory-missing" else []
+        if not having:
+            raise
+        stops = [f"omac stop {run}" for run in _beside_the_server(path, environment)]
+        fix = stops if len(stops) == len(having) else [f"omac deactivate {shlex.quote(path)}", *stops]
+        raise Refusal("directory-missing", f"{path} does not exist any more, but is still online", fix=fix) from None
+
+
 def _having(path: str, environment: Mapping[str, str]) -> list[str]:
     """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
+    return [run for run in living_sockets(environment) if _has(run, path)]
+
+
+def _has(run: str, path: str) -> bool:
+    """Return whether the run with this socket has a directory, or what all share, online. Raises Refusal."""
     canonical = os.path.realpath(path)
-    having = []
-    for run in living_sockets(environment):
-        kind = "global" if path == ids.SHARED else "dirs"
-        answer = _ask(run, "GET", f"/__omac__/{kind}")
-        document = msgspec.json.decode(answer) if answer is not None else {}
-        if document.get("skills") or any(directory["dir"] == canonical for directory in document.get("dirs", ())):
-            having.append(run)
-    return having
+    answer = _ask(run, "GET", f"/__omac__/{'global' if path == ids.SHARED else 'dirs'}")
+    document = msgspec.json.decode(answer) if answer is not None else {}
+    return bool(document.get("skills")) or any(one["dir"] == canonical for one in document.get("dirs", ()))
 
 
 def online_in(directory: str, environment: Mapping[str, str]) -> list[str]:

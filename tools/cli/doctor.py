@@ -1,5 +1,6 @@
 """omac doctor: what this machine lacks for omac, what is wrong with omac's own files, and mending the latter."""
 
+import os
 from collections.abc import Mapping
 
 from omac.domain.kernel.refusal import REASONS, quoted
@@ -54,6 +55,9 @@ def _witness(witness: FoundWitness) -> Diagnosis:
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")
+    if witness.name.startswith("/") and not os.path.isdir(folder := os.path.dirname(witness.name)):
+        says = f"{witness.name} is to keep checkpoints and cannot: the folder {folder} does not exist"
+        return Diagnosis(name, WARN, says, (f"mkdir -p {quoted(folder)}", "omac settings show"))
     last = f"; the last one, which counts {size}, went to {state.witness}" if state.size else ""
     return Diagnosis(name, OK, f"{witness.name} is to keep checkpoints and got none yet{last}")
 

@@ -64,7 +64,9 @@ def _require_offline(subject: WorkdirId, status: Status, journal: str | None) ->
     for directory in status.directories:
         if workdir_id(directory.dir) == subject:
             message = f"{directory.dir} is online in run {directory.run}: nothing was erased"
-            fix = [f"omac deactivate {quoted(directory.dir)}", with_journal(f"omac stop {directory.run}", journal)]
+            is_served = any(run.run == directory.run and run.command == "serve" for run in status.runs)
+            deactivate = [f"omac deactivate {quoted(directory.dir)}"] if is_served else []  # an omac start has but one
+            fix = [*deactivate, with_journal(f"omac stop {directory.run}", journal)]
             raise Refusal("journal-in-use", message, fix=fix)
     for sandbox in status.sandboxes:
         if workdir_id(sandbox.dir) == subject:

@@ -83,7 +83,9 @@ def journal_seal(
 def journal_prune(
     keep: Annotated[str | None, typer.Option("--keep", metavar="AGE", help="All but events of that age.")] = None,
     before: Before = None,
-    key: Annotated[list[str] | None, typer.Option(help="A public key that signed before it was lost.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="A public key that signed before it was lost.")
+    ] = None,
     yes: Yes = False,
     journal: JournalPath = None,
     json: Json = False,

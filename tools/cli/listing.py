@@ -87,7 +87,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
     elif rows:
         _show(rows, search.workdir)
     else:
-        report(f"no skills in {search.workdir}, and none that all projects share")
+        nor_shared = "" if where.workdir is not None else ", and none that all projects share"
+        report("no skills that all projects share" if where.shared else f"no skills in {search.workdir}{nor_shared}")
     for candidate in candidates:
         note_unknown_keys(candidate.skill)
     _report_stale(registry.known if whole else registry.within(where))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import SpawnRequested, Started
-from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.journals import to_read
+from omac.tools.compose.state import living_sockets
 from omac.tools.terminal.invocation import current, wait_for_more
 from omac.tools.terminal.render import print_line, report
 
@@ -49,11 +50,10 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
     """Print the end of each log, and with `follow` what is added. Raises Refusal (not-found)."""
     logs = _logs(request, environment)
     if not logs:
-        where = "among the global skills" if request.where.shared else f"in {directory_of(request.where)}"
-        subject = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
-        message = f"{subject} been started {where}, so there is no log"
+        what = f"the sidecar of {request.skill} has not" if request.skill else "no sidecar has"
+        message = f"{what} been started {place_of(request.where)}, so there is no log"
         if not request.follow:
-            raise Refusal("not-found", message, fix=["omac list", "omac status"])
+            raise Refusal("not-found", message, fix=[f"omac list {request.where.flags}".strip(), "omac status"])
         report(f"omac: {message} yet")
     offsets: dict[str, tuple[int, int]] = {}
     for log in logs:
@@ -68,12 +68,13 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
 
 
 def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarLog]:
-    """The newest log of each sidecar that is meant, by name."""
+    """The newest log of each sidecar that is meant, by name; to follow, that of a run that lives, if any does."""
     wanted = {""} if request.where.shared else {directory_of(request.where)}
     if request.where.workdir is None:
         wanted.add("")
     specs: dict[str, tuple[str, str]] = {}
     newest: dict[tuple[str, str], SidecarLog] = {}
+    alive = {os.path.realpath(os.path.dirname(one)) for one in living_sockets(environment)} if request.follow else set()
     with closing(to_read(environment, request.journal)) as journal:
         for recorded in journal.of_kinds(KINDS):
             match recorded.event:
@@ -82,12 +83,19 @@ def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarL
                 case Started(birth) if recorded.stream in specs:
                     key = specs[recorded.stream]
                     before = newest.get(key)
+                    if before is not None and _run_of(before.path) in alive and _run_of(birth.log) not in alive:
+                        continue
                     starts = before.starts if before is not None and before.path == birth.log else ()
                     newest[key] = SidecarLog(key[1], key[0], birth.log, (*starts, recorded.at))
                 case _:
                     pass
     logs = [log for (workdir, _), log in sorted(newest.items()) if workdir in wanted]
     return [log for log in logs if request.skill in (None, log.skill)]
+
+
+def _run_of(log: str) -> str:
+    """The folder of the run that a log belongs to."""
+    return os.path.realpath(os.path.dirname(os.path.dirname(log)))
 
 
 def _tail(log: SidecarLog, count: int, since: int | None) -> list[str]:

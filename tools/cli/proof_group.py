@@ -19,7 +19,9 @@ def audit_verify(
     checkpoint: Annotated[
         list[str] | None, typer.Option("--checkpoint", metavar="FILE", help="A checkpoint that you kept.")
     ] = None,
-    key: Annotated[list[str] | None, typer.Option(help="Who signed it; this host, where you name none.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Who signed it; this host, where you name none.")
+    ] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
@@ -53,7 +55,9 @@ def audit_prove(
 def proof_consistency(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A checkpoint that you kept.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="A later one.")],
-    key: Annotated[list[str] | None, typer.Option(help="Who signed them; this host, where you name none.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Who signed them; this host, where you name none.")
+    ] = None,
     journal: JournalPath = None,
 ) -> int:
     """Print the proof that a checkpoint continues an older one, with every event of it.
@@ -70,7 +74,7 @@ def proof_consistency(
 @proof_app.command("verify")
 def proof_verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A proof.")],
-    key: Annotated[list[str], typer.Option(help="A public key, from omac key show.")],
+    key: Annotated[list[str], typer.Option(metavar="KEY", help="A public key, from omac key show.")],
     json: Json = False,
 ) -> int:
     """Verify a proof by a public key, and print what it proves. Needs no journal.

@@ -26,7 +26,7 @@ def run(
     clock: Callable[[], int],
 ) -> int:
     """Show what will be gone, ask, and drop it. Raises Refusal."""
-    moment = moment_of(before, keep, clock)
+    moment = moment_of(before, keep, clock, "omac journal prune")
     if moment is None:
         raise Refusal("misuse", "say how old contents may be", fix=["omac journal prune --keep 400d"])
     with pruning(journal_path, partial(_known, keys=keys, environment=environment), environment, clock) as work:

@@ -10,7 +10,7 @@ from omac.domain.harness.table import harness_named
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.repository import is_repository
-from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.cli.scope_options import Where, directory_of, place_of
 from omac.tools.compose.command_context import opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.repositories import repository_of
@@ -40,7 +40,7 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
         own = registry.one(request.where, request.skill, "omac revoke")
         targets = [own, *targets] if own is not None else targets
     if not targets:
-        message = f"no skill {request.skill!r} is registered there"
+        message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)
     for target in targets:
         with opened(environment, request.journal, clock) as everything:

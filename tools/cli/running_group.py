@@ -194,7 +194,9 @@ def ps(journal: JournalPath = None, json: Json = False) -> int:
 
 
 def top(
-    lines: Annotated[str | None, typer.Option("-n", metavar="N", help="Show it N times, one second apart.")] = None,
+    lines: Annotated[
+        str | None, typer.Option("-n", "--lines", metavar="N", help="Show it N times, one second apart.")
+    ] = None,
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:

@@ -51,6 +51,11 @@ def directory_of(where: Where) -> str:
     return os.path.realpath(expanded(where.workdir or "."))
 
 
+def place_of(where: Where) -> str:
+    """Return the place that is meant, in words that follow a verb."""
+    return "among the global skills" if where.shared else f"in {directory_of(where)}"
+
+
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
     if where.shared:
         return frozenset({ids.GLOBAL})

@@ -23,7 +23,9 @@ def run(
 ) -> int:
     """Seal, and print what was. Raises Refusal."""
     keys = partial(keys_in, keys=(), environment=environment)
-    sealed = seal(SealRequest(moment_of(before, keep, clock), journal_path), keys, environment, clock)
+    sealed = seal(
+        SealRequest(moment_of(before, keep, clock, "omac journal seal"), journal_path), keys, environment, clock
+    )
     if as_json:
         print_json({"path": sealed.path, "segment": _data(sealed.path, sealed.segment)})
         return 0
@@ -38,14 +40,12 @@ def run(
     return 0
 
 
-def moment_of(before: str | None, keep: str | None, clock: Callable[[], int]) -> int | None:
-    """Return the moment that options mean; None for neither. Raises Refusal (misuse)."""
+def moment_of(before: str | None, keep: str | None, clock: Callable[[], int], command: str) -> int | None:
+    """Return the moment that options of `command` mean; None for neither. Raises Refusal (misuse)."""
     if before is not None and keep is not None:
-        raise Refusal("misuse", "--before and --keep say the same thing: give one", fix=["omac journal seal --help"])
+        raise Refusal("misuse", "--before and --keep say the same thing: give one", fix=[f"{command} --keep 400d"])
     if keep is not None and not AGO.fullmatch(keep):
-        raise Refusal(
-            "misuse", f"--keep takes an age such as 400d, not {keep!r}", fix=["omac journal seal --keep 400d"]
-        )
+        raise Refusal("misuse", f"--keep takes an age such as 400d, not {keep!r}", fix=["--keep 400d"])
     word = before if before is not None else keep
     return parse_moment(word, clock, "--before") if word is not None else None
 

@@ -24,7 +24,8 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     if not SKILL_NAME.fullmatch(name):
         name_fix = f"omac skill new {re.sub('[^A-Za-z0-9._-]+', '-', name).strip('.-_')[:64] or 'hello'}"
         raise Refusal("misuse", f"the name {name!r} {RULES[SKILL_NAME.pattern]}", fix=[name_fix])
-    _require_names(secrets)
+    _require_names(name, secrets)
+    secrets = list(dict.fromkeys(secrets))
     project = _folder(workdir)
     mount = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-")
     if not MOUNT.fullmatch(mount):
@@ -64,15 +65,14 @@ def _nearest(path: str) -> str:
     return path
 
 
-def _require_names(secrets: Sequence[str]) -> None:
-    """Raise Refusal (misuse) for a name that omac.yaml would not take."""
+def _require_names(skill: str, secrets: Sequence[str]) -> None:
+    """Raise Refusal (misuse) for a secret's name that omac.yaml would not take; `skill` is the skill to write."""
+    near = [re.sub("[^A-Z0-9_]+", "_", one.upper()).strip("_") or "TOKEN" for one in secrets]
     for secret in secrets:
         if not VARIABLE.fullmatch(secret):
-            near = re.sub("[^A-Z0-9_]+", "_", secret.upper()).strip("_") or "TOKEN"
             rule = RULES[VARIABLE.pattern]
-            raise Refusal(
-                "misuse", f"the secret's name {secret!r} {rule}", fix=[f"omac skill new hello --secret {near}"]
-            )
+            fix = " ".join(["omac skill new", skill, *(f"--secret {one}" for one in dict.fromkeys(near))])
+            raise Refusal("misuse", f"the secret's name {secret!r} {rule}", fix=[fix])
 
 
 def check(directory: str, as_json: bool) -> int:

@@ -18,10 +18,11 @@ def run(example: bool, as_path: bool) -> int:
         return 0
     try:
         with open(path, encoding="utf-8") as file:
-            print_data(file.read().rstrip("\n"))
+            text = file.read()
     except OSError as error:
         message = f"a file of this installation is missing: {path} ({error.strerror})"
         raise Refusal("prerequisite-missing", message, fix=["uv tool install --force omac"]) from None
+    print_data(text.rstrip("\n"))
     return 0
 
 

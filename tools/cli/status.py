@@ -3,6 +3,7 @@
 Programs get the projected state as it is; people what lives of it, by pid, start time and boot of each process.
 """
 
+import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -37,7 +38,8 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
     if as_json:
         print_json(msgspec.Raw(answer))
     else:
-        show_status(*_living(answer, environment))
+        status, gone = _living(answer, environment)
+        show_status(status, gone, _missing(status))
     return 0
 
 
@@ -51,7 +53,7 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
         status, gone = status_now(journal_path, environment)
         stdout.write(CLEAR)
         print_line(f"every {WATCH_S} s; Ctrl-C ends it")
-        show_status(status, gone)
+        show_status(status, gone, _missing(status))
         stdout.flush()
         time.sleep(WATCH_S)
 
@@ -83,6 +85,11 @@ def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[b
 def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
     return living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living)
+
+
+def _missing(status: Status) -> frozenset[str]:
+    """Return the directories that are online and do not exist any more, or are hidden by what took their place."""
+    return frozenset(one.dir for one in status.directories if not os.path.isdir(one.dir))
 
 
 def _is_living_run(state: StateDir, run: RunStatus) -> bool:

@@ -168,6 +168,8 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
         where = problem.filename or folder
         message = f"the export to {folder} failed: {where}: {problem.strerror}"
         fix = [f"df -h {quoted(parent)}", f"ls -ld {quoted(parent)}"]
+        if not os.path.lexists(parent):
+            message, fix = f"the export to {folder} failed: {parent} does not exist", [f"mkdir -p {quoted(parent)}"]
         is_kept = problem.errno in SPACE and _begun(path) is not None
         if is_kept:
             message += f"; what was written stays in {path}: make room, then type the same command again"

@@ -76,7 +76,7 @@ def _policy(resolved: Mapping[str, Resolved]) -> SkillPolicy:
         )
         origin = unapproved.origin.partition(" ")[0]
         fix = {"user": "omac settings unset serve.unapproved", "environment": "unset OMAC_SERVE_UNAPPROVED"}
-        raise Refusal("sandbox-unavailable", message, fix=[fix.get(origin, "omac serve --unapproved refuse")])
+        raise Refusal("sandbox-unavailable", message, fix=[fix.get(origin, "--unapproved refuse")])
     treated: Unapproved = "allow" if unapproved.value == "allow" else "refuse"
     changed: Drift = "accept" if drift == "accept" else "refuse"
     return SkillPolicy(treated, changed, resolved["serve.auto_register"].value == "true")

@@ -135,9 +135,18 @@ def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxReques
     except Refusal as refusal:
         if command == COMMAND:
             raise
-        fix = [line.replace(COMMAND, command).partition(" -- ")[0] for line in refusal.fix]
-        fix = [line for line in fix if line != command]
-        raise Refusal(refusal.reason, refusal.message, fix=fix) from None
+        fix = [
+            _of_command(one.removeprefix(COMMAND).partition(" -- ")[0].strip(), words, command) for one in refusal.fix
+        ]
+        raise Refusal(refusal.reason, refusal.message, fix=[one for one in fix if one != command]) from None
+
+
+def _of_command(options: str, words: Sequence[str], command: str) -> str:
+    """Return corrected options as a command. Options alone stand for the typed command with these; where one was typed
+    several times, nobody knows here which of them is meant."""
+    name = options.partition(" ")[0]
+    typed = sum(word.partition("=")[0] == name for word in words)
+    return options if typed == 1 and " " in options else f"{command} {options}".strip()
 
 
 def _parsed(words: Sequence[str]) -> SandboxRequest:
@@ -192,23 +201,25 @@ def _take(request: SandboxRequest, option: Option, value: str) -> None:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
-        raise _misuse(f"--open-port takes a port from 1 to 65535, not {text!r}")
+        raise _misuse(f"--open-port takes a port from 1 to 65535, not {text!r}", "--open-port 8080")
     return int(text)
 
 
 def _check(request: SandboxRequest) -> None:
     if request.backend and request.backend not in BACKENDS:
-        raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {request.backend!r}")
+        raise _misuse(f"--backend takes auto, bubblewrap or landlock, not {request.backend!r}", "--backend auto")
     if request.network and request.network not in NETWORKS:
-        raise _misuse(f"--network takes host or none, not {request.network!r}")
+        raise _misuse(f"--network takes host or none, not {request.network!r}", "--network host")
     for pattern in request.deny_names:
         check_pattern(pattern)
     if request.open_ports and request.network == "none":
         raise _misuse("--open-port has no effect with --network none")
 
 
-def _misuse(message: str) -> Refusal:
-    return Refusal("misuse", message, fix=[f"{COMMAND} --help", f"{COMMAND} -- make"])
+def _misuse(what: str, corrected: str = "") -> Refusal:
+    """Return the refusal of a command line; `corrected` is an option with a value that it takes."""
+    fix = [f"{COMMAND} {corrected} -- make"] if corrected else [f"{COMMAND} --help", f"{COMMAND} -- make"]
+    return Refusal("misuse", what, fix=fix)
 
 
 def _near(name: str) -> str:

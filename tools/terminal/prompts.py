@@ -5,6 +5,7 @@ before a question, or after its answer, is thrown away: the rest of a paste is n
 """
 
 import os
+import re
 import signal
 import termios
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, terminal_width
 
 TRIES = 3
+CHOICE = re.compile(r"\[(\w)\](\w*)")  # of a question: [y]es
 BYTES_MAX = 4 * 1024 * 1024
 LINE_BYTES_MAX = 4095  # of a line that the terminal itself edits; it drops the rest without a word
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ^\\ would leave a terminal that does not echo
@@ -87,14 +89,21 @@ def confirm(question: str, message: str = "no terminal to prompt on", fix: Seque
 
 
 def choose(question: str, keys: str) -> str:
-    """Return the one of `keys` that a person typed; the last of them for an empty or another answer, and at the end of
-    the input. Raises Refusal (misuse) without a terminal."""
+    """Return the one of `keys` that a person typed, alone or as the word that `question` has, such as [y]es; the last
+    of them for an empty answer, at the end of the input, and when several answers in a row are neither. Raises Refusal
+    (misuse) without a terminal."""
+    words = {"": keys[-1], **dict(zip(keys, keys, strict=True))}
+    words |= {key + rest: key for key, rest in CHOICE.findall(question)}
     with _terminal() as terminal:
-        try:
-            typed = terminal.line(f"{printable(question)} ").strip().lower().decode(errors="replace")
-        except EOFError:
-            return keys[-1]
-    return typed[0] if typed and typed[0] in keys else keys[-1]
+        for _ in range(TRIES):
+            try:
+                typed = terminal.line(f"{printable(question)} ").strip().lower().decode(errors="replace")
+            except EOFError:
+                break
+            if typed in words:
+                return words[typed]
+            terminal.show(_lines([f"  type {', '.join(keys[:-1])} or {keys[-1]}"]))
+    return keys[-1]
 
 
 def read_stdin(bytes_max: int = BYTES_MAX) -> bytes:

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 import msgspec
@@ -15,7 +15,7 @@ from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.registration import shown_hash
 from omac.domain.skills.repository import is_repository
 from omac.projections.living import NOTHING_GONE, Gone
-from omac.projections.status import RunStatus, Status, about_stream
+from omac.projections.status import DirectoryStatus, RunStatus, Status, about_stream
 from omac.projections.system import System
 from omac.tools.terminal.columns import columns, folded, padded
 from omac.tools.terminal.invocation import current
@@ -29,8 +29,9 @@ AUDIT_WIDE = 120  # columns in which the whole form fits
 VALUE_MAX = 72  # characters of a field shown in a timeline
 
 
-def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
-    """Directories with their skills, sidecars, what runs, and totals; `gone` is what ended without a record."""
+def show_status(status: Status, gone: Gone = NOTHING_GONE, missing: Container[str] = ()) -> None:
+    """Directories with their skills, sidecars, what runs, and totals; `gone` is what ended without a record, `missing`
+    are directories that do not exist any more."""
     print_line(f"position {status.position}")
     for run in status.runs:
         roots = ", ".join(map(named, run.roots))
@@ -40,13 +41,7 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
             print_folded("  serves bridges of the Go omac, without a token (--bridge-compat)", 4)
         if run.audit == "buffered":
             print_folded("  calls go ahead of their records: a kill loses up to a second (--audit buffered)", 4)
-    if not status.directories:
-        print_line("no directory is online")
-    several = {path for path, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
-    for directory in status.directories:
-        by = f" in run {directory.run}" if directory.dir in several else ""
-        print_folded(f"{named(directory.dir)}: {directory.state}{by}")
-        show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
+    _show_directories(status, missing)
     if status.shared:
         print_line("shared by all projects:")
         show_skills([msgspec.to_builtins(skill) for skill in status.shared], "")
@@ -68,6 +63,26 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE) -> None:
         print_line(f"  omac erase {erasure.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     print_folded(f"accesses: {accesses}")
+
+
+def _show_directories(status: Status, missing: Container[str]) -> None:
+    if not status.directories:
+        print_line("no directory is online")
+    several = {path for path, count in Counter(directory.dir for directory in status.directories).items() if count > 1}
+    for directory in status.directories:
+        by = f" in run {directory.run}" if directory.dir in several else ""
+        print_folded(f"{named(directory.dir)}: {directory.state}{by}")
+        if directory.dir in missing:
+            _show_missing(directory, status.runs)
+        show_skills([msgspec.to_builtins(skill) for skill in directory.skills], directory.dir)
+
+
+def _show_missing(directory: DirectoryStatus, runs: Sequence[RunStatus]) -> None:
+    print_folded("  the directory was moved or removed, and is still online", 4)
+    is_served = any(run.run == directory.run and run.command == "serve" for run in runs)
+    print_line(
+        f"  try: omac deactivate {shlex.quote(directory.dir)}" if is_served else f"  try: omac stop {directory.run}"
+    )
 
 
 def _project_name(directory: str) -> str:

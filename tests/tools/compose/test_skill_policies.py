@@ -50,7 +50,7 @@ def test_a_project_only_narrows(
 def test_confining_is_refused_by_name(tmp_path: Path) -> None:
     """Until sidecars can be confined; wherever it was said."""
     ways: dict[str, Callable[[], ServePolicies]] = {
-        "omac serve --unapproved refuse": lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
+        "--unapproved refuse": lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
         "unset OMAC_SERVE_UNAPPROVED": lambda: policies(tmp_path, OMAC_SERVE_UNAPPROVED="confine"),
     }
     for fix, asked in ways.items():
