@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from itertools import islice
 
 from omac.adapters.git.stamp import stamp_of
 from omac.adapters.linux.resolve_symlinks import resolve_inside
+from omac.domain.kernel.digest import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class LinkStamps:
             return stamp
         if target not in self._digests:
             self._digests[target] = self._digest(target)
-        digest = hashlib.sha256(repr(stamp).encode() + self._digests[target]).digest()
+        digest = sha256(repr(stamp).encode() + self._digests[target]).digest()
         return (*stamp[:-1], int.from_bytes(digest[:7], "big"))
 
     def _digest(self, target: str) -> bytes:
@@ -49,7 +49,7 @@ class LinkStamps:
             if len(parts) >= BELOW_MAX or self._room < 0:
                 return os.urandom(32)
             parts.append(repr(part))
-        return hashlib.sha256("\n".join(sorted(parts)).encode()).digest()
+        return sha256("\n".join(sorted(parts)).encode()).digest()
 
     def _below(self, path: str) -> Iterator[tuple[str, Stamp]]:
         paths, seen = [path], set()

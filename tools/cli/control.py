@@ -34,7 +34,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
     with noting_what_is_online(path, environment):
-        answers = [answer for answer in (_ask(*one) for one in requests) if answer is not None]
+        answers = [answer for answer in (_ask(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
@@ -89,7 +89,7 @@ def _has(run: str, path: str) -> bool:
     canonical = os.path.realpath(path)
     answer = _ask(run, "GET", f"/__omac__/{'global' if path == ids.SHARED else 'dirs'}")
     document = msgspec.json.decode(answer) if answer is not None else {}
-    return bool(document.get("skills")) or any(one["dir"] == canonical for one in document.get("dirs", ()))
+    return bool(document.get("skills")) or any(entry["dir"] == canonical for entry in document.get("dirs", ()))
 
 
 def online_in(directory: str, environment: Mapping[str, str]) -> list[str]:

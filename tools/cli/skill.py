@@ -67,11 +67,11 @@ def _nearest(path: str) -> str:
 
 def _require_names(skill: str, secrets: Sequence[str]) -> None:
     """Raise Refusal (misuse) for a secret's name that omac.yaml would not take; `skill` is the skill to write."""
-    near = [re.sub("[^A-Z0-9_]+", "_", one.upper()).strip("_") or "TOKEN" for one in secrets]
+    near = [re.sub("[^A-Z0-9_]+", "_", secret.upper()).strip("_") or "TOKEN" for secret in secrets]
     for secret in secrets:
         if not VARIABLE.fullmatch(secret):
             rule = RULES[VARIABLE.pattern]
-            fix = " ".join(["omac skill new", skill, *(f"--secret {one}" for one in dict.fromkeys(near))])
+            fix = " ".join(["omac skill new", skill, *(f"--secret {name}" for name in dict.fromkeys(near))])
             raise Refusal("misuse", f"the secret's name {secret!r} {rule}", fix=[fix])
 
 

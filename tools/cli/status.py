@@ -89,7 +89,7 @@ def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone
 
 def _missing(status: Status) -> frozenset[str]:
     """Return the directories that are online and do not exist any more, or are hidden by what took their place."""
-    return frozenset(one.dir for one in status.directories if not os.path.isdir(one.dir))
+    return frozenset(directory.dir for directory in status.directories if not os.path.isdir(directory.dir))
 
 
 def _is_living_run(state: StateDir, run: RunStatus) -> bool:

@@ -135,10 +135,9 @@ def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxReques
     except Refusal as refusal:
         if command == COMMAND:
             raise
-        fix = [
-            _of_command(one.removeprefix(COMMAND).partition(" -- ")[0].strip(), words, command) for one in refusal.fix
-        ]
-        raise Refusal(refusal.reason, refusal.message, fix=[one for one in fix if one != command]) from None
+        corrected = [line.removeprefix(COMMAND).partition(" -- ")[0].strip() for line in refusal.fix]
+        fix = [_of_command(options, words, command) for options in corrected]
+        raise Refusal(refusal.reason, refusal.message, fix=[line for line in fix if line != command]) from None
 
 
 def _of_command(options: str, words: Sequence[str], command: str) -> str:
@@ -216,10 +215,10 @@ def _check(request: SandboxRequest) -> None:
         raise _misuse("--open-port has no effect with --network none")
 
 
-def _misuse(what: str, corrected: str = "") -> Refusal:
+def _misuse(message: str, corrected: str = "") -> Refusal:
     """Return the refusal of a command line; `corrected` is an option with a value that it takes."""
     fix = [f"{COMMAND} {corrected} -- make"] if corrected else [f"{COMMAND} --help", f"{COMMAND} -- make"]
-    return Refusal("misuse", what, fix=fix)
+    return Refusal("misuse", message, fix=fix)
 
 
 def _near(name: str) -> str:
