@@ -49,7 +49,8 @@ class LinkStamps:
             if len(parts) >= BELOW_MAX or self._room < 0:
                 return os.urandom(32)
             parts.append(repr(part))
-        return sha256("\n".join(sorted(parts)).encode()).digest()
+        digest: bytes = sha256("\n".join(sorted(parts)).encode()).digest()
+        return digest
 
     def _below(self, path: str) -> Iterator[tuple[str, Stamp]]:
         paths, seen = [path], set()
