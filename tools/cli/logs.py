@@ -74,7 +74,8 @@ def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarL
         wanted.add("")
     specs: dict[str, tuple[str, str]] = {}
     newest: dict[tuple[str, str], SidecarLog] = {}
-    alive = {os.path.realpath(os.path.dirname(path)) for path in living_sockets(environment)} if request.follow else set()
+    sockets = living_sockets(environment) if request.follow else ()
+    alive = {os.path.realpath(os.path.dirname(path)) for path in sockets}
     with closing(to_read(environment, request.journal)) as journal:
         for recorded in journal.of_kinds(KINDS):
             match recorded.event:
