@@ -5,6 +5,7 @@ import errno
 import os
 import shlex
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from omac.journal.mark import Mark
 TABLES = frozenset({
     "event", "head", "journal", "leaf", "name", "opened", "sealed_version", "segment", "set_aside", "spooled", "tree",
 })  # fmt: skip
+WAL_RETRY_S = 0.005
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
 
 
@@ -147,13 +149,27 @@ def _inspect(path: str, mark: Mark | None, lenient: bool) -> None:
 
 
 def _prepare_writer(connection: JournalConnection) -> None:
-    for pragma in (
-        f"busy_timeout={BUSY_MS}",
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        f"wal_autocheckpoint={WAL_PAGES}",
-    ):
+    _enter_wal(connection)
+    for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL", f"wal_autocheckpoint={WAL_PAGES}"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _enter_wal(connection: JournalConnection) -> None:
+    """Turn the write-ahead log on, which a new journal needs once. Processes that do so at the same moment may each
+    hold what the other needs: then SQLite refuses at once, or all wait for its whole timeout (sqlite3_busy_handler). So
+    each lets go and tries again. Raises sqlite3.Error."""
+    connection.execute("PRAGMA busy_timeout=0")
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # or one of its extended codes
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(WAL_RETRY_S)
+        else:
+            return
 
 
 _HAS_TREE_OR_LEAVES = "SELECT 1 FROM tree UNION ALL SELECT 1 FROM leaf LIMIT 1"

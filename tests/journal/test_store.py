@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -471,6 +472,29 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path, free: int) -> None:
     assert len(refused) == 1, done
     assert refused[0].startswith("journal-unavailable"), done
     assert "full" in refused[0], done
+
+
+def _open_at_once(path: str, barrier: threading.Barrier, results: "multiprocessing.SimpleQueue[str]") -> None:
+    barrier.wait()
+    try:
+        open_for_writing(path, "id").close()
+        results.put("opened")
+    except BaseException as error:
+        results.put(repr(error))
+
+
+def test_many_create_it_at_the_same_moment(tmp_path: Path) -> None:
+    """As agents do that are started together on a new machine: none is refused because of the others."""
+    fork = multiprocessing.get_context("fork")
+    for number in range(25):
+        barrier, results = fork.Barrier(12), fork.SimpleQueue()
+        arguments = (str(tmp_path / f"{number}/journal.db"), barrier, results)
+        processes = [fork.Process(target=_open_at_once, args=arguments) for _ in range(12)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [results.get() for _ in processes] == ["opened"] * 12
 
 
 def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:

@@ -46,7 +46,9 @@ def journal_check(journal: JournalPath = None, json: Json = False) -> int:
 
 @journal_app.command("repair")
 def journal_repair(
-    position: Annotated[list[str] | None, typer.Option("--position", help="Only this, and what follows it.")] = None,
+    position: Annotated[
+        list[str] | None, typer.Option("--position", metavar="POSITION", help="Only this, and what follows it.")
+    ] = None,
     journal: JournalPath = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
     yes: Yes = False,
