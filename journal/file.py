@@ -19,6 +19,10 @@ INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
 
+class JournalInCreation(Refusal):
+    """A file without tables: another process is about to create them, or was killed then."""
+
+
 def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = False) -> JournalConnection:
     """Return a connection that cannot write; works on read-only media too.
 
@@ -162,7 +166,8 @@ def _connect(path: str, options: str, mark: Mark | None, lenient: bool) -> Journ
             connection.execute(_FIRST_LAYOUT)
         connection.execute("PRAGMA query_only=ON")
         if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is None:
-            raise none_yet(path, mark)  # another process is about to create them
+            refusal = none_yet(path, mark)
+            raise JournalInCreation(refusal.reason, refusal.message, fix=refusal.fix)
         names = connection.execute("SELECT schema, id FROM journal").fetchall()
         if len(names) != 1:
             raise damaged(path, f"it has {len(names)} names instead of one")

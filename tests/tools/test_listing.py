@@ -64,6 +64,16 @@ def test_nothing_yet(omac: Omac) -> None:
     assert list(omac.state.iterdir()) == []
 
 
+def test_a_journal_that_is_about_to_be_created(omac: Omac) -> None:
+    """Is none yet, as for a command that begins a moment earlier: another process has made the file, and no table."""
+    project = omac.project("shop")
+    before = states(omac, project)
+    journal = omac.state / "journal.db"
+    journal.parent.mkdir(mode=0o700, exist_ok=True)
+    journal.touch(0o600, exist_ok=False)
+    assert states(omac, project) == before != {}
+
+
 def test_each_state(omac: Omac, shop: Path) -> None:
     """From not registered to approved, changed and not approved; what is broken says why."""
     skills = shop / ".agents" / "skills"

@@ -19,7 +19,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.codec import Codec
 from omac.journal.commitments import Commitments
-from omac.journal.file import segment_refusal
+from omac.journal.file import JournalInCreation, segment_refusal
 from omac.journal.inbox import Inbox
 from omac.journal.mark import Mark
 from omac.journal.pruned import day_of, pruned_refusal
@@ -116,7 +116,10 @@ def read_if_any(state: StateDir, path: str) -> ReadJournal | None:
     if not os.path.lexists(path):
         mark.require_unmarked()
         return None
-    return ReadJournal(path, mark, keys_of(state, path))
+    try:
+        return ReadJournal(path, mark, keys_of(state, path))
+    except JournalInCreation:
+        return None
 
 
 def path_in_use(state: StateDir, environment: Mapping[str, str], flag: str | None) -> str:
