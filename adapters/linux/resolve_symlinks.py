@@ -9,7 +9,7 @@ from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 LINKS_MAX = 40  # as the kernel
 
@@ -19,6 +19,34 @@ def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
 
     What does not exist counts as it is written. Raises OSError (ELOOP) for links in circles.
     """
+    return _walk(path, _target)
+
+
+def resolve_inside(path: str, roots: Sequence[str]) -> str:
+    """The canonical path that one below one of `roots`, which are canonical, leads to; empty when a link on the way
+    leads out of them all, or in circles. Nothing outside is touched: a file system there may hang."""
+
+    def target_inside(here: str) -> str | None:
+        if any(f"{root}/".startswith(f"{here}/") for root in roots):
+            return None  # no link: it is a part of a canonical path
+        if not _is_below(here, roots):
+            raise _Outside
+        return _target(here)
+
+    try:
+        _, walked = _walk(path, target_inside)
+    except (_Outside, OSError):
+        return ""
+    return walked if _is_below(walked, roots) else ""
+
+
+class _Outside(Exception):
+    """A path leads out of all roots."""
+
+
+def _walk(path: str, target_of: Callable[[str], str | None]) -> tuple[list[tuple[str, str]], str]:
+    """Walk a path, and return the links on the way, each with its target, and where it ends. `target_of` returns the
+    target of a link; None for something else."""
     links: list[tuple[str, str]] = []
     parts = path.split("/")[::-1]  # what is still to be walked, the next one last
     walked = ""
@@ -30,9 +58,8 @@ def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
             walked = walked.rpartition("/")[0]
             continue
         here = f"{walked}/{part}"
-        try:
-            target = os.readlink(here)
-        except OSError:  # not a link, or not there
+        target = target_of(here)
+        if target is None:
             walked = here
             continue
         if len(links) == LINKS_MAX:
@@ -44,38 +71,12 @@ def resolve_symlinks(path: str) -> tuple[list[tuple[str, str]], str]:
     return links, walked or "/"
 
 
-def resolve_inside(path: str, roots: Sequence[str]) -> str:
-    """The canonical path that one below one of `roots`, which are canonical, leads to; empty when a link on the way
-    leads out of them all, or in circles. Nothing outside is touched: a look there may wait for a file system that
-    hangs."""
-    links = 0
-    parts = path.split("/")[::-1]
-    walked = ""
-    while parts:
-        part = parts.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            walked = walked.rpartition("/")[0]
-            continue
-        here = f"{walked}/{part}"
-        if any(f"{root}/".startswith(f"{here}/") for root in roots):  # no link: it is a part of a canonical path
-            walked = here
-            continue
-        if not _is_below(here, roots):
-            return ""
-        try:
-            target = os.readlink(here)
-        except OSError:  # not a link, or not there
-            walked = here
-            continue
-        links += 1
-        if links > LINKS_MAX:
-            return ""
-        if target.startswith("/"):
-            walked = ""
-        parts.extend(target.split("/")[::-1])
-    return walked if _is_below(walked, roots) else ""
+def _target(path: str) -> str | None:
+    """Return the target of a link; None for something else, or nothing."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _is_below(path: str, roots: Sequence[str]) -> bool:

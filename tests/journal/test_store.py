@@ -486,7 +486,7 @@ def _open_at_once(path: str, barrier: threading.Barrier, results: "multiprocessi
 def test_many_create_it_at_the_same_moment(tmp_path: Path) -> None:
     """As agents do that are started together on a new machine: none is refused because of the others."""
     fork = multiprocessing.get_context("fork")
-    for number in range(25):
+    for number in range(12):
         barrier, results = fork.Barrier(12), fork.SimpleQueue()
         arguments = (str(tmp_path / f"{number}/journal.db"), barrier, results)
         processes = [fork.Process(target=_open_at_once, args=arguments) for _ in range(12)]

@@ -59,7 +59,7 @@ def proposals(done: Done) -> list[list[str]]:
         ("journal seal --before 1h --keep 1h", "journal seal --keep 400d"),
         ("journal prune --before 1h --keep 1h", "journal prune --keep 400d"),
         ("skill new h1 --secret A --secret b-c", "skill new h1 --secret A --secret B_C"),
-        ("top --lines x --json", "top --lines 20 --json"),
+        pytest.param("top --lines x --json", "top --lines 20 --json", marks=pytest.mark.full),  # one a second
     ],
 )
 def test_a_wrong_value(used: Omac, typed: str, proposed: str) -> None:

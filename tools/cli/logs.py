@@ -68,7 +68,7 @@ def run(request: LogsRequest, environment: Mapping[str, str]) -> int:
 
 
 def _logs(request: LogsRequest, environment: Mapping[str, str]) -> list[SidecarLog]:
-    """The newest log of each sidecar that is meant, by name; to follow, that of a run that lives, if any does."""
+    """The newest log of each requested sidecar, by name; to follow, that of a run that lives, if any does."""
     wanted = {""} if request.where.shared else {directory_of(request.where)}
     if request.where.workdir is None:
         wanted.add("")

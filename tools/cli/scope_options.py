@@ -52,7 +52,7 @@ def directory_of(where: Where) -> str:
 
 
 def place_of(where: Where) -> str:
-    """Return the place that is meant, in words that follow a verb."""
+    """Return the scope in words that follow a verb."""
     return "among the global skills" if where.shared else f"in {directory_of(where)}"
 
 
