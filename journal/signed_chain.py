@@ -1,9 +1,9 @@
 """The checkpoints that a journal has of itself: which of them hold, by the keys that signed them.
 
-One that holds is a root that somebody kept, though it lies in the journal: whoever rewrites what it counts has to sign
-it anew, and so every checkpoint behind it (`domain/access/signing.py`). A verifier that knows one key of a host knows
-those that it was rotated to and from: each rotation is signed by both. Each key counts for its own time only. Behind a
-key that was lost a new chain begins, by a key that no other vouches for: a break, which is reported.
+A checkpoint that holds is a kept root, though it lies in the journal: a rewrite of the events that it counts needs a
+new signature of it, and of every checkpoint behind it (`domain/access/signing.py`). A verifier that knows one key of a
+host knows those that it was rotated to and from: each rotation is signed by both. Each key counts for its own time
+only. Behind a lost key a new chain begins, by a key that no other has signed: a break, which is reported.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -15,7 +15,7 @@ import msgspec
 from omac.domain.access.control import PERSON
 from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.tools.cli.control import ask_run, noting_what_is_online, online_in
+from omac.tools.cli.control import ask_run, explaining_missing_directory, online_in
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.compose.state import server_socket
 from omac.tools.terminal.invocation import current, print_data, print_json
@@ -150,7 +150,7 @@ def _manifest(request: CallRequest, environment: Mapping[str, str]) -> dict[str,
     directory = directory_of(request.where)
     runs = [*online_in(directory, environment), server_socket(environment)]
     for run in filter(None, runs):
-        with noting_what_is_online(directory, environment):
+        with explaining_missing_directory(directory, environment):
             answer = ask_run(run, "POST", "/__omac__/activate", {"dir": directory, "session": PERSON})
         if answer is not None:
             manifest: dict[str, Any] = msgspec.json.decode(answer)

@@ -99,7 +99,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
     with opened_skill(request, "omac config unset", names) as skill:
         names, stored = list(dict.fromkeys(names)), skill.credential().config
         for name in names:
-            if name not in stored:  # what an earlier omac.yaml declared can be taken back too
+            if name not in stored:  # values that an earlier omac.yaml declared can be removed too
                 skill.config(name)
         trio.run(skill.opened.credentials.take, skill.place.scope, skill.name, names, PERSON, skill.skill.base)
     report_stored(skill, "config", [name for name in names if name in stored], names, as_json)

@@ -33,7 +33,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
     requests = [
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
-    with noting_what_is_online(path, environment):
+    with explaining_missing_directory(path, environment):
         answers = [answer for answer in (_ask(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
@@ -65,7 +65,7 @@ def _beside_the_server(path: str, environment: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def noting_what_is_online(path: str, environment: Mapping[str, str]) -> Iterator[None]:
+def explaining_missing_directory(path: str, environment: Mapping[str, str]) -> Iterator[None]:
     """Have the refusal of a directory that does not exist name the command that takes it offline, where it is online
     all the same: it was moved or removed."""
     try:

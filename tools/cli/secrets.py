@@ -90,7 +90,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         names, values = list(dict.fromkeys(names)), skill.credential()
         stored, left = values.secrets | values.writing, values.left
         for name in names:
-            if name not in {*stored, *left, *values.taken}:  # what an earlier omac.yaml declared can be taken back
+            if name not in {*stored, *left, *values.taken}:  # values that an earlier omac.yaml declared can be removed
                 skill.secret(name)
         stores = {stored[name].store for name in names if name in stored}
         _take(skill, names, stores.union(*(left.get(name, ()) for name in names)))

@@ -4,8 +4,8 @@ Rules
 
 1. `.progress.json` says what the first start exports. It is durable before any file of the bundle, and is no authority:
    whoever goes on compares it with the record of the export in the journal.
-2. A continued export derives each file again from the journal, and keeps what stands as far as it is the same. So what
-   a killed export cut in the middle of a line, and what somebody changed meanwhile, is written anew.
+2. A continued export derives each file again from the journal, and keeps each file as far as it is the same. So a line
+   that a killed export cut, and files that were changed meanwhile, are written again.
 3. An agent may have been in the folder: no link is followed, and no file with another name elsewhere is written. What
    is removed is removed by the descriptor that is held, wherever its path leads meanwhile.
 4. `omac erase` empties each draft that the journal knows of: the same command derives what may still be shown.

@@ -141,8 +141,8 @@ def parse_options(words: Sequence[str], command: str = COMMAND) -> SandboxReques
 
 
 def _of_command(options: str, words: Sequence[str], command: str) -> str:
-    """Return corrected options as a command. Options alone stand for the typed command with these; where one was typed
-    several times, nobody knows here which of them is meant."""
+    """Return corrected options as a command. Options alone stand for the typed command with these: not where one was
+    typed several times, as any of them may be the wrong one."""
     name = options.partition(" ")[0]
     typed = sum(word.partition("=")[0] == name for word in words)
     return options if typed == 1 and " " in options else f"{command} {options}".strip()
