@@ -64,10 +64,10 @@ class PrivateKeyring(PrivateBus):
 
     @property
     def collection(self) -> str:
-        """The path of the default collection."""
-        return str(
-            self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "ReadAlias", "s", "default")[0]
-        )
+        """The path of the default collection; "/" for none, which the daemon may say once to a client that is new."""
+        where = "/org/freedesktop/secrets", "org.freedesktop.Secret.Service"
+        answers = (str(self.call(*where, "ReadAlias", "s", "default")[0]) for _ in range(3))
+        return next((answer for answer in answers if answer != "/"), "/")
 
     def lock(self) -> None:
         """Lock the default collection."""

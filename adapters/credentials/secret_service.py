@@ -38,6 +38,7 @@ from omac.domain.kernel.refusal import Refusal
 
 APPLICATION = "Python keyring library"  # keyring replaces only what bears its name
 ITEMS_MAX = 1000  # of one service
+ASK_AGAIN_S = (0.02, 0.2)  # after these times, for a default collection that the daemon does not name at first
 MISSHAPEN = (AssertionError, AttributeError, LookupError, TypeError, ValueError)  # secretstorage checks no answer
 
 EncryptedValue = tuple[str, bytes, bytes, str]  # session, parameters, value, content type: the API's (oayays)
@@ -156,10 +157,15 @@ def _require_service(bus: BoundedConnection, *, may_start: bool) -> None:
 
 
 def _default(bus: BoundedConnection) -> secretstorage.Collection:
-    try:
-        return secretstorage.get_collection_by_alias(bus, "default")
-    except ItemNotFoundException:
-        raise refusals.unavailable("it has no default keyring", refusals.UNLOCK_BY_HAND) from None
+    """Return the default collection. gnome-keyring 42 answers some first questions, one of 10,000, before it knows the
+    client that asks: then that it has none. So it is asked again."""
+    for pause_s in (*ASK_AGAIN_S, None):
+        try:
+            return secretstorage.get_collection_by_alias(bus, "default")
+        except ItemNotFoundException:
+            if pause_s is not None:
+                time.sleep(pause_s)
+    raise refusals.unavailable("it has no default keyring", refusals.UNLOCK_BY_HAND)
 
 
 def _open_default(bus: BoundedConnection) -> secretstorage.Collection:

@@ -48,6 +48,7 @@ class Daemon(PrivateBus):
     def __init__(self, bus: PrivateBus, answers: dict[str, Answer]) -> None:
         super().__init__(bus)
         self.answers = OPEN | answers
+        self.before: dict[str, list[Answer]] = {}  # what it answers first, in turn
         self.calls: list[str] = []
 
     def serve(self, connection: DBusConnection) -> None:
@@ -66,7 +67,8 @@ class Daemon(PrivateBus):
             return new_method_return(call, "vo", (("s", ""), "/session"))
         if self.calls[-1] not in self.answers:
             return new_error(call, "org.freedesktop.DBus.Error.NotSupported")
-        return new_method_return(call, *self.answers[self.calls[-1]])
+        before = self.before.get(self.calls[-1])
+        return new_method_return(call, *(before.pop(0) if before else self.answers[self.calls[-1]]))
 
 
 @contextmanager
@@ -113,6 +115,21 @@ async def test_a_dismissed_prompt(state: Path, tmp_path: Path, refused: Refused)
     assert refusal.reason == "keychain-locked"
     assert "still locked" in refusal.message
     assert "Prompt" in dismissing.calls
+
+
+NONE: Answer = ("o", ("/",))  # no collection has that alias
+
+
+async def test_a_daemon_that_forgets_its_default(state: Path, tmp_path: Path, refused: Refused) -> None:
+    """gnome-keyring 42 may say once to a client that is new to it that it has no default collection; it is asked again
+    before that is believed."""
+    with daemon(tmp_path, {}) as forgetful:
+        stores = SecretStores(str(state), forgetful)
+        forgetful.before["ReadAlias"] = [NONE, NONE]
+        assert await stores.read("keychain", SERVICE, [NAME]) == {}
+        forgetful.before["ReadAlias"] = [NONE] * 3
+        refusal = await refused(stores.read("keychain", SERVICE, [NAME]))
+    assert (refusal.reason, "no default keyring" in refusal.message) == ("keychain-unavailable", True)
 
 
 async def test_items_of_other_names(state: Path, tmp_path: Path) -> None:
