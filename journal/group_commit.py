@@ -183,10 +183,10 @@ class Writer(trio.abc.Instrument):
         self._queue.put(_POLL)
 
     async def catch_up(self) -> None:
-        """Return once everything committed before the call is folded, by whichever process."""
+        """Return once everything committed before the call is folded, by whichever process. Raises Refusal."""
         group = CommitGroup((), self._journal.envelope(Cause("omac")), ())
-        self._expect(group, trio.lowlevel.current_task())
-        await trio.lowlevel.wait_task_rescheduled(_stay)
+        item = self._expect(group, trio.lowlevel.current_task())
+        await trio.lowlevel.wait_task_rescheduled(partial(self._abandon, item))
 
     def _abandon(self, item: _Item, _: object) -> trio.lowlevel.Abort:
         self._unanswered.discard(item)

@@ -1,7 +1,7 @@
 """The control plane's endpoints: requests in, use cases called, contract JSON out. Authority is decided in `guard`."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ _log = logging.getLogger("omac.control")
 def control_app(
     directories: Directories,
     claims: DenialClaims,
-    status: Callable[[Listener], object],
+    status: Callable[[Listener], Awaitable[object]],
     correlate: Callable[[], str],
     keys: VaultKeys,
     receiving: Receiving,
@@ -130,7 +130,7 @@ def _add_unlock(app: QuartTrio, directories: Directories, correlate: Callable[[]
         return _json({"forgotten": was_open, "opened_by": keys.opened_by()})
 
 
-def _add_readings(app: QuartTrio, directories: Directories, status: Callable[[Listener], object]) -> None:
+def _add_readings(app: QuartTrio, directories: Directories, status: Callable[[Listener], Awaitable[object]]) -> None:
     @app.get(ROOT + "dirs")
     async def dirs() -> Response:
         return _json({"dirs": directories.listing()})
@@ -141,7 +141,7 @@ def _add_readings(app: QuartTrio, directories: Directories, status: Callable[[Li
 
     @app.get(ROOT + "status")
     async def projected() -> Response:
-        return _json(status(_listener()))
+        return _json(await status(_listener()))
 
 
 def _add_refusals(app: QuartTrio) -> None:

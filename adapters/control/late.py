@@ -4,7 +4,7 @@ Connections are accepted from the start; the first call waits for the applicatio
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -26,7 +26,7 @@ class LateApp:
         self,
         directories: Directories,
         claims: DenialClaims,
-        status: Callable[[Listener], object],
+        status: Callable[[Listener], Awaitable[object]],
         correlate: Callable[[], str],
         keys: VaultKeys,
         receiving: Receiving,

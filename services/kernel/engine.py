@@ -10,7 +10,7 @@ closes routes and ends processes, and the command is tried again until it is rec
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ Observer = Callable[[Recorded], None]
 RevocationObserver = Callable[[StreamId, Cause | None], None]
 
 SETTLE_S = 0.02  # after a change of the journal's files, for those that follow at once
+CATCH_UP_S = 0.5  # that a reader waits for what other processes have recorded
 REVOCATION_S = 0.25  # for the record of what takes away, before it holds without
 RETRY_S = 0.5  # between two tries to record what was revoked
 JOURNAL_AWAY = ("journal-unavailable", "journal-read-only", "contention")  # reasons to try again
@@ -178,6 +179,11 @@ class Engine(Execution):
 
     async def catch_up(self) -> None:
         await self._writer.catch_up()
+
+    async def catch_up_for_reading(self) -> None:
+        """Catch up, for CATCH_UP_S at most: a journal that stalls or cannot be read holds up no reader."""
+        with trio.move_on_after(CATCH_UP_S), suppress(Refusal):
+            await self.catch_up()
 
     def record_then(self, fact: Addressed[Any, Any], cause: Cause, answered: Answered) -> None:
         """Append a fact to a log without waiting; see `Writer.submit_then`. Raises Refusal."""

@@ -252,8 +252,7 @@ class Server:
         for name, token in listening.tokens.items():
             self.state.write_token(os.path.join(self._folder, name), token)
         directories = self._directories(folders, for_bridge)
-        claims = DenialClaims(self.engine, self._refusals)
-        correlate = partial(secrets.token_hex, 8)
+        correlate, claims = partial(secrets.token_hex, 8), DenialClaims(self.engine, self._refusals)
         app = LateApp(
             directories, claims, self._status, correlate, self.secrets, receiving(self.engine),
             bridge_compat=options.bridge_compat,
@@ -364,8 +363,9 @@ class Server:
             self._inner = None
             launch.remove_settings(ready)
 
-    def _status(self, listener: Listener) -> Status:
+    async def _status(self, listener: Listener) -> Status:
         """Return the status; callers that may be in a sandbox get only the part below the roots."""
+        await self.engine.catch_up_for_reading()
         status = status_of(self.engine.system)
         return status if listener == "socket" else narrowed(status, self._options.roots)
 

@@ -1,7 +1,8 @@
 """services/kernel/engine.py: what is executed is folded, observed, and wakes who waits for it."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from omac.domain.skills import registration
 from omac.domain.skills.registration import Code, Discover
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
-from omac.services.kernel.engine import together
+from omac.services.kernel.engine import CATCH_UP_S, together
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
 
@@ -107,6 +108,31 @@ async def test_other_processes_are_noticed_without_asking(serving: Serving, othe
             await wait_all_tasks_blocked()
             append(other, 1)
         assert omac.engine.system.registrations[STREAM].version == 1
+
+
+async def test_a_reader_sees_what_was_committed_before(serving: Serving, other: Journal) -> None:
+    """A reader that asks right after the commit of another process sees that commit."""
+    async with serving(reactors=False) as omac:
+        for number in range(1, 20):
+            append(other, number)
+            await omac.engine.catch_up_for_reading()
+            assert omac.engine.system.position == number
+
+
+async def test_a_reader_does_not_wait_for_a_journal_that_stalls(serving: Serving, path: str) -> None:
+    """A reader waits half a second for the journal, and no longer; the append that stalls is made in the end."""
+    async with serving(reactors=False) as omac:
+        with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            async with trio.open_nursery() as tasks:
+                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, found(1))
+                await wait_all_tasks_blocked()
+                began = trio.current_time()
+                await omac.engine.catch_up_for_reading()
+                assert CATCH_UP_S <= trio.current_time() - began < CATCH_UP_S + 2
+                assert omac.engine.system.position == 0
+                holder.execute("ROLLBACK")
+        assert omac.engine.system.position == 1
 
 
 async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
