@@ -115,7 +115,7 @@ def begin(target: str) -> str:
     for name in (draft, folder_of(draft)):
         if os.path.lexists(name):
             message = f"{name} is of another backup to {target}, which is being made or was interrupted"
-            fix = [f"rm -rf {shlex.quote(draft)} {shlex.quote(folder_of(draft))}  # unless one is being made"]
+            fix = [f"rm -rf {shlex.quote(draft)} {shlex.quote(folder_of(draft))}  # unless a backup is being made"]
             raise Refusal("misuse", message, fix=fix)
     return draft
 
@@ -167,7 +167,7 @@ def restore(
     inspect(source)
     draft = _draft(path)
     if os.path.abspath(source) == os.path.abspath(draft):
-        message = f"{source} has the name of what a restore makes and removes"
+        message = f"a restore makes and removes a folder named {source}"
         raise Refusal("misuse", message, fix=[f"mv {shlex.quote(source)} {shlex.quote(source + '.db')}"])
     _remove(draft, with_segments=True)  # of one that was killed
     copy = back_up(source, draft)

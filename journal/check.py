@@ -327,7 +327,7 @@ class _Contents:
         if nameless := [column for column, name in names.items() if name is None]:
             return f"it names a {nameless[0]} that does not exist"
         if not _is_stream(stream or ""):
-            return f"its stream {stream!r} is none of omac"
+            return f"its stream {stream!r} is not one of omac's"
         if wrong := wrong_type(row.at, row.happened, row.causation, row.correlation, row.body, row.sealed):
             return wrong
         if row.correlation is not None and not _is_text(row.correlation):

@@ -39,7 +39,7 @@ class JournalWatch:
             if seen is None or (now is not None and now[:2] == seen[:2] and now.size >= seen.size):
                 self._seen[name] = now  # None before: SQLite had not made it yet
             elif now is None and name != self._path and rescue():
-                raise self._lost(name, "removed", "; what it held is in the journal, nothing is lost")
+                raise self._lost(name, "removed", "; its records are in the journal, nothing is lost")
             else:
                 raise self._lost(name, _what(seen, now), "")
 

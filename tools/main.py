@@ -224,7 +224,7 @@ def status(
     journal: JournalPath = None,
     json: Json = False,
 ) -> int:
-    """Show each run, what is online, and what failed: from the server, else from the journal."""
+    """Show runs, directories that are online, and failures: from the server, else from the journal."""
     from omac.tools.cli.status import run
     from omac.tools.cli.status import watch as watch_
 

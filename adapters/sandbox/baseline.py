@@ -92,7 +92,7 @@ def harness_entries(harness: Harness, home: str, environment: Mapping[str, str])
             warnings.append(loose)
         elif relpath in harness.apart:
             granted += _kept(
-                path, PRIVATE, f"{harness.name} runs what is in it: each session has its own", home, granted
+                path, PRIVATE, f"{harness.name} runs the files in it: each session has its own", home, granted
             )
         elif relpath in harness.added_to:
             granted += _kept(path, PRIVATE, f"what {harness.name} adds is gone with the session", home, granted)
@@ -121,7 +121,7 @@ def _loose_link(path: str, entries: Sequence[Entry]) -> str:
     for link, _ in resolve_symlinks(path)[0]:
         if _access_around(link, entries) == WRITE:
             why = "in a folder that sessions may write: it is not followed, and cannot be pinned"
-            return f"{link} is a link {why}; put what it leads to in its place"
+            return f"{link} is a link {why}; put its target in its place"
     return ""
 
 

@@ -70,7 +70,7 @@ def _problem(entry: Entry, above: Entry | None) -> str:
     if entry.source != entry.path:
         return f"showing {entry.source} there needs a mount of its own"
     if entry.made:
-        return "what is made in order to be pinned needs a mount of its own"
+        return "a path that omac makes and pins needs a mount of its own"
     if above is None or above.access in (DENY, LINK):
         return ""  # nothing is allowed there: a denial changes nothing, anything else stands for itself
     if entry.access == DENY:

@@ -82,7 +82,7 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
         known = sorted({os.path.splitext(file)[0] for file in os.listdir(folder) if file.endswith(SUFFIXES)})
     except OSError:
         known = []
-    near = _near(name, known) or (f"; there are {', '.join(known[:8])}" if known else "")
+    near = _near(name, known) or (f"; known: {', '.join(known[:8])}" if known else "")
     message = f"no profile named {_shown(name)} in {folder}{near}"
     raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {shlex.quote(f'{folder}/{name}.toml')}"])
 
@@ -157,7 +157,7 @@ class _ProfileReader(PlainData):
     def _check_keys(self, table: dict[str, Any], known: tuple[str, ...], prefix: str) -> None:
         for key in table:
             if key not in known:
-                near = _near(key, known) or f"; there are {', '.join(known)}"
+                near = _near(key, known) or f"; known: {', '.join(known)}"
                 self._refuse(key, f"unknown key {prefix}{_shown(key)}{near}")
 
     def _paths(self, key: str, value: object, request: SandboxRequest) -> list[str]:

@@ -73,7 +73,7 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
         around = governing(entries, path)
         missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
         if missing and path not in named and around is not None and around.access == WRITE:
-            denied[path] = Entry(path, DENY, "what is in it runs at the next login", made="folder")
+            denied[path] = Entry(path, DENY, "files in it run at the next login", made="folder")
     return list(denied.values())
 
 

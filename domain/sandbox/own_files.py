@@ -48,7 +48,7 @@ def private_mode(mode: int, *, is_folder: bool, is_secret: bool = True) -> int:
 def diagnose(state: str, flaws: tuple[Flaw, ...]) -> tuple[Diagnosis, ...]:
     """The findings about omac's files: one that all is well, or one for each flaw."""
     if not flaws:
-        return (Diagnosis(NAME, OK, f"{state} and what is in it are yours alone"),)
+        return (Diagnosis(NAME, OK, f"{state} and all files in it are yours alone"),)
     return tuple(_diagnosis(flaw) for flaw in flaws)
 
 

@@ -303,7 +303,7 @@ def _words(setting: Setting) -> str:
 
 def _did_you_mean(name: str, known: Collection[str]) -> str:
     near = _nearest(name, known)
-    return f"; did you mean {near}?" if near else f"; there are: {', '.join(known)}"
+    return f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"
 
 
 def _nearest(name: str, known: Collection[str]) -> str | None:

@@ -18,7 +18,7 @@ def explain(unknown: UnknownKey) -> str:
         return f"omac.yaml has a key {location} that is not text; it is ignored"
     known = SECTIONS[without_indices(unknown.where)].__struct_fields__
     suggestion = _in_another_section(unknown.key) or _nearest(unknown, known)
-    hint = f"did you mean {suggestion}?" if suggestion else f"the keys there are {', '.join(known)}"
+    hint = f"did you mean {suggestion}?" if suggestion else f"known keys: {', '.join(known)}"
     return f"omac.yaml has an unknown key {shown(unknown.key)} {location}, which is ignored; {hint}"
 
 

@@ -111,6 +111,6 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
         if candidate.skill.name.lower() in near
     ]
     where = "among the global skills" if search.scope == "global" else f"in {search.workdir}"
-    message = f"no skill {name!r} with a sidecar {where}; there are: {names}"
+    message = f"no skill {name!r} with a sidecar {where}; known: {names}"
     look = f"ls -la {shlex.quote(search.workdir)}/.{SHARED_BASE}/skills"
     return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])

@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
     names = words
     unknown = sorted(set(names) - set(BENCHES))
     if unknown:
-        print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHES)}", file=sys.stderr)
+        print(f"no such benchmark: {', '.join(unknown)}; known: {', '.join(BENCHES)}", file=sys.stderr)
         return 2
     held = []
     for name in parts(names or [bench for bench in BENCHES if bench not in LONG]):

@@ -84,7 +84,7 @@ def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
         (("call", "echo", "/a b"), 2, "is no path of a URL"),
         (("call", "echo", "/status", "-H", "none"), 2, "-H takes NAME: VALUE"),
         (("call", "echo", "/status", "-d", "@/none"), 2, "/none cannot be read"),
-        (("url", "nobody"), 4, "there are: echo"),
+        (("url", "nobody"), 4, "known: echo"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

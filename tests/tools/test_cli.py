@@ -215,7 +215,7 @@ def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted:
     """It says so, and how to see what there is; to programs it is no more than the absence of rows."""
     done = house.run("audit", "--skill", "none", *counted)
     assert (done.status, len(done.out.splitlines())) == (0, 1), "the heads alone"
-    assert done.err.startswith("no row is what was asked for\n  try: omac audit --count-by "), done.err
+    assert done.err.startswith("no row matches\n  try: omac audit --count-by "), done.err
     assert house.run("audit", "--skill", "none", *counted, "--json").err == ""
 
 

@@ -229,7 +229,7 @@ def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path) -> None:
     copy = restore_killed_of_before_a_rotation(used, tmp_path)
     done = used.run("journal", "restore", copy, "--yes")
     assert f"the journal that it had moved away is {used.state}/journal.db again" in done.err
-    assert f"the journal that was there is {used.state}/journal.db.before-restore-1\n" in done.out
+    assert f"the journal that it replaces is {used.state}/journal.db.before-restore-1\n" in done.out
     assert "replaced since (1 time)" in done.out
     used.ok("checkpoint")
 

@@ -395,7 +395,7 @@ def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
     for name in ("../slack", "slack/", "/etc", "sl\x1b[2Jack", "Slack", ""):
         done = alone(omac, "register", name, "--workdir", str(project), extra=ALL)
         assert (done.status, done.out) == (4, ""), done
-        assert "there are: slack" in done.err
+        assert "known: slack" in done.err
         assert "\x1b" not in done.err
     nothing_recorded(omac)
 

@@ -156,8 +156,8 @@ def test_where_nobody_can_type(omac: Omac) -> None:
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        ([("", line("short-7"))] * 3, "no passphrase was accepted; nothing was made"),
-        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))] * 3, "passphrases differ; nothing was made"),
+        ([("", line("short-7"))] * 3, "no passphrase was accepted; no vault was created"),
+        ([(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE + "!"))] * 3, "passphrases differ; no vault was created"),
         ([(NEW, line(PASSPHRASE)), (AGAIN, b"\x04")], "the input ended"),
     ],
 )

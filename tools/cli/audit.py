@@ -46,7 +46,7 @@ class AuditRequest(NamedTuple):
         if self.follow and self.fields:
             raise Refusal("misuse", "--follow and --count-by exclude each other")
         if self.follow and (self.query.until is not None or self.query.last is not None):
-            raise Refusal("misuse", "--follow goes on with what is new, so it excludes --until and --to")
+            raise Refusal("misuse", "--follow prints rows as they end, so it excludes --until and --to")
         if self.after is not None and (self.fields or self.last is not None):
             raise Refusal("misuse", "--after excludes -n and --count-by; --page limits the rows")
         fix = [] if self.follow else [f"--after {quoted(self.after or START)} --page {self.page or 100}"]
@@ -96,8 +96,8 @@ def _report_if_empty(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
     for row in rows:
         yield row
     if row is None:
-        report("no row is what was asked for")
-        report_fix(["omac audit --count-by kind,skill,dir  # what there is"])
+        report("no row matches")
+        report_fix(["omac audit --count-by kind,skill,dir  # the values that rows have"])
 
 
 def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:

@@ -47,7 +47,7 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"
-        raise Refusal("misuse", message, fix=["omac audit --count-by kind  # which there are"])
+        raise Refusal("misuse", message, fix=["omac audit --count-by kind  # the kinds in this journal"])
     query = AuditQuery(
         skill=typed.skill,
         dir=os.path.realpath(expanded(typed.directory)) if typed.directory else None,

@@ -27,7 +27,7 @@ audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=T
 def audit(
     context: typer.Context,
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
-    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
+    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run; its id is in omac ps and --csv.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
@@ -47,7 +47,7 @@ def audit(
         str | None, typer.Option(metavar="CURSOR", help="Resume behind it, by when rows ended; start: from the first.")
     ] = None,
     page: Annotated[str | None, typer.Option(metavar="N", help="With --after: at most N rows, then a cursor.")] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what ends from now on.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print rows as they end, until Ctrl-C.")] = False,
     journal: JournalPath = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
     json: Json = False,

@@ -27,7 +27,7 @@ def backup(target: str, journal_path: str | None, as_json: bool, environment: Ma
     print_folded(f"{copy.path}: {counted(copy.position, 'position')} of {path}, {copy.bytes} bytes")
     if made.keys_path:
         print_folded(f"{made.keys_path}: the keys of personal fields ({made.keys}); who has both files reads these")
-        print_folded("  what is erased later can be read by this file: delete it, or keep it elsewhere", 4)
+        print_folded("  this file can read records that you erase later: delete it, or keep it elsewhere", 4)
     return 0
 
 
@@ -60,7 +60,7 @@ def restore(
 
 def _show(done: Restored) -> None:
     if done.kept:
-        print_folded(f"the journal that was there is {done.kept}")
+        print_folded(f"the journal that it replaces is {done.kept}")
     if done.subjects:
         print_folded(f"keys of personal fields of {counted(done.subjects, 'directory', 'directories')} are restored")
     if done.erased:

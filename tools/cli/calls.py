@@ -171,7 +171,7 @@ def _ready(manifest: Mapping[str, Any], request: CallRequest) -> dict[str, Any]:
 
         names = [skill["name"] for skill in skills]
         near = get_close_matches(request.skill, names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names) or 'none'}"
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none'}"
         message = f"no skill {request.skill!r} is online in {manifest['dir']}; {hint}"
         raise Refusal("skill-not-found", message, fix=[f"omac list {request.where.flags}".strip()])
     (skill,) = matches[:1]

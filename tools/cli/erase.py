@@ -18,7 +18,7 @@ from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, print_line, report, with_journal
 
 BEYOND_REACH = (
-    "backups made earlier have the key; exports have what they show",
+    "backups made earlier have the key; exports keep the values that they show",
     "what file systems and disks keep of a deleted file is theirs",
 )
 
@@ -84,7 +84,7 @@ def _show_nothing(planned: PlannedErasure, options: EraseOptions, path: str) -> 
     if options.json:
         print_json(_data(planned))
         return 0
-    print_line("nothing is erased: no key is left, so what it encrypted is erased already")
+    print_line("nothing is erased: the key is gone already, and with it every value that it encrypted")
     _show_clear(planned)
     return 0
 
@@ -98,7 +98,7 @@ def _show(planned: PlannedErasure, typed: str) -> None:
         print_line(f"  {count:>9}  {kind}")
     _show_clear(planned)
     for file in planned.rows.unread:
-        print_folded(f"  erased as well, and not counted: what the segment {file} has, which cannot be read", 4)
+        print_folded(f"  also erased, but not counted: the records in segment {file} has, which cannot be read", 4)
     for line in BEYOND_REACH:
         print_line(f"  not reached: {line}")
 

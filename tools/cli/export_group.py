@@ -32,7 +32,7 @@ def export(
         str | None, typer.Option(metavar="POLICY", help="Leave out these kinds or fields: secret,*.path")
     ] = None,
     skill: Annotated[str | None, typer.Option(help="Only this skill.")] = None,
-    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and what is below it.")] = None,
+    directory: Annotated[str | None, typer.Option("--dir", help="Only this directory and those below it.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before; as omac audit --since.")] = None,

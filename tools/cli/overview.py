@@ -124,7 +124,7 @@ def _next(
     if shutil.which("bwrap", path=environment.get("PATH")) is None:
         return "omac sandbox doctor", "what this machine lacks for a sandbox"
     if "broken" in states:
-        return "omac skill check", "what is wrong with a skill"
+        return "omac skill check", "problems of a skill"
     if states & {"changed", "not approved"} or any(review.missing(environment) for review in reviews):
         return "omac trust", "read and approve skills, set their values"
     if runs:

@@ -29,7 +29,7 @@ ACTIONS = {
     "head": "set the head to the last event",
     "reindex": "make the index again",
     "segment": "no repair changes a segment: put its file back",
-    "snapshot": "delete the file, it is made again",
+    "snapshot": "delete the file; omac writes it again",
     "none": "no repair is possible",
 }
 
@@ -112,7 +112,7 @@ def _repair(request: RepairRequest, path: str, state: StateDir, clock: Callable[
         report("nothing was changed")
         return 1
     done = work.perform(request.positions)
-    print_folded(f"{counted(len(done), 'finding')} mended in {path}; replaced rows are kept in its table set_aside")
+    print_folded(f"{counted(len(done), 'finding')} repaired in {path}; replaced rows are kept in its table set_aside")
     return 0
 
 

@@ -20,7 +20,7 @@ Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(N
 Workdir = Annotated[
     str | None, typer.Option(metavar="DIR", help="The directory; the project around the current one, if not named.")
 ]
-NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox: it may do what you may.")]
+NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox, with all your rights.")]
 Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
 BridgeCompat = Annotated[
     bool, typer.Option("--bridge-compat", help="Serve bridges written for the Go omac, without a token; this run only.")
@@ -100,7 +100,7 @@ def start(
     accept_skill_changes: AcceptChanges = False,
     bridge_compat: BridgeCompat = False,
     audit: Audit = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print what it would be given; start nothing.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print what the agent would get; start nothing.")] = False,
     journal: JournalPath = None,
     json: Annotated[bool, typer.Option("--json", help="With --explain: print it for programs.")] = False,
 ) -> int:

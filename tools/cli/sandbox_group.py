@@ -26,7 +26,7 @@ def run(context: typer.Context) -> int:
 
 @sandbox_app.command()
 def doctor(json: Json = False) -> int:
-    """Say what this machine can do for a sandbox, and the command that mends what it cannot."""
+    """Report what this machine offers for a sandbox, and the command that adds what is missing."""
     from omac.tools.cli.sandbox_doctor import run
 
     return run(json, current().environment)

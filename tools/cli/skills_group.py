@@ -32,7 +32,7 @@ def register(
     harness: Harness = None,
     shared: Shared = False,
     repository: Repository = False,
-    force: Annotated[bool, typer.Option("--force", help="Also if its code is no longer what was approved.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if its code has changed since the approval.")] = False,
     defaults: Annotated[bool, typer.Option("--defaults", help="Use saved defaults; ask for the rest.")] = False,
     no_secrets: Annotated[bool, typer.Option("--no-secrets", help="Leave secrets as they are.")] = False,
     secrets_from: Annotated[

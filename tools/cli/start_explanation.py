@@ -54,7 +54,7 @@ def explain(wanted: ServeOptions, launch: AgentLaunch, environment: Mapping[str,
     if not states:
         print_line("skills   none")
     if preview.sandbox is None:
-        print_line("sandbox  none: it may do what you may, and gets all your variables")
+        print_line("sandbox  none: all your rights, and all your variables")
         return 0
     print_folded(f"drops    {' '.join(preview.drops) or 'no variable of yours'}", HANG)
     if preview.drops:

@@ -198,4 +198,4 @@ def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> 
             case _:
                 fix.append(command("register", reviewed))
     names = ", ".join(review.skill.name for review in pending)
-    return Refusal("misuse", f"omac trust asks at a terminal, and there is none; it would ask about {names}", fix=fix)
+    return Refusal("misuse", f"omac trust needs a terminal to ask about {names}", fix=fix)

@@ -67,7 +67,7 @@ def env(skill: Skill, workdir: Workdir = None, json: Json = False) -> int:
 
 def logs(
     skill: Annotated[str | None, typer.Argument(metavar="SKILL", help="Only this skill.")] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on printing what is added.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print lines as they come, until Ctrl-C.")] = False,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only of starts that ran after this time, or 90s, 15m, 2h ago.")
     ] = None,

@@ -257,7 +257,7 @@ def unlock(json: Json = False) -> int:
 @settings_app.command("show")
 def settings_show(
     origin: Annotated[
-        bool, typer.Option("--show-origin", help="Show where each value comes from, and what was ignored.")
+        bool, typer.Option("--show-origin", help="Show where each value comes from, and which are ignored.")
     ] = False,
     workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
     json: Json = False,

@@ -102,7 +102,7 @@ def passwd(environment: Mapping[str, str]) -> int:
         message = f"the vault {vault.path} opens with a key file, and has no passphrase"
         raise Refusal("misuse", message, fix=["omac vault status"])
     if not at_terminal():
-        message = "the passphrases are typed at a terminal, and there is none; nothing was changed"
+        message = "no terminal to type the passphrases on; nothing was changed"
         raise Refusal("misuse", message, fix=["omac vault passwd  # at a terminal"])
     before = vaults.KeyAtHand(_key_of_person(vault, _typed), "this passphrase")
     key = vault.change_passphrase(before, _new_passphrase("nothing was changed", "omac vault passwd"))
@@ -243,7 +243,7 @@ def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> Non
         print_line(f"open here: {counted(names, 'value')} of {counted(services, 'skill')}")
 
 
-def _new_passphrase(otherwise: str = "nothing was made", command: str = "omac vault init") -> Hidden:
+def _new_passphrase(otherwise: str = "no vault was created", command: str = "omac vault init") -> Hidden:
     """Ask for a passphrase twice, again where it is too short or the two differ. Raises Refusal: value-refused after
     TRIES, prompt-ended."""
     from omac.tools.terminal.prompts import TRIES, ask_secret

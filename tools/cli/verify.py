@@ -124,7 +124,7 @@ def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]
     if verified.findings:
         report(f"the journal is not what was recorded, from position {verified.findings[0].position} on")
         named = f"--journal {quoted(path)}"
-        report_fix([f"omac journal check {named}  # which of it cannot be read, and what mends that"])
+        report_fix([f"omac journal check {named}  # which positions cannot be read, and the command that repairs them"])
         report_fix([f"omac journal restore BACKUP {named}  # a copy of omac journal backup from before"])
 
 

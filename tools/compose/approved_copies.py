@@ -26,7 +26,7 @@ def approved_copy(environment: Mapping[str, str], flag: str | None, approved: Co
     path = state.journal_in_use(environment, flag)
     journal = read_if_any(state, path)
     if journal is None or not approved.digest:
-        raise Refusal("skill-changed", f"no copy was kept of what was approved in {approved.source}")
+        raise Refusal("skill-changed", f"no copy of the approved files is kept for {approved.source}")
     with closing(journal):
         folder = state.frozen(path, journal.store.journal_id())
     try:

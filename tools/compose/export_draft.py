@@ -172,7 +172,7 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
             message, fix = f"the export to {folder} failed: {parent} does not exist", [f"mkdir -p {quoted(parent)}"]
         is_kept = problem.errno in SPACE and _begun(path) is not None
         if is_kept:
-            message += f"; what was written stays in {path}: make room, then type the same command again"
+            message += f"; the part that was written stays in {path}: make room, then type the same command again"
             fix = [f"df -h {quoted(parent)}", f"rm -r {quoted(path)}  # to give it up instead"]
         raise Refusal("state-unusable", message, fix=fix) from None
     except BaseException:

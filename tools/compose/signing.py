@@ -182,7 +182,7 @@ class Signer:
             shared = self.keys.shared()
             if not shared or shared.store != FILE or self._id(shared) != last:
                 message = f"the key {last} that signs {self.path} is not in {self.keys.path}: restore it from a backup"
-                raise Refusal("out-of-order", message, fix=["omac key rotate --lost  # where it is gone"])
+                raise Refusal("out-of-order", message, fix=["omac key rotate --lost  # if the key is gone"])
             key = shared
         self.keys.keep(key)
         return key
@@ -235,7 +235,7 @@ class Signer:
             if verifier_of(self.name, seed).text() == key.public:
                 return seed
         message = f"the {key.store} does not hold the key {name} that signs {self.path}"
-        raise Refusal("state-unusable", message, fix=["omac key rotate --lost  # where it is gone"])
+        raise Refusal("state-unusable", message, fix=["omac key rotate --lost  # if the key is gone"])
 
     def _forget(self, key: KeptKey) -> None:
         if key.store != FILE:

@@ -70,7 +70,7 @@ OPTIONS = (  # in the order of the help
         "--weaker-git", "weaker_git", "",
         "with Landlock alone: may change git's settings and hooks, which are inspected at the end",
     ),
-    Option("--explain", "explain", "", "print what it would be given, and why; run nothing", shared=False),
+    Option("--explain", "explain", "", "print what the command would get, and why; run nothing", shared=False),
     Option("--json", "json", "", "with --explain: print it for programs", shared=False),
 )  # fmt: skip
 BY_NAME = {option.name: option for option in OPTIONS}

@@ -126,7 +126,7 @@ def _ask(
             except ValueRefused as refused:
                 problem = refused.problem
             except EOFError:
-                raise Refusal("prompt-ended", f"{field.name}: the input ended before there was an answer") from None
+                raise Refusal("prompt-ended", f"{field.name}: the input ended before an answer") from None
             if left:
                 terminal.show(_lines([f"  {printable(problem)}; {counted(left, 'more try', 'more tries')}"]))
     report(f"refused: {field.name}: {problem}")
@@ -241,7 +241,7 @@ class PromptTerminal:
         """Raise Refusal (misuse) where a program in a sandbox could read what is typed: that of an omac which was
         suspended here, or runs in the background."""
         if (pid := launcher_at(self._reader)) is not None:
-            message = f"a sandbox (omac, pid {pid}) has this terminal, and what is in it could read what you type"
+            message = f"a sandbox (omac, pid {pid}) has this terminal: programs in it could read what you type"
             raise Refusal("misuse", message, fix=["fg  # end it, or use another terminal"])
 
     def _hidden_line(self, bytes_max: int) -> tuple[bytes, bool]:

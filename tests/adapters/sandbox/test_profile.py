@@ -152,7 +152,7 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(home: Path) ->
     _write(home, "work.toml", "")
     with pytest.raises(Refusal, match=r"no profile named wrok.*did you mean work\?"):
         read("wrok", {}, str(home), str(home / "project"))
-    with pytest.raises(Refusal, match=r"there are work"):
+    with pytest.raises(Refusal, match=r"known: work"):
         read("zzz", {}, str(home), str(home / "project"))
     with pytest.raises(Refusal, match="cannot be read: No such file"):
         read("./zzz.toml", {}, str(home), str(home / "project"))

@@ -42,21 +42,21 @@ def in_sidecar(**sidecar: Any) -> dict[str, Any]:
             "'timeout_ms' in sidecar, which is ignored; did you mean sidecar.health.timeout_ms?",
         ),
         # without a near name
-        (in_sidecar(name="x"), f"'name' in sidecar, which is ignored; the keys there are {SIDECAR_KEYS}"),
-        (in_sidecar(x=1), f"'x' in sidecar, which is ignored; the keys there are {SIDECAR_KEYS}"),
+        (in_sidecar(name="x"), f"'name' in sidecar, which is ignored; known keys: {SIDECAR_KEYS}"),
+        (in_sidecar(x=1), f"'x' in sidecar, which is ignored; known keys: {SIDECAR_KEYS}"),
         (
             in_sidecar(install_scripts={"beos": 5}),
-            "'beos' in sidecar.install_scripts, which is ignored; the keys there are macos, linux, wsl",
+            "'beos' in sidecar.install_scripts, which is ignored; known keys: macos, linux, wsl",
         ),
         # nothing that a terminal would obey, nothing long
         (
             in_sidecar(limits={"a\x1b[2J": 1}),
-            "'a\\x1b[2J' in sidecar.limits, which is ignored; the keys there are max_body_bytes, idle_timeout_secs, "
+            "'a\\x1b[2J' in sidecar.limits, which is ignored; known keys: max_body_bytes, idle_timeout_secs, "
             "total_timeout_secs, concurrent_calls, calls_per_second",
         ),
         (
             in_sidecar(limits={"\ud800" * 99: 1}),
-            "'" + "\\ud800" * 77 + "...' in sidecar.limits, which is ignored; the keys there are max_body_bytes, "
+            "'" + "\\ud800" * 77 + "...' in sidecar.limits, which is ignored; known keys: max_body_bytes, "
             "idle_timeout_secs, total_timeout_secs, concurrent_calls, calls_per_second",
         ),
     ],

@@ -208,9 +208,9 @@ async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> Non
     """The message says where was looked, and which skills there are."""
     refusal = await refused(Folders({"agents": [skill("a"), skill("b")]}, {}), SHOP, "c")
     assert (refusal.reason, refusal.exit_code) == ("skill-not-found", 4)
-    assert refusal.message.endswith("in /w/shop; there are: a, b")
+    assert refusal.message.endswith("in /w/shop; known: a, b")
     assert refusal.fix[0] == "omac list --all", "another skill is no fix"
-    assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("there are: none")
+    assert (await refused(Folders({}, {}), SHOP, "c")).message.endswith("known: none")
     assert "the global skills" in (await refused(Folders({}, {}), SkillSearch("/w", None, "global"), "c")).message
 
 

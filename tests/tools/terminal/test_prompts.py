@@ -268,7 +268,7 @@ def test_nobody_answers_any_more(tmp_path: Path) -> None:
     """^D instead of an answer, and a terminal that hangs up, end the asking; nothing was given then."""
     for question in ("ask_secret(Secret('A'))", "ask_config(Config('A'))"):
         out, _ = answer(tmp_path, question, b"\x04")
-        assert out == "prompt-ended: A: the input ended before there was an answer"
+        assert out == "prompt-ended: A: the input ended before an answer"
 
 
 def test_confirming(tmp_path: Path) -> None:
