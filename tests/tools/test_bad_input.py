@@ -403,7 +403,7 @@ def _inner_of(outer: int) -> int:
 
 @pytest.mark.parametrize("flag", ["--control-addr", "--facade-addr"])
 def test_a_port_that_is_taken(omac: Omac, flag: str) -> None:
-    """A server whose port is taken exits with 5, prints address and flag, and records the end of its run with a reason."""
+    """A server whose port is taken exits with 5, names address and flag, and records why its run ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         refused(omac.run("serve", "--no-inner", flag, address), 5, address, flag, f"omac serve {flag} 127.0.0.1:0")
@@ -451,7 +451,7 @@ def test_a_state_directory_too_deep_for_sockets(omac: Omac) -> None:
 
 
 def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
-    """A state directory that other users can write is refused with the command that mends it; so is a file in its place.
+    """A state directory that other users can write is refused with the command that mends it; a file is refused too.
 
     Other users could put a socket of their own in the place of omac's.
     """
@@ -635,7 +635,7 @@ def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str,
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:
-    """Commands that need a server print how to start one or list runs; commands without a journal print how to serve."""
+    """Commands that need a server print how to start one or list runs; those without a journal print how to serve."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
     for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
         refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)

@@ -1,4 +1,4 @@
-"""Help in a terminal of 80 columns: of every command, whole, and the near name where one was mistyped."""
+"""Help fits a terminal of 80 columns for every command, and a mistyped name is answered with the near one."""
 
 import pytest
 from command_walk import ALL, GROUPS
@@ -12,7 +12,7 @@ COLUMNS = 80
     "words", some([(words,) for words in (*ALL, *GROUPS)], of=4), ids=lambda words: " ".join(words) or "omac"
 )
 def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
-    """No line is wider than 80 columns or ends in the middle of a sentence, and no type of a value is named."""
+    """The help has no line that is wider than 80 columns or ends in the middle of a sentence, and names no type."""
     if words == ("hook", "pre-tool-use"):  # agents alone call it; it has no options
         return
     lines = house.process(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
@@ -50,12 +50,12 @@ def test_the_version_is_an_option(house: Omac) -> None:
 def test_a_mistyped_name_is_answered_with_the_near_one(
     house: Omac, typed: tuple[str, ...], status: int, meant: str
 ) -> None:
-    """A harness, a command, a command of a group or an option."""
+    """omac suggests the near name of a harness, a command, a command of a group or an option."""
     done = house.run(*typed)
     assert done.status == status
     assert meant in done.err, done
 
 
 def test_the_near_harness_can_be_pasted(house: Omac) -> None:
-    """The first command offered is the one that was meant."""
+    """The first suggested command has the near harness in the place of the mistyped one."""
     assert "  try: omac start claude\n" in house.run("start", "claud").err
