@@ -391,7 +391,7 @@ def test_a_full_disk(omac: Omac) -> None:
 
 
 def _inner_of(outer: int) -> int:
-    """Return the pid of the omac that a bwrap runs; 0 while there is none."""
+    """Return the pid of the omac that a bwrap runs, or 0 while none runs."""
     children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
     return next(
         (int(pid) for pid in children if b"tools.entry" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"--")[0]), 0

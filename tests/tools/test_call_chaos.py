@@ -1,6 +1,6 @@
 """Calls whose clients, sidecar and server end at random: each forwarded call is recorded, and each has one outcome.
 
-OMAC_SOAK_CALLS is how many there are, OMAC_SOAK_SEED which. The skill writes down each request that reaches it.
+OMAC_SOAK_CALLS is the number of calls, OMAC_SOAK_SEED chooses them. The skill logs each request that reaches it.
 """
 
 import contextlib

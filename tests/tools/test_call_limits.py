@@ -1,4 +1,4 @@
-"""`sidecar.limits` of an omac.yaml and of the owner's settings bound how long calls take and how many there are."""
+"""`sidecar.limits` of an omac.yaml and of the owner's settings bound the time and the number of calls."""
 
 import socket
 import subprocess

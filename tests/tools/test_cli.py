@@ -363,7 +363,7 @@ def _refused_in(house: Omac, project: Path) -> int:
 
 
 def test_a_call_of_nothing_is_explained(house: Omac, server: Serving) -> None:
-    """`omac audit explain` of a call to an unknown mount suggests the replay of what was online at that position."""
+    """`omac audit explain` of a call to an unknown mount suggests a replay at that position."""
     project = house.project("called-nothing")
     house.approve(project)
     assert curl(server.skill(project)["base"].replace("/echo", "/nothing")).status == 404

@@ -1,4 +1,4 @@
-"""Git commands that write settings do in a real sandbox what they do outside, and no more.
+"""Git commands that write settings have the same effect in a real sandbox as outside, and no more.
 
 Each script runs twice in a fresh copy of the same repository: outside, and in `omac sandbox run`. Its output, and the
 state that the host's git reports afterwards, are the same.
@@ -285,7 +285,7 @@ ALONE = ("--backend", "landlock")
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_with_landlock_alone(world: Box, layout: str) -> None:
-    """With landlock alone a repository needs --weaker-git; then commits work, and the record names the option."""
+    """A repository with landlock alone needs --weaker-git; then commits work, and the record names the option."""
     workdir = repository(world, layout)
     script = (
         "echo 1 > n; git add n; git commit -qm n; git switch -qc topic; git commit -q --allow-empty -m x; git status"

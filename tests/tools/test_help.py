@@ -23,7 +23,7 @@ def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
 
 
 def test_help_is_a_command(house: Omac) -> None:
-    """`omac help` prints what `--help` does, of a command in a group too."""
+    """`omac help` prints the help of `--help`, also for a command in a group."""
     assert house.ok("help") == house.ok("--help")
     assert house.ok("help", "secrets", "set") == house.ok("secrets", "set", "--help")
     done = house.run("help", "nosuch")
@@ -31,7 +31,7 @@ def test_help_is_a_command(house: Omac) -> None:
 
 
 def test_the_version_is_an_option(house: Omac) -> None:
-    """`omac --version` prints what `omac version` does, by the quick way and by the long one."""
+    """`omac --version` prints the same as `omac version`, by the quick way and by the long one."""
     assert house.ok("--version") == house.process("--version").out == house.process("version").out
 
 

@@ -249,7 +249,7 @@ def old(omac: Omac, tmp_path: Path) -> Iterator[OldOmac]:
 
 @pytest.mark.full
 def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
-    """After an import in each of two projects, each sidecar runs with the values of its own project."""
+    """Sidecars of two projects run with the values of their own project after an import in each."""
     first, second = old.project("first"), old.project("second")
     for project in (first, second):
         old.keeps(scoped(project), "SLACK_TOKEN", SECRET + project.name)
@@ -364,7 +364,7 @@ def test_a_second_run_does_nothing(old: OldOmac) -> None:
 
 
 def test_what_is_recorded(old: OldOmac) -> None:
-    """An import records registration, approval, values and defaults; a project's file sets only the project's values."""
+    """An import records registration, approval, values and defaults; a project's file sets no default."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")

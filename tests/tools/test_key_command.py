@@ -395,7 +395,7 @@ def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: st
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_rotation_that_was_killed(used: Omac, tmp_path: Path, is_recorded: bool) -> None:
-    """After a killed rotation `omac key show` prints the key that signs: the new one if recorded, else the old."""
+    """`omac key show` after a killed rotation prints the key that signs: the new one if recorded, else the old."""
     used.ok("checkpoint")
     old, key = key_of(used), used.state / "signing.key"
     shutil.copy(key, tmp_path / "old")

@@ -1,8 +1,8 @@
 """kill -9 of long commands that write, at moments spread over their work, leaves the journal whole.
 
-The same command, typed again, does its work. Kills of seals and prunes are beside their other tests, of an append in
-`tests/journal/test_sql_recorder.py`, of a server in `tests/tools/test_serve.py`, of the import of an old journal in
-`tests/journal/test_long_take_over.py`.
+The same command, typed again, does its work. Kills of seals and prunes are beside their other tests. Kills of an append
+are in `tests/journal/test_sql_recorder.py`, of a server in `tests/tools/test_serve.py`, and of the import of an old
+journal in `tests/journal/test_long_take_over.py`.
 """
 
 import json
