@@ -116,7 +116,7 @@ def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server
 
 
 def test_two_skills_with_one_mount(house: Omac, server: Serving, good: str) -> None:
-    """The first keeps the mount, the second is broken and names the first."""
+    """The first of two skills with one mount keeps that; the second is broken and names the first."""
     project = house.project("mounts", "echo")
     house.skill(project, "other", GOOD.format(name="other").replace("mount: other", "mount: echo"), SERVER)
     house.approve(project, "echo", "other")

@@ -304,7 +304,7 @@ def test_without_a_server_the_status_comes_from_the_journal(omac: Omac) -> None:
 
 
 def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> None:
-    """A command that a running server answers loads nothing of the journal."""
+    """A command that a running server answers loads no module of the journal."""
     listing = (
         "import os, sys; leave = os._exit\n"
         "def end(status): print('loaded', *sys.modules, file=sys.stderr, flush=True); leave(status)\n"
