@@ -17,47 +17,47 @@ from omac.tools.terminal.invocation import Invocation, working_for
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of this test's own; no server runs yet."""
-    with omac_in(tmp_path) as mine:
-        yield mine
+    """Yield an omac of this test's own; no server runs yet."""
+    with omac_in(tmp_path) as own:
+        yield own
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """The omac that the tests of a module share."""
+    """Yield the omac that the tests of a module share."""
     with omac_in(tmp_path_factory.mktemp("house")) as shared:
         yield shared
 
 
 @pytest.fixture(scope="module")
 def server(house: Omac) -> Serving:
-    """The server that the tests of a module share; each brings a project of its own."""
+    """Return the server that the tests of a module share; each brings a project of its own."""
     return house.serve(extra={"ECHO_PASSTHROUGH": "from the host"})
 
 
 class ThisProcess:
-    """An invocation whose streams are whatever those of this process are at the moment: pytest exchanges them."""
+    """An invocation with the streams that this process has at the moment: pytest exchanges them."""
 
     has_terminal = True
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Those of the process."""
+        """Return the environment of this process."""
         return os.environ
 
     @property
     def stdin(self) -> TextIO:
-        """That of the process."""
+        """Return the standard input of this process."""
         return sys.stdin
 
     @property
     def stdout(self) -> TextIO:
-        """That of the process."""
+        """Return the standard output of this process."""
         return sys.stdout
 
     @property
     def stderr(self) -> TextIO:
-        """That of the process."""
+        """Return the standard error of this process."""
         return sys.stderr
 
 

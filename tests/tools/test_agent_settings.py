@@ -1,4 +1,4 @@
-"""The settings that a person states for an agent, on their way to it beside omac's own."""
+"""Settings that a user passes to an agent reach it together with omac's own."""
 
 import json
 import re
@@ -13,7 +13,7 @@ CLAUDE = '#!/bin/sh\nprintf "%s\\n" "$#" "$1" "$2" "$3"\ntest -f "$2" && stat -c
 
 @pytest.fixture
 def claude(omac: Omac) -> Path:
-    """A program called claude on PATH that shows its arguments, and the file that the second one names."""
+    """Put a program called claude on PATH that prints its arguments and the file that the second one names."""
     folder = omac.folder / "bin"
     folder.mkdir()
     omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
@@ -25,7 +25,7 @@ def claude(omac: Omac) -> Path:
 @pytest.mark.parametrize("options", [(), ("--no-sandbox",)])
 @pytest.mark.parametrize("size", [0, 300_000])
 def test_a_file_of_settings_stays_one(omac: Omac, claude: Path, options: tuple[str, ...], size: int) -> None:
-    """Arguments can be read by every user of the machine: what is in the file does not become one, nor a record."""
+    """Settings from a file become neither an argument, which every user of the machine can read, nor a record."""
     project = omac.project("p")
     settings = omac.folder / "mine.json"
     settings.write_text(json.dumps({"env": {"KEY": SECRET}, "pad": "x" * size}))
@@ -37,18 +37,18 @@ def test_a_file_of_settings_stays_one(omac: Omac, claude: Path, options: tuple[s
     assert (merged["env"]["KEY"], len(merged["pad"])) == (SECRET, size)
     assert set(merged["hooks"]) == {"PreToolUse", "SessionStart", "SessionEnd"}
     assert (path == "/run/omac/settings.json") == (not options)
-    left = [one for one in omac.state.rglob("*") if one.is_file() and SECRET.encode() in one.read_bytes()]
-    assert left == []
+    leaks = [file for file in omac.state.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
+    assert leaks == []
 
 
 def test_settings_among_the_words_stay_there(omac: Omac, claude: Path) -> None:
-    """They are arguments already."""
+    """Settings that the command line spells out stay an argument."""
     done = omac.run("start", "claude", "--no-sandbox", "--", "--settings", '{"model":"m"}')
     assert json.loads(done.out.splitlines()[2])["model"] == "m"
 
 
 def test_variables_of_the_hooks_are_stated(omac: Omac, claude: Path) -> None:
-    """A project's settings, which an agent can write, may have others; what is stated here comes before those."""
+    """omac passes its hooks' variables in settings that precede those of the project, which an agent can write."""
     project = omac.project("p")
     stated = json.dumps({"env": {"OMAC_WORKDIR": "/elsewhere", "MINE": "m"}})
     done = omac.run("start", "claude", "--workdir", str(project), "--", "--settings", stated)

@@ -1,4 +1,4 @@
-"""`omac journal backup` and `omac journal restore`, and a journal that was lost: nothing begins over in silence."""
+"""`omac journal backup` and `omac journal restore`: no command silently replaces a lost journal."""
 
 import json
 import shutil
@@ -15,12 +15,12 @@ BACKUPS = "omac.tools.compose.backups"
 
 
 def position(omac: Omac) -> int:
-    """How far the journal goes."""
+    """Return the last position of the journal."""
     return int(json.loads(omac.ok("journal", "check", "--json"))["position"])
 
 
 def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
-    """A backup beside a server; the journal gone: every command refuses, until it is restored."""
+    """Commands refuse to work once the journal is lost, until a backup that was made beside a server is restored."""
     project = omac.project("shop", "echo")
     serving = omac.serve()
     omac.approve(project, "echo")
@@ -50,7 +50,7 @@ def test_from_loss_back_to_work(omac: Omac, tmp_path: Path) -> None:
 
 @needs_bubblewrap
 def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -> None:
-    """Another disk is mounted there, say: the restore is refused, and the journal is where it was."""
+    """A restore is refused if the folder of segments cannot be moved, as on a mount, and the journal stays in place."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     omac.ok("checkpoint")
@@ -73,7 +73,7 @@ def test_a_folder_of_segments_that_cannot_be_moved(omac: Omac, tmp_path: Path) -
 
 @needs_bubblewrap
 def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
-    """A copy on read-only media is verified and proven like any other: the key is there, and is not changed."""
+    """A state on read-only media is verified and proven like any other, and its key is there and cannot be changed."""
     omac.approve(omac.project("shop", "echo"), "echo")
     key = omac.ok("key", "show")
     omac.ok("checkpoint")
@@ -92,7 +92,7 @@ def test_a_state_that_cannot_be_written(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
-    """What the backup lacks is named; it is given up only by --yes, and kept beside."""
+    """A restore names the events that the backup lacks, drops them only with --yes, and keeps the replaced journal."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     copy = tmp_path / "copy.db"
@@ -103,19 +103,19 @@ def test_restoring_over_later_events(omac: Omac, tmp_path: Path) -> None:
     before = position(omac)
     omac.ok("approve", "echo", "--revoke", "--workdir", str(project))
     later = position(omac)
-    asked = omac.run("journal", "restore", str(copy))
-    assert asked.status == 2
-    assert f"{later - before} later position" in asked.err
-    assert "a revocation among them is undone" in asked.err
+    refused = omac.run("journal", "restore", str(copy))
+    assert refused.status == 2
+    assert f"{later - before} later position" in refused.err
+    assert "a revocation among them is undone" in refused.err
     assert position(omac) == later
     done = omac.ok("journal", "restore", str(copy), "--yes")
     assert position(omac) == before
-    kept = done.splitlines()[1].rpartition(" ")[2]
-    assert json.loads(omac.ok("journal", "check", "--json", "--journal", kept))["position"] == later
+    replaced = done.splitlines()[1].rpartition(" ")[2]
+    assert json.loads(omac.ok("journal", "check", "--json", "--journal", replaced))["position"] == later
 
 
 def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
-    """It is named as such, with the folder to look into, and nothing is changed."""
+    """A restore reports that no backup exists at the path, suggests listing its folder, and changes nothing."""
     omac.approve(omac.project("shop", "echo"), "echo")
     before = position(omac)
     done = omac.run("journal", "restore", str(tmp_path / "nope.db"))
@@ -126,7 +126,7 @@ def test_a_backup_that_is_not_there(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
-    """A revocation is not undone by copying a file: the older journal is refused, by reader and writer."""
+    """A copied file cannot undo a revocation: readers and writers refuse the older journal."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     shutil.copy(omac.state / "journal.db", tmp_path / "old.db")
@@ -139,7 +139,7 @@ def test_an_old_copy_put_back_by_hand(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
-    """Shortly after the last event the file alone holds everything."""
+    """The journal's file alone holds all events shortly after the last one."""
     project = omac.project("shop", "echo")
     serving = omac.serve()
     omac.approve(project, "echo")
@@ -156,7 +156,7 @@ def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
-    """What is no journal is not restored, and said to be none."""
+    """A restore refuses a text file and a missing file, and makes no journal of them."""
     text = tmp_path / "text"
     text.write_text("not a journal, " * 100)
     for source, status in ((text, 10), (tmp_path / "nothing", 5)):
@@ -166,12 +166,12 @@ def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
-    """Nothing has its name until the keys lie beside it; the next one of that name says what is in its way."""
+    """A backup gets its name only once its keys are beside it; the next one names the unfinished files to remove."""
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
     copy = tmp_path / "copy.db"
-    kill, left = mock.patch(f"{BACKUPS}.keep_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
-    with kill, left, pytest.raises(Killed):
+    kill, keep = mock.patch(f"{BACKUPS}.keep_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
+    with kill, keep, pytest.raises(Killed):
         omac.run("journal", "backup", str(copy))
     assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db.unfinished"]
     again = omac.run("journal", "backup", str(copy))

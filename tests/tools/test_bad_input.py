@@ -1,5 +1,6 @@
-"""What people, projects and hosts get wrong: each is answered with a reason, a next step and an exit code of its own,
-is recorded where something was attempted, and harms nobody else.
+"""Errors of users, projects and hosts each get a reason, a next step and an exit code of their own.
+
+An attempt is recorded, and no error harms another project.
 """
 
 import json
@@ -59,7 +60,7 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {  # folder: (omac.yaml, what th
 
 @pytest.fixture(scope="module")
 def good(house: Omac, server: Serving) -> Iterator[str]:
-    """The base of a skill in another directory, which nothing that happens to others may harm."""
+    """Yield the base of a skill in another directory, and check afterwards that the skill still answers."""
     project = house.project("good")
     house.approve(project)
     base = server.skill(project)["base"]
@@ -68,7 +69,7 @@ def good(house: Omac, server: Serving) -> Iterator[str]:
 
 
 def refused(done: Done, status: int, *said: str) -> None:
-    """It ended with this status, printed no data, and said these things, a next step among them."""
+    """Check that the command ended with this status, printed no data, and reported these texts."""
     assert done.status == status, done
     assert done.out == "", done
     assert done.err.startswith("omac: "), done
@@ -85,7 +86,7 @@ def skills_of(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server: Serving, good: str) -> None:
-    """Whatever an omac.yaml holds, its skill is broken with the file named, and the skill beside it comes online."""
+    """A skill with a malformed omac.yaml is broken, its detail names the file, and the skill beside it comes online."""
     project = house.project("malformed", "echo")
     for name, (meta, _) in MALFORMED.items():
         house.skill(project, name, meta)
@@ -98,16 +99,16 @@ def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server
     assert manifest["state"] == "active_partial"
     assert skills["echo"]["state"] == "ready"
     assert curl(f"{skills['echo']['base']}/status").status == 200
-    for name, (_, said) in MALFORMED.items():
+    for name, (_, reason) in MALFORMED.items():
         skill = skills[name]
         assert skill["state"] == "broken", skill
         assert f"{name}/omac.yaml" in skill["detail"], skill
-        assert said in skill["detail"], skill
+        assert reason in skill["detail"], skill
         assert skill["fix"], skill
         assert skill["detail"].isprintable(), skill
     assert "link" in skills["linked"]["detail"]
     assert "leads out of the project" in skills["outside"]["detail"]
-    stubbed = {one.event.skill for one in house.events(RouteStubbed) if isinstance(one.event, RouteStubbed)}
+    stubbed = {record.event.skill for record in house.events(RouteStubbed) if isinstance(record.event, RouteStubbed)}
     assert stubbed >= MALFORMED.keys() | {"linked", "outside"}
     answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/bomb/x")
     assert (answer.status, answer.headers["x-omac-reason"]) == (502, "skill-broken")
@@ -115,7 +116,7 @@ def test_a_malformed_skill_is_broken_and_its_neighbour_ready(house: Omac, server
 
 
 def test_two_skills_with_one_mount(house: Omac, server: Serving, good: str) -> None:
-    """The first keeps the mount, the second is broken and names the first."""
+    """The first of two skills with one mount keeps that; the second is broken and names the first."""
     project = house.project("mounts", "echo")
     house.skill(project, "other", GOOD.format(name="other").replace("mount: other", "mount: echo"), SERVER)
     house.approve(project, "echo", "other")
@@ -138,8 +139,10 @@ def test_two_skills_with_one_name(house: Omac, server: Serving, good: str) -> No
 
 @pytest.mark.full
 def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> None:
-    """One that never becomes healthy, one that ends at once, one on another port, one whose program is missing:
-    each says what was seen, none keeps the good one from its work, all give up in the end."""
+    """A sidecar that is never healthy, ends at once, has the wrong port or lacks its program gets a detail.
+
+    Each of them is given up in the end, and a good skill beside them works.
+    """
     project = house.project("sick", "echo")
     impatient = "  health: {timeout_ms: 150}\n"
     house.skill(project, "mute", GOOD.format(name="mute").replace("python3, sidecar.py", "sleep, '600'") + impatient)
@@ -167,7 +170,7 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
 
     broken = eventually(all_gave_up, 30.0, "the four to give up")
     listed = json.loads(house.ok("status", "--json"))["sidecars"]
-    ended = {one["skill"]: one["state"] for one in listed if one["dir"] == str(project)}
+    ended = {entry["skill"]: entry["state"] for entry in listed if entry["dir"] == str(project)}
     assert ended == {"echo": "healthy"} | dict.fromkeys(("mute", "short", "astray", "absent"), "gave_up")
     assert "nothing listens on" in broken["mute"]["detail"]
     assert "exited with status 1" in broken["short"]["detail"]
@@ -175,7 +178,7 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
     log = broken["short"]["detail"].rpartition("its output is in ")[2]
     assert "no licence" in Path(log).read_text()
     assert curl(f"{skills['echo']['base']}/status").status == 200
-    kinds = [type(one.event) for one in house.events() if "/" + project.name not in one.stream]
+    kinds = [type(entry.event) for entry in house.events() if "/" + project.name not in entry.stream]
     assert kinds.count(GaveUp) >= 4
     assert {Unhealthy, Exited} <= set(kinds)
 
@@ -184,14 +187,17 @@ def test_sidecars_that_do_not_work(house: Omac, server: Serving, good: str) -> N
 
 
 def test_directories_that_cannot_be_activated(house: Omac, server: Serving, good: str) -> None:
-    """Missing, a file, outside the roots, relative, with NUL: each has its reason and is recorded as refused."""
+    """A directory that is missing, a file, outside the roots, relative or with NUL is refused with a reason of its own.
+
+    The journal records each refusal.
+    """
     (house.root / "file").write_text("")
     outside = house.folder / "outside"
     outside.mkdir()
     (house.root / "way-out").symlink_to(outside)
     (house.root / "nowhere").symlink_to(house.root / "gone")
     (house.root / "loop").symlink_to("loop")
-    wanted = {
+    reasons = {
         str(house.root / "missing"): "directory-missing",
         str(house.root / "nowhere"): "directory-missing",
         str(house.root / "file"): "not-a-directory",
@@ -208,32 +214,32 @@ def test_directories_that_cannot_be_activated(house: Omac, server: Serving, good
         "/" + "x" * 5_000: "bad-request",
     }
     before = len(house.events())
-    for directory, reason in wanted.items():
+    for directory, reason in reasons.items():
         answer = server.call("activate", {"dir": directory})
-        told = answer.json()
-        assert (answer.status, told["reason"], answer.headers["x-omac-reason"]) == (400, reason, reason), answer
-        assert told["error"].isprintable(), answer
+        refusal = answer.json()
+        assert (answer.status, refusal["reason"], answer.headers["x-omac-reason"]) == (400, reason, reason), answer
+        assert refusal["error"].isprintable(), answer
     assert "not under any allowed --root" in server.call("activate", {"dir": str(outside)}).json()["error"]
     (fix,) = server.call("activate", {"dir": str(outside)}).json()["fix"]
     assert fix.startswith("omac serve --no-inner --root ")
     assert str(outside) not in fix
 
     def recorded() -> list[str]:
-        events = [one.event for one in house.events()[before:] if isinstance(one.event, ControlRefused)]
-        return [event.reason for event in events] if len(events) == len(wanted) + 2 else []
+        events = [record.event for record in house.events()[before:] if isinstance(record.event, ControlRefused)]
+        return [event.reason for event in events] if len(events) == len(reasons) + 2 else []
 
-    assert eventually(recorded, 20.0, "an event for each refusal")[:-2] == list(wanted.values())
-    assert [one["dir"] for one in server.call("dirs").json()["dirs"] if one["dir"] in wanted] == []
+    assert eventually(recorded, 20.0, "an event for each refusal")[:-2] == list(reasons.values())
+    assert [record["dir"] for record in server.call("dirs").json()["dirs"] if record["dir"] in reasons] == []
 
 
 def test_a_link_inside_the_roots_is_its_target(house: Omac, server: Serving, good: str) -> None:
-    """Two names of one directory are one directory, with one token and one activation."""
+    """A directory with two names has one token and one activation."""
     project = house.project("target")
     (house.root / "alias").symlink_to(project)
     first, second = server.activate(house.root / "alias"), server.activate(project)
     assert first["dir"] == second["dir"] == str(project)
     assert first["dir_token"] == second["dir_token"]
-    called = [one.event.dir for one in house.events(ControlCalled) if isinstance(one.event, ControlCalled)]
+    called = [record.event.dir for record in house.events(ControlCalled) if isinstance(record.event, ControlCalled)]
     assert called.count(str(project)) == 1
 
 
@@ -259,7 +265,7 @@ def test_a_link_inside_the_roots_is_its_target(house: Omac, server: Serving, goo
     ids=lambda value: repr(value)[:24] if isinstance(value, bytes) else "",
 )
 def test_bodies_that_are_no_call(server: Serving, body: bytes, status: int, said: str) -> None:
-    """What is not a JSON object that names a directory is a 400, what is too large a 413; never a 500."""
+    """A body that is no JSON object with a directory gets a 400, and one that is too large a 413."""
     answer = server.call("activate", raw=body)
     assert answer.status == status, answer
     assert said in answer.json()["error"], answer
@@ -267,7 +273,7 @@ def test_bodies_that_are_no_call(server: Serving, body: bytes, status: int, said
 
 
 def test_names_with_control_characters_are_shown_and_not_obeyed(house: Omac, server: Serving, good: str) -> None:
-    """A directory may be called like a terminal's command: status, audit, reload and refusals print it escaped."""
+    """A directory may have terminal escapes in its name: status, audit, reload and refusals print them escaped."""
     project = house.project("evil\x1b]0;x\x07\n\x1b[2J")
     fresh = house.run("reload", str(project))
     manifest = server.activate(project)
@@ -275,26 +281,26 @@ def test_names_with_control_characters_are_shown_and_not_obeyed(house: Omac, ser
     curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/%1b%5b2J")
     approved = house.run("approve", "echo", "--workdir", str(project))
     assert approved.status == 0
-    shown = [approved, fresh, house.run("status"), house.run("audit"), house.run("reload", str(project))]
-    shown += [house.run("deactivate", str(project)), house.run("reload", str(project))]
-    shown += [house.run("replay", "--at", "999999"), house.run("activate", str(house.root / "\x1b[31m"))]
-    for done in shown:
+    outputs = [approved, fresh, house.run("status"), house.run("audit"), house.run("reload", str(project))]
+    outputs += [house.run("deactivate", str(project)), house.run("reload", str(project))]
+    outputs += [house.run("replay", "--at", "999999"), house.run("activate", str(house.root / "\x1b[31m"))]
+    for done in outputs:
         assert "\x1b" not in done.out + done.err, done
         assert "\x07" not in done.out + done.err, done
-    assert "\\x1b" in shown[1].out
-    assert "\\x1b" in shown[2].out
+    assert "\\x1b" in outputs[1].out
+    assert "\\x1b" in outputs[2].out
 
 
 # The journal
 
 
 def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
-    """On a read-only file system reading commands work, and what would write is refused with exit code 5."""
+    """On a read-only file system, commands that read work, and commands that write are refused with exit code 5."""
     omac.serve().end()
-    there, read_only = str(omac.state), ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state))
-    refused(omac.run("serve", "--no-inner", within=read_only), 5, there, "try:")
+    state, read_only = str(omac.state), ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state))
+    refused(omac.run("serve", "--no-inner", within=read_only), 5, state, "try:")
     project = omac.project("p")
-    refused(omac.run("approve", "echo", "--workdir", str(project), within=read_only), 5, there, "try:")
+    refused(omac.run("approve", "echo", "--workdir", str(project), within=read_only), 5, state, "try:")
     for command in (["audit"], ["status"], ["journal", "stats"], ["replay", "--at", "1"]):
         done = omac.run(*command, within=read_only)
         assert done.status == 0, done
@@ -314,7 +320,7 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
     ],
 )
 def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: str) -> None:
-    """Of a newer schema, damaged, another program's, a folder, a link, a pipe: refused by name, and left as it was."""
+    """A journal that is newer, damaged, foreign, a folder, a link or a pipe is refused by name, and left as it was."""
     journal = omac.state / "journal.db"
     if damage in ("newer", "event", "bytes"):
         omac.serve().end()
@@ -343,7 +349,7 @@ def test_a_journal_that_is_not_one(omac: Omac, damage: str, status: int, said: s
 
 
 def spoil_journal(journal: Path, damage: str) -> None:
-    """Change a good journal as the name says."""
+    """Change a good journal by the kind of damage that is named."""
     connection = sqlite3.connect(journal)
     with connection:
         if damage == "newer":
@@ -357,7 +363,10 @@ def spoil_journal(journal: Path, damage: str) -> None:
 
 
 def test_a_full_disk(omac: Omac) -> None:
-    """When the journal cannot grow nothing is granted, and the caller is told so; what runs goes on; a stop works."""
+    """A server whose journal cannot grow refuses calls and activations with that reason.
+
+    With room it serves again, and SIGTERM stops it.
+    """
     project = omac.project("p")
     within = ("bwrap", "--dev-bind", "/", "/", "--size", str(1 << 20), "--tmpfs", str(omac.state), "--die-with-parent")
     server = omac.start(
@@ -382,7 +391,7 @@ def test_a_full_disk(omac: Omac) -> None:
 
 
 def _inner_of(outer: int) -> int:
-    """The pid of the omac that a bwrap runs; 0 while there is none."""
+    """Return the pid of the omac that a bwrap runs, or 0 while none runs."""
     children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
     return next(
         (int(pid) for pid in children if b"tools.entry" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"--")[0]), 0
@@ -394,13 +403,13 @@ def _inner_of(outer: int) -> int:
 
 @pytest.mark.parametrize("flag", ["--control-addr", "--facade-addr"])
 def test_a_port_that_is_taken(omac: Omac, flag: str) -> None:
-    """Exit 5 with the address and the flag; the run that could not serve is in the journal, ended, with the reason."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f"127.0.0.1:{other.getsockname()[1]}"
+    """A server whose port is taken exits with 5, names address and flag, and records why its run ended."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         refused(omac.run("serve", "--no-inner", flag, address), 5, address, flag, f"omac serve {flag} 127.0.0.1:0")
     started, stopped = omac.events(RunStarted), omac.events(RunStopped)
     assert len(started) == 1
-    assert [address in one.event.why for one in stopped if isinstance(one.event, RunStopped)] == [True]
+    assert [address in record.event.why for record in stopped if isinstance(record.event, RunStopped)] == [True]
     assert json.loads(omac.ok("status", "--json"))["runs"] == []
 
 
@@ -408,12 +417,12 @@ def test_a_port_that_is_taken(omac: Omac, flag: str) -> None:
     "address", ["0.0.0.0:0", "192.0.2.1:80", "example.com:80", "127.0.0.1", ":80", "127.0.0.1:99999"]
 )
 def test_an_address_that_is_not_loopback(house: Omac, address: str) -> None:
-    """omac listens on loopback only; what is no such address is a misuse."""
+    """omac listens on loopback only; any other address is a misuse."""
     refused(house.run("serve", "--no-inner", "--control-addr", address), 2, "--control-addr")
 
 
 def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
-    """The ready line names the very addresses that were asked for, and both planes answer there."""
+    """The ready line names the addresses of the options, and both planes answer there."""
     project = omac.project("p")
     server = omac.serve("--control-addr", "127.0.0.2:0", "--facade-addr", "[::1]:0", "--unapproved", "allow")
     assert server.ready["control_base"].startswith("http://127.0.0.2:")
@@ -423,7 +432,7 @@ def test_other_loopback_addresses_are_told_as_they_are(omac: Omac) -> None:
 
 
 def test_a_second_server_on_the_same_journal(omac: Omac) -> None:
-    """Exit 5 names the first one's pid; the first goes on, and people still reach it."""
+    """A second server exits with 5 and names the pid of the first, which goes on until the printed command stops it."""
     first = omac.serve()
     stop = f"omac stop {first.process.pid}"
     refused(omac.run("serve", "--no-inner"), 5, f"pid {first.process.pid}", stop)
@@ -442,7 +451,10 @@ def test_a_state_directory_too_deep_for_sockets(omac: Omac) -> None:
 
 
 def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
-    """Where others can write they could put a socket in the place of omac's: refused, with the way to mend it."""
+    """A state directory that other users can write is refused with the command that mends it; a file is refused too.
+
+    Other users could put a socket of their own in the place of omac's.
+    """
     omac.state.chmod(0o777)
     refused(omac.run("serve", "--no-inner"), 5, "writable by other users", f"chmod 700 {omac.state}")
     omac.state.chmod(0o700)
@@ -454,7 +466,7 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
 
 
 def test_a_state_directory_that_cannot_be_made(omac: Omac) -> None:
-    """The message has no number of an error, and the command lists a folder that exists."""
+    """The refusal of a state directory has no errno in it, and suggests listing a folder that exists."""
     nowhere = {"OMAC_STATE_DIR": "/proc/omac/state"}
     done = omac.run("serve", "--no-inner", extra=nowhere)
     refused(done, 5, "the state directory /proc/omac/state cannot be used: /proc/omac: ", "try: ls -ld /proc\n")
@@ -466,7 +478,7 @@ def test_a_state_directory_that_cannot_be_made(omac: Omac) -> None:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[tuple[Omac, Path]]:
-    """An omac with a program called opencode on PATH, to be filled in."""
+    """Yield an omac with an empty program called opencode on PATH, and the program's path."""
     with omac_in(tmp_path) as omac:
         folder = tmp_path / "bin"
         folder.mkdir()
@@ -477,7 +489,7 @@ def agent(tmp_path: Path) -> Iterator[tuple[Omac, Path]]:
 
 
 def test_a_port_of_thousands_of_digits(agent: tuple[Omac, Path]) -> None:
-    """It is the agent's to refuse: omac opens none for it."""
+    """A port with thousands of digits among the agent's arguments is left to the agent to refuse."""
     omac, program = agent
     program.write_text("#!/bin/sh\n")
     project = omac.project("p")
@@ -486,7 +498,7 @@ def test_a_port_of_thousands_of_digits(agent: tuple[Omac, Path]) -> None:
 
 
 def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
-    """Its environment says where omac is; no variable holds a routing token; arguments after -- are its own."""
+    """An agent gets the arguments after --, and its environment names the addresses of omac but no routing token."""
     omac, program = agent
     project = omac.project("p")
     program.write_text('#!/bin/sh\necho "$@"\nenv\nexit 23\n')
@@ -501,7 +513,7 @@ def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
     assert environment["OMAC_BASE"] == f"http://127.0.0.1:{environment['OMAC_PORT']}/"
     assert {"OMAC_VERSION", "OMAC_HOST", "OMAC_SOCKET", "OMAC_CONTROL_SOCKET"} <= environment.keys()
     assert not [name for name in environment if name.endswith("_BASE") and "ECHO" in name]
-    digests = {one.event.digest for one in omac.events() if isinstance(one.event, ActivationRequested)}
+    digests = {record.event.digest for record in omac.events() if isinstance(record.event, ActivationRequested)}
     assert len(digests) == 1
     words = {word for value in environment.values() for word in value.replace("/", " ").split()}
     assert not digests & {token_digest(word) for word in words}
@@ -509,8 +521,10 @@ def test_an_agent_learns_places_and_no_token(agent: tuple[Omac, Path]) -> None:
 
 @pytest.mark.full
 def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
-    """Killed by a signal it is 128+n; SIGTERM to omac reaches it, and its own status is omac's; one that will not
-    end is killed when omac is asked a second time."""
+    """The agent's exit status becomes omac's, 128+n for a signal, and SIGTERM to omac reaches the agent.
+
+    An agent that ignores SIGTERM is killed at the second one.
+    """
     omac, program = agent
     program.write_text("#!/bin/sh\nkill -KILL $$\n")
     assert omac.run("serve", "--no-sandbox").status == 128 + signal.SIGKILL
@@ -528,7 +542,7 @@ def test_the_end_of_an_agent_is_passed_on(agent: tuple[Omac, Path]) -> None:
 
 
 def test_an_agent_that_is_missing_or_cannot_run(agent: tuple[Omac, Path]) -> None:
-    """Exit 4 names the program; nothing was started."""
+    """omac exits with 4 and names the agent's program when that is missing or cannot be run."""
     omac, program = agent
     program.write_bytes(b"\x7fELF not really")
     done = omac.run("serve", "--no-sandbox")
@@ -591,7 +605,7 @@ NONSENSE = [
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
 def test_commands_that_make_no_sense(house: Omac, server: Serving, command: list[str], status: int, said: str) -> None:
-    """What was typed wrong is said in one line, with the code that its kind has."""
+    """A wrong command line is refused with a message and the exit code of its kind."""
     done = house.run(*command)
     refused(done, status, said)
     assert "secret" not in done.err
@@ -615,14 +629,13 @@ def test_commands_that_do_not_exist(house: Omac, command: list[str]) -> None:
     ],
 )
 def test_what_is_missing_is_shown_by_an_example(house: Omac, command: tuple[str, ...], example: str) -> None:
-    """The first one of its help, as it is typed; what is none of its options is answered without."""
+    """A command that lacks an argument prints the first example of its help, and none for an unknown option."""
     assert house.run(*command).err.endswith(f"\n  try: {example}\n")
     assert "try: omac" not in house.run(*command, "--frobnicate").err
 
 
 def test_no_server_and_no_journal(omac: Omac) -> None:
-    """Without a server, what needs one says how to start it, or what else may run; without a journal, what reads one
-    says the same."""
+    """Commands that need a server print how to start one or list runs; those without a journal print how to serve."""
     serving = f"  try: omac serve --no-inner --root {omac.root}\n"
     for action, fix in (("activate", serving), ("deactivate", "  try: omac ps\n"), ("reload", serving)):
         refused(omac.run(action, str(omac.root)), 1, "no omac serve is running here", fix)
@@ -633,7 +646,7 @@ def test_no_server_and_no_journal(omac: Omac) -> None:
 
 
 def test_a_folder_that_was_removed(omac: Omac) -> None:
-    """In a removed folder relative paths mean nothing: omac says so instead of failing."""
+    """omac reports that its current directory was removed, since relative paths mean nothing there."""
     command = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
     for words in (["activate"], ["sandbox", "run", "--", "true"]):
         done = omac.run(*words, within=("/bin/sh", "-c", command, "sh"))
@@ -642,7 +655,7 @@ def test_a_folder_that_was_removed(omac: Omac) -> None:
 
 
 def test_an_output_without_room(omac: Omac) -> None:
-    """Whose fault it is, once, and what shows it: no defect of omac."""
+    """A command whose output has no space left reports that once, and no defect of omac."""
     explain = ["sandbox", "run", "--explain", "--", "true"]
     for words in (["settings", "show"], explain, ["version"], ["--version"], ["skill", "schema"]):
         done = omac.run(*words, within=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh"))

@@ -1,4 +1,4 @@
-"""omac bridge: an agent that a person launches calls omac, by the person's own settings, and no longer."""
+"""`omac bridge` adds hooks that call omac to a user's own settings of an agent, and removes them again."""
 
 import json
 import os
@@ -24,7 +24,7 @@ FILES = {
 
 @pytest.fixture
 def program(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed omac, in a folder whose name has a blank."""
+    """Install an omac in a folder whose name has a blank, and return its path."""
     path = omac.folder / "my programs" / "omac"
     path.parent.mkdir()
     path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
@@ -34,19 +34,19 @@ def program(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def home(omac: Omac) -> Path:
-    """The person's."""
+    """Return the user's home."""
     return Path(omac.environment["HOME"])
 
 
 def rows(omac: Omac) -> dict[str, dict[str, Any]]:
-    """What `omac bridge status --json` prints, by harness."""
+    """Return the rows that `omac bridge status --json` prints, by harness."""
     return {row["harness"]: row for row in map(json.loads, omac.ok("bridge", "status", "--json").splitlines())}
 
 
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("harness", FILES)
 def test_there_and_back(omac: Omac, harness: str) -> None:
-    """Once however often; recorded before and after; at the end nothing is left, nor any folder that was made."""
+    """A bridge is installed once and recorded before and after; its removal leaves no file or folder that it made."""
     before = sorted(home(omac).rglob("*"))
     path = home(omac) / FILES[harness]
     assert rows(omac)[harness]["state"] == "not-installed"
@@ -60,8 +60,8 @@ def test_there_and_back(omac: Omac, harness: str) -> None:
     assert set(row["hooks"].values()) == {"current"}
     assert omac.ok("bridge", "uninstall", harness) == f"{path}: {harness} no longer calls omac\n"
     assert omac.ok("bridge", "uninstall", harness) == f"{path}: {harness} does not call omac\n"
-    assert sorted(one for one in home(omac).rglob("*") if omac.state not in (one, *one.parents)) == before
-    assert [type(one.event) for one in omac.events()] == [BridgeChangeRequested, BridgeChanged] * 2
+    assert sorted(entry for entry in home(omac).rglob("*") if omac.state not in (entry, *entry.parents)) == before
+    assert [type(entry.event) for entry in omac.events()] == [BridgeChangeRequested, BridgeChanged] * 2
     audit = omac.ok("audit", "--kind", "bridge")
     assert f"{harness} calls omac for PreToolUse, SessionStart" in audit
     assert f"{harness} calls omac for nothing by {path}" in audit
@@ -92,7 +92,7 @@ COMMENTED = b"""\
 )
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o400])
 def test_settings_are_restored(omac: Omac, content: bytes, mode: int) -> None:
-    """Comments, odd formatting and other hooks stay; so does the mode."""
+    """Settings keep their comments, odd formatting, other hooks and mode through an installation and its removal."""
     path = home(omac) / FILES["claude"]
     path.parent.mkdir()
     path.write_bytes(content)
@@ -110,7 +110,7 @@ def test_settings_are_restored(omac: Omac, content: bytes, mode: int) -> None:
 
 @pytest.mark.usefixtures("program")
 def test_invalid_settings(omac: Omac) -> None:
-    """They are refused with their place and left as they are, and no state is made for them."""
+    """Invalid settings are refused with line and column and left as they are, and no file is added beside them."""
     path = home(omac) / FILES["claude"]
     path.parent.mkdir()
     path.write_text('{\n  "a": 1\n  "b": 2\n}\n')
@@ -129,7 +129,10 @@ def test_invalid_settings(omac: Omac) -> None:
 
 
 def test_states(omac: Omac, program: Path) -> None:
-    """Outdated, changed by hand, and the write guard alone: each is named, and mended by installing again."""
+    """The status names bridges that are outdated, changed by hand, unreadable, or only the write guard.
+
+    omac neither removes nor overwrites a plugin that others have written.
+    """
     path = home(omac) / FILES["claude"]
     omac.ok("bridge", "install", "claude")
     omac.ok("hook", "install", "codex")
@@ -139,10 +142,10 @@ def test_states(omac: Omac, program: Path) -> None:
     assert rows(omac)["claude"]["state"] == "outdated"
     path.write_text(text.replace('"SessionEnd"', '"SessionStop"'))
     assert rows(omac)["claude"]["state"] == "changed"
-    shown = omac.ok("bridge", "status")
-    assert "changed by hand since" in shown
-    assert "try: omac bridge install claude" in shown
-    assert max(len(line) for line in shown.splitlines() if str(home(omac)) not in line) <= 80
+    status = omac.ok("bridge", "status")
+    assert "changed by hand since" in status
+    assert "try: omac bridge install claude" in status
+    assert max(len(line) for line in status.splitlines() if str(home(omac)) not in line) <= 80
     path.write_text(text)
     omac.ok("bridge", "install", "claude")
     assert rows(omac)["claude"]["state"] == "installed"
@@ -160,7 +163,7 @@ def test_states(omac: Omac, program: Path) -> None:
 
 @pytest.mark.usefixtures("program")
 def test_the_guard_is_a_part(omac: Omac) -> None:
-    """`omac hook` adds and removes it alone; together they leave what was there before."""
+    """`omac hook` adds and removes the write guard alone; with `omac bridge uninstall` the settings are as before."""
     path = home(omac) / FILES["claude"]
     path.parent.mkdir()
     path.write_text('{"a": 1}')
@@ -173,7 +176,7 @@ def test_the_guard_is_a_part(omac: Omac) -> None:
 
 
 def test_who_is_meant(omac: Omac, program: Path) -> None:
-    """Without a name those on PATH; a name that is unknown is refused."""
+    """`omac bridge install` without a name installs for the agents on PATH; an unknown name is refused."""
     folder = omac.folder / "programs"
     folder.mkdir()
     done = omac.run("bridge", "install", extra={"PATH": str(folder)})
@@ -191,7 +194,7 @@ def test_who_is_meant(omac: Omac, program: Path) -> None:
 
 @pytest.fixture
 def installed(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A person's machine with omac's hooks in the settings of Claude Code: the command of each event."""
+    """Install omac's hooks in the user's settings of Claude Code, and return the command of each event."""
     path = omac.folder / "omac"
     path.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
     path.chmod(0o755)
@@ -211,7 +214,7 @@ def call(omac: Omac, command: str, folder: Path, payload: Mapping[str, object], 
 
 
 def test_without_omac_running(omac: Omac, installed: dict[str, str]) -> None:
-    """Silence and 0, whatever the payload; the write guard answers all the same."""
+    """Session hooks exit with 0 and print nothing when no omac runs; the write guard answers all the same."""
     project = omac.project("p")
     for event in ("SessionStart", "SessionEnd"):
         for payload in ({"session_id": "s"}, {}):
@@ -225,7 +228,7 @@ def test_without_omac_running(omac: Omac, installed: dict[str, str]) -> None:
 
 
 def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
-    """A session of an agent that a person launched gets its skills, a token of its own, and an end."""
+    """A session of an agent that a user launched gets its skills, a token of its own, and an end."""
     project = omac.project("p")
     omac.approve(project)
     omac.serve()
@@ -238,10 +241,10 @@ def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
     assert "* echo: $OMAC_ECHO_BASE" in context
     shell = '. ./env; curl -sS --fail "$OMAC_ECHO_BASE/status"'
     assert call(omac, shell, project, {}).status == 0
-    (admitted,) = [one.event for one in omac.events(SessionAdmitted)]
+    (admitted,) = [record.event for record in omac.events(SessionAdmitted)]
     assert isinstance(admitted, SessionAdmitted)
     assert admitted.session == "s-1"
-    (access,) = [one.event for one in omac.events(AccessRequested)]
+    (access,) = [record.event for record in omac.events(AccessRequested)]
     assert isinstance(access, AccessRequested)
     assert access.session == "s-1"
     assert call(omac, installed["SessionEnd"], project, {"session_id": "s-1"}, **where) == Done(0, "", "")
@@ -251,7 +254,7 @@ def test_with_a_server(omac: Omac, installed: dict[str, str]) -> None:
 
 
 def test_outside_the_roots_of_the_server(omac: Omac, installed: dict[str, str], tmp_path: Path) -> None:
-    """The session goes on; the reason is on stderr."""
+    """A session outside the roots of the server goes on without its skills; the hook prints the reason on stderr."""
     omac.serve()
     done = call(omac, installed["SessionStart"], tmp_path, {"session_id": "s-1"})
     assert (done.status, done.out) == (0, "")

@@ -1,4 +1,4 @@
-"""`--audit buffered` by a real server and curl: calls go ahead of their records, within bounds; each is recorded."""
+"""`--audit buffered`, by a real server and curl: calls go ahead of their records, within bounds; each is recorded."""
 
 import json
 import socket
@@ -43,17 +43,17 @@ ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).ser
 
 
 def calls_of(omac: Omac) -> list[dict[str, Any]]:
-    """The rows of the audit that are calls."""
+    """Return the rows of the audit that are calls."""
     return [row for row in omac.audit() if row["kind"] == "access"]
 
 
 def reaches(url: str) -> bool:
-    """Whether a call is answered by the skill, whatever it says."""
+    """Return whether the skill answers a call, with any answer."""
     return curl(url).headers.get("server") == "omac-echo"
 
 
 def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
-    """As in a strict server; the status says which one this is."""
+    """A buffered server records each call with its outcome, like a strict one; the status reports which one it is."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     serving = omac.serve("--audit", "buffered")
@@ -68,7 +68,7 @@ def test_each_call_is_recorded_once_with_its_outcome(omac: Omac) -> None:
 
 
 def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
-    """While the journal takes nothing, calls are answered for a second, and then wait as in a strict server."""
+    """Calls are answered for a second while the journal is locked, and then wait as in a strict server."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     serving = omac.serve("--audit", "buffered")
@@ -76,10 +76,10 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
     assert reaches(f"{base}/before")
     eventually(lambda: len(calls_of(omac)) == 1, 10.0, "the first record")
     with (
-        closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as other,
+        closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as writer,
         ThreadPoolExecutor() as pool,
     ):
-        other.execute("BEGIN IMMEDIATE")
+        writer.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
         assert reaches(f"{base}/ahead")
         assert time.monotonic() - began < BEHIND_S, "it did not wait for the journal"
@@ -88,7 +88,7 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
         with pytest.raises(TimeoutError):
             waiting.result(0.3)
         assert len(calls_of(omac)) == 1
-        other.execute("ROLLBACK")
+        writer.execute("ROLLBACK")
         assert waiting.result(10.0)
     eventually(lambda: [row["outcome"] for row in calls_of(omac)] == ["completed"] * 3, 10.0, "the records")
     assert [row["path"] for row in calls_of(omac)] == ["/before", "/ahead", "/waits"]
@@ -96,18 +96,18 @@ def test_calls_wait_once_they_are_too_far_ahead(omac: Omac) -> None:
 
 
 def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
-    """Also where its route ended between the call and its record."""
+    """The record of a call has the answer that the caller got, even if the route ended before the call was recorded."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     serving = omac.serve("--audit", "buffered")
     base = str(serving.skill(project, "echo")["base"])
-    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
         assert curl(f"{base}/status").status == 200
         deactivate = Thread(target=serving.call, args=("deactivate", {"dir": str(project)}))
         deactivate.start()
         eventually(lambda: not reaches(f"{base}/behind"), 10.0, "the end of the route")
-        other.execute("ROLLBACK")
+        writer.execute("ROLLBACK")
         deactivate.join()
     eventually(lambda: "completed" in {row["outcome"] for row in calls_of(omac)}, 10.0, "the record")
     (row,) = [row for row in calls_of(omac) if row["path"] == "/status"]
@@ -115,7 +115,7 @@ def test_what_is_recorded_is_what_the_caller_got(omac: Omac) -> None:
 
 
 def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
-    """What went ahead of a record that failed is reported; then nothing is forwarded unrecorded."""
+    """A server reports calls that went ahead of a failed record, and then refuses calls until the journal is back."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     serving = omac.serve("--audit", "buffered")
@@ -135,7 +135,7 @@ def test_a_journal_that_refuses_makes_calls_wait(omac: Omac) -> None:
 
 
 def answered(sock: socket.socket) -> bytes:
-    """A whole answer of the skill, or a refusal, on a connection."""
+    """Return a whole answer of the skill, or a refusal, from a connection."""
     data = b""
     while not data.endswith((b"got", b"}\n")):
         more = sock.recv(65536)
@@ -145,8 +145,10 @@ def answered(sock: socket.socket) -> bytes:
 
 
 def test_the_limits_of_calls_hold(omac: Omac) -> None:
-    """One call at a time: each that follows another is answered, however late that one's record; of those that come at
-    once, one reaches the skill."""
+    """A skill limited to one call at a time answers each call that follows another, even before that one is recorded.
+
+    Of calls that arrive at once, one reaches the skill.
+    """
     project = omac.root / "shop"
     meta = "name: one\nsidecar:\n  command: [python3, sidecar.py]\n  limits:\n    concurrent_calls: 1\n"
     omac.skill(project, "one", meta, ONE_AT_A_TIME)
@@ -170,7 +172,7 @@ def test_the_limits_of_calls_hold(omac: Omac) -> None:
 
 
 def test_a_word_that_is_none(omac: Omac) -> None:
-    """The flag is held to the words of its setting, and a project cannot choose."""
+    """`--audit` takes only the words of its setting, and a project cannot choose one."""
     done = omac.run("serve", "--no-inner", "--audit", "lax")
     assert done.status == 2
     assert "strict" in done.err

@@ -1,4 +1,4 @@
-"""tools/cli/cache.py: what is shown of tool caches, what is removed, and what scripts can rely on."""
+"""tools/cli/cache.py lists and removes tool caches, and prints them as data for scripts."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class House:
         self._capsys = capsys
 
     def project(self, name: str, size: int = 0, days: int = 0) -> Path:
-        """A project whose tools left so many bytes, so many days ago."""
+        """Make a project whose tools left so many bytes, so many days ago."""
         workdir = self.folder / name
         workdir.mkdir()
         cache = open_cache(str(workdir), self.environment)
@@ -51,39 +51,39 @@ class House:
         return workdir
 
     def there(self) -> set[str]:
-        """The names of the projects that have a cache."""
+        """Return the names of the projects that have a cache."""
         folders = (self.folder / "home" / ".cache" / "omac").glob("*/workdir")
         return {Path(path.read_text().strip()).name for path in folders}
 
     def told(self) -> tuple[list[str], list[str]]:
-        """The lines on stdout and on stderr since the last time."""
+        """Return the lines on stdout and on stderr since the last time."""
         out, errors = self._capsys.readouterr()
         return out.splitlines(), errors.splitlines()
 
     def rows(self) -> list[dict[str, Any]]:
-        """The objects on stdout since the last time."""
+        """Return the objects on stdout since the last time."""
         return [json.loads(line) for line in self.told()[0]]
 
     def gc(
         self, max_age: str = "30d", max_size: str | None = None, *, dry_run: bool = False, as_json: bool = True
     ) -> int:
-        """`omac cache gc`, at a moment that stands still."""
+        """Run `omac cache gc` at a fixed time."""
         return gc(max_age, max_size, dry_run, as_json, self.environment, lambda: NOW_S * 10**9)
 
     def clear(self, workdir: Path | None = None, *, dry_run: bool = False, as_json: bool = True) -> int:
-        """`omac cache clear`, of all where no workdir is given."""
+        """Run `omac cache clear` for this workdir, or for all without one."""
         return clear(str(workdir) if workdir else None, workdir is None, dry_run, as_json, self.environment)
 
 
 @pytest.fixture
 def house(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> House:
-    """A house of this test's own."""
+    """Return a house of this test's own."""
     return House(tmp_path, capsys)
 
 
 @pytest.fixture
 def user(house: House) -> Iterator[Callable[[Path], None]]:
-    """Call it with a workdir, and a process uses the cache of that until the test has ended."""
+    """Yield a function that starts a process which uses the cache of a workdir until the test has ended."""
     with ExitStack() as stack:
 
         def use(workdir: Path) -> None:
@@ -99,7 +99,7 @@ def user(house: House) -> Iterator[Callable[[Path], None]]:
 
 
 def test_nothing_there(house: House) -> None:
-    """All three say so, and that is no failure."""
+    """The three commands report that no cache exists, and succeed."""
     project = house.folder / "shop"
     assert [list_(False, house.environment), house.clear(), house.clear(project), house.gc()] == [0, 0, 0, 0]
     out, errors = house.told()
@@ -114,7 +114,7 @@ def test_nothing_there(house: House) -> None:
 
 
 def test_list(house: House, user: Callable[[Path], None]) -> None:
-    """The largest first, with what is known of each; the sum is no data."""
+    """The list has the largest cache first, with its state; the sum goes to stderr."""
     shop, attic, used = house.project("shop", 2_000_000), house.project("attic", 50_000), house.project("used")
     attic.rmdir()
     user(used)
@@ -126,7 +126,7 @@ def test_list(house: House, user: Callable[[Path], None]) -> None:
 
 
 def test_list_as_data(house: House) -> None:
-    """One object a line."""
+    """The list as JSON has an object a line."""
     shop = house.project("shop", 100_000, days=1)
     assert list_(True, house.environment) == 0
     (row,) = house.rows()
@@ -143,7 +143,7 @@ def test_list_as_data(house: House) -> None:
 
 
 def test_clear_one(house: House) -> None:
-    """That of the project that is named, through links too, whether the project is there or not; no other."""
+    """`omac cache clear` removes only the cache of the named project, by a link too, even if that project is gone."""
     shop, attic = house.project("shop", 100_000), house.project("attic")
     house.project("other")
     (house.folder / "link").symlink_to(shop)
@@ -158,12 +158,12 @@ def test_clear_one(house: House) -> None:
 
 
 def test_clear_all(house: House, user: Callable[[Path], None]) -> None:
-    """But for what is in use: that is said, and the status says that not all was done."""
+    """`omac cache clear` of all keeps caches in use, reports them, and exits with 1 since not all were removed."""
     house.project("shop")
     user(house.project("used"))
     assert house.clear(dry_run=True) == 1
-    told = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
-    assert told == {"shop": "would be removed", "used": "in use"}
+    planned = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
+    assert planned == {"shop": "would be removed", "used": "in use"}
     assert house.clear() == 1
     actions = {Path(row["workdir"]).name: row["action"] for row in house.rows()}
     assert actions == {"shop": "removed", "used": "in use"}
@@ -171,7 +171,7 @@ def test_clear_all(house: House, user: Callable[[Path], None]) -> None:
 
 
 def test_clear_one_in_use(house: House, user: Callable[[Path], None]) -> None:
-    """Stays as it is."""
+    """A cache in use is kept and reported when its project is named."""
     used = house.project("used", 10)
     user(used)
     assert house.clear(used, as_json=False) == 1
@@ -180,7 +180,7 @@ def test_clear_one_in_use(house: House, user: Callable[[Path], None]) -> None:
 
 
 def test_clear_what_is_refused_at_a_launch(house: House) -> None:
-    """The command that a refusal gives removes what stands in the way, and says whose it was."""
+    """`omac cache clear` removes a cache of another workdir, which a launch refuses, and reports whose it was."""
     shop = house.project("shop")
     marker = house.folder / "home/.cache/omac" / identity_of(str(shop)) / "workdir"
     marker.write_text("/somewhere/else\n")
@@ -193,7 +193,7 @@ def test_clear_what_is_refused_at_a_launch(house: House) -> None:
 
 @pytest.mark.parametrize(("workdir", "every"), [(None, False), ("/shop", True)])
 def test_clear_has_to_be_told_whose(house: House, workdir: str | None, every: bool) -> None:
-    """Neither nothing nor both."""
+    """`omac cache clear` refuses to run with neither a project nor --all, and with both."""
     house.project("shop")
     with pytest.raises(Refusal, match="name a project") as caught:
         clear(workdir, every, False, False, house.environment)
@@ -202,7 +202,7 @@ def test_clear_has_to_be_told_whose(house: House, workdir: str | None, every: bo
 
 
 def test_gc_by_age(house: House) -> None:
-    """What nobody used for longer goes, and what belongs to nobody."""
+    """`omac cache gc` removes caches that were not used for longer, whose workdir is gone, or which have no marker."""
     house.project("new", days=29)
     house.project("old", days=31)
     house.project("gone").rmdir()
@@ -223,7 +223,7 @@ def test_gc_by_age(house: House) -> None:
 
 
 def test_gc_by_size(house: House) -> None:
-    """Until the rest is small enough the one goes that holds most for longest; as text it says why."""
+    """`omac cache gc --max-size` removes first the caches that hold most for longest, and prints why they go."""
     for name, size, days in (("large", 900_000, 1), ("older", 500_000, 9), ("small", 100_000, 2)):
         house.project(name, size, days)
     assert house.gc(max_size="1.2M", as_json=False) == 0
@@ -236,7 +236,7 @@ def test_gc_by_size(house: House) -> None:
 
 
 def test_gc_leaves_what_is_in_use(house: House, user: Callable[[Path], None]) -> None:
-    """However old and large it is; that is said."""
+    """A cache in use is kept, even if it is old and large, and `omac cache gc` reports it."""
     used = house.project("used", 100_000, days=99)
     user(used)
     os.utime(house.folder / "home/.cache/omac/.locks" / f"{identity_of(str(used))}.lock", (1, 1))
@@ -250,7 +250,7 @@ def test_gc_leaves_what_is_in_use(house: House, user: Callable[[Path], None]) ->
 
 @pytest.mark.parametrize("command", ["gc", "clear"])
 def test_dry_runs(house: House, command: str) -> None:
-    """Say what would go, and change nothing."""
+    """A dry run prints the caches that would be removed, and changes nothing."""
     house.project("old", 10, days=99)
     before = sorted((str(path), path.lstat().st_mtime_ns) for path in (house.folder / "home").rglob("*"))
     assert (house.gc(dry_run=True) if command == "gc" else house.clear(dry_run=True)) == 0
@@ -262,7 +262,7 @@ def test_dry_runs(house: House, command: str) -> None:
     ("max_age", "max_size", "told"), [("soon", None, "is not a time"), ("30d", "much", "is not a size")]
 )
 def test_slips(house: House, max_age: str, max_size: str | None, told: str) -> None:
-    """Nothing is removed then."""
+    """A wrong age or size is a misuse, and no cache is removed."""
     house.project("old", days=99)
     with pytest.raises(Refusal, match=told) as caught:
         house.gc(max_age, max_size)
@@ -271,14 +271,14 @@ def test_slips(house: House, max_age: str, max_size: str | None, told: str) -> N
 
 
 def test_names_are_shown_and_not_obeyed(house: House) -> None:
-    """A project's path may hold what a terminal obeys."""
+    """The list escapes a project's path, which may hold characters that a terminal obeys."""
     house.project("evil\x1b[2J\nname")
     assert list_(False, house.environment) == 0
     assert len(house.told()[0]) == 2
 
 
 def test_a_path_that_is_no_text(house: House) -> None:
-    """Is told with an escape, to programs as well, and its cache is removed like any other."""
+    """A path that is not UTF-8 is printed with an escape, in JSON too, and its cache is removed like any other."""
     house.project(os.fsdecode(b"caf\xe9"), days=2)
     assert list_(True, house.environment) == 0
     assert house.rows()[0]["workdir"] == f"{house.folder}/caf\\xe9"
@@ -287,7 +287,7 @@ def test_a_path_that_is_no_text(house: House) -> None:
 
 
 def test_the_command_line(omac: Omac) -> None:
-    """As a person types it: the options, the streams, the exit codes."""
+    """`omac cache` has its options, streams and exit codes on the command line too."""
     workdir = omac.root / "shop"
     workdir.mkdir()
     open_cache(str(workdir), omac.environment).end()
@@ -316,12 +316,12 @@ with working_for(invocation), module.Progress("files removed") as progress:
 
 
 def test_progress_on_a_terminal() -> None:
-    """What takes long says how far it is, on one line that is gone in the end; in a file there is none of it."""
+    """A long command shows its progress on a line of the terminal that it erases in the end; a file gets none of it."""
     ours, theirs = pty.openpty()
     subprocess.run([sys.executable, "-c", SLOW], stderr=theirs, check=True)
     os.close(theirs)
-    shown = os.read(ours, 1000)
+    output = os.read(ours, 1000)
     os.close(ours)
-    assert shown.startswith(b"\r\x1b[K1,234 files removed")
-    assert shown.endswith(b"\r\x1b[K")
+    assert output.startswith(b"\r\x1b[K1,234 files removed")
+    assert output.endswith(b"\r\x1b[K")
     assert subprocess.run([sys.executable, "-c", SLOW], capture_output=True, check=True).stderr == b""

@@ -1,7 +1,6 @@
-"""Calls whose clients, sidecar and server end at random: nothing is forwarded that is not recorded, and each has one
-outcome.
+"""Calls whose clients, sidecar and server end at random: each forwarded call is recorded, and each has one outcome.
 
-OMAC_SOAK_CALLS is how many there are, OMAC_SOAK_SEED which. The skill writes down each request that reaches it.
+OMAC_SOAK_CALLS is the number of calls, OMAC_SOAK_SEED chooses them. The skill logs each request that reaches it.
 """
 
 import contextlib
@@ -34,7 +33,7 @@ IN_A_ROW = RestartPolicy().limit + 1  # kills after which omac gives a sidecar u
 
 
 class Counting:
-    """A project with the counting skill, and what reached that so far."""
+    """A project with the counting skill, and the calls that reached that so far."""
 
     def __init__(self, omac: Omac) -> None:
         self.project = omac.root / "shop"
@@ -44,15 +43,15 @@ class Counting:
         omac.approve(self.project, "counting")
 
     def url(self, serving: Serving) -> str:
-        """Bring it online; where it is called."""
+        """Bring the skill online, and return its base."""
         return str(serving.skill(self.project, "counting")["base"])
 
     def bytes_forwarded(self) -> int:
-        """How long the list of requests is that came to the skill."""
+        """Return the size of the list of requests that reached the skill."""
         return self._log.stat().st_size if self._log.exists() else 0
 
     def forwarded(self, numbers_max: int) -> bytearray:
-        """How often each call came to the skill, by number."""
+        """Return how often each call reached the skill, by number."""
         times = bytearray(numbers_max + 1)
         if self._log.exists():
             with self._log.open("rb") as lines:
@@ -62,7 +61,7 @@ class Counting:
 
 
 class Recorded:
-    """What the journal says about calls: followed from where it was read last, in a few bytes for each."""
+    """The journal's records of calls, read on from the last position, in a few bytes for each."""
 
     def __init__(self, omac: Omac, numbers_max: int) -> None:
         self._omac = omac
@@ -75,23 +74,26 @@ class Recorded:
         self.ended: Counter[str] = Counter()
 
     def follow(self) -> "Recorded":
-        """Read what is new. Raises AssertionError for a call that is recorded twice, and for an outcome that is one too
-        many or belongs to no call."""
-        for one in self._omac.records(self._position):
-            self._position = one.position
+        """Read the new records.
+
+        Raises AssertionError for a call that is recorded twice, and for an outcome that is one too many or belongs to
+        no call.
+        """
+        for record in self._omac.records(self._position):
+            self._position = record.position
             self._calls.append(0)
             self._outcomes.append(0)
-            match one.event:
+            match record.event:
                 case AccessRequested():
-                    number = int(one.event.path[1:])
+                    number = int(record.event.path[1:])
                     assert not self.requested[number], f"call {number} is recorded twice (seed {SEED})"
                     self.requested[number] = 1
-                    self._calls[one.position] = number
+                    self._calls[record.position] = number
                     self.open += 1
                 case AccessCompleted():
-                    self._end(one.event.request, "completed")
+                    self._end(record.event.request, "completed")
                 case AccessAborted():
-                    self._end(one.event.request, one.event.reason)
+                    self._end(record.event.request, record.event.reason)
                 case _:
                     pass
         return self
@@ -107,7 +109,7 @@ class Recorded:
 
 
 def check(counting: Counting, recorded: Recorded, *, settled: bool = True) -> Counter[str]:
-    """Hold what reached the skill to the journal; how many calls ended how."""
+    """Compare the calls that reached the skill with the journal, and return how many calls ended how."""
     forwarded = counting.forwarded(len(recorded.requested) - 1)  # first: what comes meanwhile is recorded already
     recorded.follow()
     for number, times in enumerate(forwarded):
@@ -120,7 +122,7 @@ def check(counting: Counting, recorded: Recorded, *, settled: bool = True) -> Co
 
 
 def test_clients_and_sidecar_end_at_random(omac: Omac) -> None:
-    """All calls are answered for, and no descriptor is left behind."""
+    """Each call gets an answer and one outcome in the journal, and the server leaves no descriptor open."""
     counting = Counting(omac)
     serving = omac.serve()
     callers, recorded = Callers(counting.url(serving), range(1, CALLS + 1), SEED), Recorded(omac, CALLS)
@@ -141,7 +143,7 @@ def test_clients_and_sidecar_end_at_random(omac: Omac) -> None:
 
 @contextmanager
 def sidecars_killed(omac: Omac, reload: Callable[[], object]) -> Iterator[list[int]]:
-    """Kill the sidecar now and then; the processes that were killed. `reload` starts one that omac has given up."""
+    """Kill the sidecar now and then, and yield the killed processes. `reload` starts one that omac has given up."""
     chance, over, killed = random.Random(f"{SEED} kills"), threading.Event(), list[int]()
 
     def kill() -> None:
@@ -168,7 +170,7 @@ def sidecars_killed(omac: Omac, reload: Callable[[], object]) -> Iterator[list[i
 
 
 def test_killed_servers_forwarded_nothing_unrecorded(omac: Omac) -> None:
-    """Killed in the middle of calls: what reached the skill is in the journal, and the next start settles the rest."""
+    """A server killed amid calls has recorded each call that reached the skill, and the next start settles the rest."""
     counting, chance = Counting(omac), random.Random(f"{SEED} servers")
     recorded, serving = Recorded(omac, SERVER_KILLS * OF_A_SERVER), omac.serve()
     for kill in range(SERVER_KILLS):

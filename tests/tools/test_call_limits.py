@@ -1,5 +1,4 @@
-"""`sidecar.limits` of an omac.yaml, and those of the owner's settings, by a real server and curl: how long calls take,
-and how many there may be."""
+"""`sidecar.limits` of an omac.yaml and of the owner's settings bound the time and the number of calls."""
 
 import socket
 import subprocess
@@ -59,7 +58,7 @@ Server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
 
 @pytest.fixture
 def limited(omac: Omac) -> Any:
-    """The base of a skill with these limits, on a server."""
+    """Return a function that serves a skill with these limits, and returns its base."""
 
     def serve(settings: Mapping[str, str] = {}, **limits: int) -> str:
         for name, word in settings.items():
@@ -76,7 +75,7 @@ def limited(omac: Omac) -> Any:
 
 
 def cut_off(url: str) -> tuple[float, bytes]:
-    """How long a call took that ends before its answer does, and what came of that."""
+    """Return how long a call took whose answer is cut off, and the part of the answer that arrived."""
     began = time.monotonic()
     done = subprocess.run([*CURL, "-i", url], capture_output=True)
     assert done.returncode in (18, 56), "the answer does not look whole"
@@ -85,7 +84,7 @@ def cut_off(url: str) -> tuple[float, bytes]:
 
 @pytest.mark.full
 def test_a_call_that_is_silent(omac: Omac, limited: Any) -> None:
-    """For longer than its skill says, it is a 504; one that takes longer than others may is waited for."""
+    """A call that is silent for longer than its skill allows gets a 504; one that goes on sending is not cut off."""
     base = limited(idle_timeout_secs=2)
     assert curl(f"{base}/late/1.2").body == "ok"
     began = time.monotonic()
@@ -97,20 +96,20 @@ def test_a_call_that_is_silent(omac: Omac, limited: Any) -> None:
 
 
 def test_a_call_that_takes_too_long(omac: Omac, limited: Any) -> None:
-    """Whether it talks meanwhile or not."""
+    """A call that takes longer than its limit in all is ended, even if it goes on sending."""
     base = limited(total_timeout_secs=1)
     answer = curl(f"{base}/late/30")
     assert answer.status == 504
     assert "calls of this skill are limited to 1 s" in answer.json()["detail"]
-    taken, begun = cut_off(f"{base}/drip/30")
-    assert 0.9 < taken < 5
+    duration_s, begun = cut_off(f"{base}/drip/30")
+    assert 0.9 < duration_s < 5
     assert begun.startswith(b"HTTP/1.1 200")
     eventually(lambda: [row["reason"] for row in omac.audit()] == ["timeout"] * 2, 5.0, "the outcomes")
 
 
 @contextmanager
 def switched(url: str) -> Iterator[socket.socket]:
-    """A connection on which the skill has switched protocols, and says nothing more."""
+    """Yield a connection on which the skill has switched protocols and sends nothing more."""
     parts = urlsplit(url)
     with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=10) as sock:
         asks = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -120,7 +119,7 @@ def switched(url: str) -> Iterator[socket.socket]:
 
 
 def at_once(url: str, count: int) -> list[Answer]:
-    """The answers to calls that are made at the same time."""
+    """Return the answers to calls that are made at the same time."""
 
     def call(_: int) -> Answer:
         return parse_answer(subprocess.run([*CURL, "-i", url], capture_output=True, check=True).stdout)
@@ -130,7 +129,7 @@ def at_once(url: str, count: int) -> list[Answer]:
 
 
 def test_too_many_at_once(omac: Omac, limited: Any) -> None:
-    """Those beyond the limit are told to come again; when the others have ended they are answered."""
+    """Calls beyond the limit get a 429 with retry-after; once the others have ended, calls are answered again."""
     base = limited(concurrent_calls=2)
     answers = at_once(f"{base}/late/1", 6)
     refused = [answer for answer in answers if answer.status != 200]
@@ -145,7 +144,7 @@ def test_too_many_at_once(omac: Omac, limited: Any) -> None:
 
 
 def test_too_many_a_second(limited: Any) -> None:
-    """A burst of as many as may begin in a second, no more; a moment later the next."""
+    """A skill answers a burst of as many calls as may begin in a second, and refuses more until a moment later."""
     base = limited(calls_per_second=2)
     began = time.monotonic()
     answers = [curl(f"{base}/now").status for _ in range(8)]
@@ -172,22 +171,24 @@ def test_too_many_a_second(limited: Any) -> None:
 def test_the_stricter_of_both_limits_holds(
     limited: Any, settings: dict[str, str], own: int | None, whose: str, fix: str
 ) -> None:
-    """Of the skill's and the owner's; the refusal says whose it is, and how that is changed."""
+    """The stricter limit of the skill and the owner holds; the refusal names whose it is, and how to change it."""
     base = limited(settings, **({} if own is None else {"concurrent_calls": own}))
     answers = at_once(f"{base}/late/1", 5)
     refused = [answer for answer in answers if answer.status != 200]
     assert [answer.status for answer in refused] == [429] * 3
     for answer in refused:
-        told = answer.json()
-        assert (told["error"], told["skill"]) == ("too-many-calls", "limited")
-        assert f"are under way, the limit of {whose}; try again" in told["detail"]
-        assert told["fix"][0].startswith(fix)
+        refusal = answer.json()
+        assert (refusal["error"], refusal["skill"]) == ("too-many-calls", "limited")
+        assert f"are under way, the limit of {whose}; try again" in refusal["detail"]
+        assert refusal["fix"][0].startswith(fix)
     assert curl(f"{base}/now").status == 200
 
 
 def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
-    """A body, a head, silence and time beyond the owner's limits are refused, whatever the skill allows; a server keeps
-    the limits that it began with, and its record has them."""
+    """A body, a head, silence and time beyond the owner's limits are refused, even if the skill allows more.
+
+    A server keeps the limits that it began with, and its record has them.
+    """
     settings = {
         "max_body_bytes": "1000", "max_head_bytes": "2048",
         "idle_timeout_secs": "1", "total_timeout_secs": "60,limited=2",
@@ -207,8 +208,8 @@ def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
         assert "the limit of your settings" in answer.json()["detail"]
         assert answer.json()["fix"][0].startswith(f"omac settings set {name} NUMBER")
     with switched(f"{base}/switch/30") as silent:
-        taken, _ = cut_off(f"{base}/drip/30")
-        assert 1.9 < taken < 6
+        duration_s, _ = cut_off(f"{base}/drip/30")
+        assert 1.9 < duration_s < 6
         silent.setblocking(False)
         with pytest.raises(ConnectionResetError):
             silent.recv(1)

@@ -1,4 +1,4 @@
-"""omac url, env, call and logs: a person tries a skill that runs, from the host."""
+"""`omac url`, `env`, `call` and `logs` let a user try a running skill from the host."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from started import LOOP, started
 
 @pytest.fixture(scope="module")
 def project(house: Omac, server: Serving) -> Path:
-    """A project that a server has online."""
+    """Return a project that a server has online."""
     project = house.project("shop")
     house.approve(project)
     server.activate(project)
@@ -22,19 +22,19 @@ def project(house: Omac, server: Serving) -> Path:
 
 
 def test_the_url_leads_to_the_skill(house: Omac, project: Path) -> None:
-    """By name or mount, from within the project or by its path; its calls are the person's own in the audit."""
+    """`omac url` prints a skill's base, from within the project or by its path; the audit names calls there `cli`."""
     base = house.ok("url", "echo", cwd=project).strip()
     assert curl(f"{base}/status").json() == {"status": "ok"}
     assert house.ok("url", "echo", "--workdir", str(project)).strip() == base
-    told = json.loads(house.ok("url", "echo", "--json", cwd=project))
-    assert told["base"] == base
-    assert told["socket_base"].startswith("http+unix://")
+    entry = json.loads(house.ok("url", "echo", "--json", cwd=project))
+    assert entry["base"] == base
+    assert entry["socket_base"].startswith("http+unix://")
     rows = eventually(lambda: house.audit("--dir", str(project)), 20.0, "the access in the audit")
     assert {row["session"] for row in rows} == {"cli"}
 
 
 def test_the_variables_are_for_a_shell(house: Omac, project: Path) -> None:
-    """What is printed can be evaluated; then the words of a SKILL.md work."""
+    """A shell can evaluate the output of `omac env`; then the commands of a SKILL.md work."""
     script = house.ok("env", "echo", cwd=project) + 'curl -sS "$OMAC_ECHO_BASE/status"; echo " $OMAC_WORKDIR"'
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f'{{"status": "ok"}}\n {project}\n'
@@ -42,12 +42,17 @@ def test_the_variables_are_for_a_shell(house: Omac, project: Path) -> None:
 
 
 def test_a_call_prints_the_answer(house: Omac, project: Path) -> None:
-    """GET without data, POST with it, any method by name; data from the words, a file or the standard input."""
+    """`omac call` sends GET without data, POST with it, or the named method; data come from words, a file or stdin."""
     assert json.loads(house.ok("call", "echo", "/status", cwd=project)) == {"status": "ok"}
     assert json.loads(house.ok("call", "echo", "status", cwd=project)) == {"status": "ok"}
-    told = json.loads(house.ok("call", "echo", "/echo/a?b=1", "-d", '{"x": 1}', "-H", "X-Mine: yes", cwd=project))
-    assert (told["method"], told["path"], told["query"], told["body"]) == ("POST", "/echo/a", "b=1", '{"x": 1}')
-    headers = {name.lower(): value for name, value in told["headers"].items()}
+    request = json.loads(house.ok("call", "echo", "/echo/a?b=1", "-d", '{"x": 1}', "-H", "X-Mine: yes", cwd=project))
+    assert (request["method"], request["path"], request["query"], request["body"]) == (
+        "POST",
+        "/echo/a",
+        "b=1",
+        '{"x": 1}',
+    )
+    headers = {name.lower(): value for name, value in request["headers"].items()}
     assert (headers["x-mine"], headers["content-type"]) == ("yes", "application/json")
     assert json.loads(house.ok("call", "echo", "put", "/echo", cwd=project))["method"] == "PUT"
     (house.root / "file").write_bytes(b"from a file")
@@ -59,7 +64,7 @@ def test_a_call_prints_the_answer(house: Omac, project: Path) -> None:
 
 
 def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
-    """A body that is no text, to a file."""
+    """`omac call` writes a body that is no text to a file unchanged."""
     content = bytes(range(256)) * 2_000
     (house.root / "bytes").write_bytes(content)
     command = ("call", "echo", "/echo", "-d", f"@{house.root}/bytes")
@@ -89,7 +94,7 @@ def test_bytes_arrive_as_they_are(house: Omac, project: Path) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_what_goes_wrong_is_said(house: Omac, project: Path, words: tuple[str, ...], status: int, said: str) -> None:
-    """Each with an exit code of its own."""
+    """A wrong call gets a message and the exit code of its kind."""
 
     def done() -> bool:
         return house.run("call", "echo", "/status", cwd=project).status == 0
@@ -101,7 +106,7 @@ def test_what_goes_wrong_is_said(house: Omac, project: Path, words: tuple[str, .
 
 
 def test_a_skill_that_is_not_ready_says_what_mends_it(house: Omac, server: Serving) -> None:
-    """As the manifest does."""
+    """`omac call` of a skill that is not approved prints the command that approves it."""
     project = house.project("fresh")
     done = house.run("call", "echo", "/status", cwd=project)
     assert (done.status, done.out) == (6, "")
@@ -109,7 +114,7 @@ def test_a_skill_that_is_not_ready_says_what_mends_it(house: Omac, server: Servi
 
 
 def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
-    """Nothing is started for a call."""
+    """`omac url` starts no run: without one it prints the command that does."""
     project = omac.project("shop")
     done = omac.run("url", "echo", cwd=project)
     assert (done.status, done.out) == (1, "")
@@ -118,7 +123,7 @@ def test_without_a_run_it_is_named_what_starts_one(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_start_is_reached_too(omac: Omac) -> None:
-    """Where no server runs, the run that has the project online answers."""
+    """A run of `omac start` answers calls of its project when no server runs."""
     project = omac.project("shop")
     omac.approve(project)
     run = started(omac, project, LOOP)
@@ -129,7 +134,7 @@ def test_a_start_is_reached_too(omac: Omac) -> None:
 
 
 def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
-    """The last lines, of one skill or of all of a project; escapes are written out."""
+    """`omac logs` prints the last lines of a skill or of all skills of a project, with escapes written out."""
     house.ok("call", "echo", "/echo/find-me", cwd=project)
     eventually(lambda: "find-me" in house.ok("logs", "echo", cwd=project), 20.0, "the line")
     assert "[omac] sidecar" in house.ok("logs", "echo", "-n", "9999", cwd=project)
@@ -147,7 +152,7 @@ def test_logs_show_what_sidecars_printed(house: Omac, project: Path) -> None:
 
 @pytest.mark.full
 def test_logs_of_starts_since(omac: Omac) -> None:
-    """What an earlier start printed is left out once another followed it before that time."""
+    """`omac logs --since` leaves out the output of a start that another one followed before that time."""
     project = omac.project("shop")
     omac.approve(project)
     server = omac.serve()
@@ -163,7 +168,7 @@ def test_logs_of_starts_since(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_logs_are_followed(house: Omac, server: Serving, project: Path) -> None:
-    """A line appears while the command runs; Ctrl-C ends it."""
+    """`omac logs -f` prints a new line while it runs; Ctrl-C ends it."""
     follow = house.start("logs", "echo", "-f", "-n", "0", "--workdir", str(project))
     time.sleep(1.0)
     house.ok("call", "echo", "/echo/followed", cwd=project)

@@ -1,4 +1,4 @@
-"""The command line as people and scripts meet it: help, streams, formats, filters, and one truth from two sides."""
+"""The command line for users and scripts: help, streams, formats, filters, and a status that equals its replay."""
 
 import csv
 import json
@@ -26,8 +26,10 @@ COMMANDS = {words[0] for words in ALL}
 
 @pytest.fixture(scope="module", autouse=True)
 def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
-    """The audit of two directories with two skills: completed, aborted and refused accesses. Whichever test is first,
-    these are the first in the journal."""
+    """Return the audit of two directories with two skills: completed, aborted and refused accesses.
+
+    They are the first accesses in the journal, in any order of the tests.
+    """
     first, second = house.project("shop", "echo", "other"), house.project("shop-2")
     for project, skills in ((first, ("echo", "other")), (second, ("echo",))):
         house.approve(project, *skills)
@@ -38,15 +40,15 @@ def used(house: Omac, server: Serving) -> list[dict[str, Any]]:
     assert curl(base.replace("/echo", "/nothing")).status == 404
 
     def rows() -> list[dict[str, Any]]:
-        found = house.audit()
-        return found if len(found) == 5 and not any(row["outcome"] == "open" for row in found) else []
+        accesses = house.audit()
+        return accesses if len(accesses) == 5 and not any(row["outcome"] == "open" for row in accesses) else []
 
-    found: list[dict[str, Any]] = eventually(rows, 20.0, "five accesses with their outcomes")
-    return found
+    accesses: list[dict[str, Any]] = eventually(rows, 20.0, "five accesses with their outcomes")
+    return accesses
 
 
 def test_help_begins_with_examples(house: Omac) -> None:
-    """Before any list of commands a newcomer sees lines to paste; every command is explained in one line."""
+    """The help shows lines to paste before any list of commands, and explains every command in one line."""
     out = house.ok("--help")
     assert out.index("Examples:") < out.index("Run agents:") < out.index("Skills:") < out.index("Values:")
     examples = re.findall(r"^  +omac (\w+)", out, re.MULTILINE)
@@ -58,13 +60,13 @@ def test_help_begins_with_examples(house: Omac) -> None:
 
 
 def test_the_version(house: Omac) -> None:
-    """One line for people, one object for programs."""
+    """The version is one line for users, and one object for programs."""
     assert house.ok("version") == house.ok("--version") == f"omac {VERSION}\n"
     assert json.loads(house.ok("version", "--json")) == {"version": VERSION}
 
 
 def test_data_and_messages_go_different_ways(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
-    """What a command is asked for is on stdout, everything else on stderr: with --json every line parses."""
+    """A command prints its data on stdout and its messages on stderr: with --json every line on stdout parses."""
     for command in (["status"], ["audit"], ["replay", "--at", "5"], ["journal", "stats"], ["version"]):
         done = house.run(*command, "--json")
         assert (done.status, done.err) == (0, ""), done
@@ -75,11 +77,11 @@ def test_data_and_messages_go_different_ways(house: Omac, server: Serving, used:
 
 
 def test_approving(house: Omac, server: Serving) -> None:
-    """It says what was approved, by which hash, and whether that was new; the second time changes nothing."""
+    """`omac approve` prints the approved code, its hash, and whether that is new; a second approval changes nothing."""
     project = house.project("approving")
     command = ("approve", "echo", "--workdir", "approving", "--json")
-    told = json.loads(house.ok(*command))
-    assert told | {"bundle_hash": "", "digest": ""} == {
+    approval = json.loads(house.ok(*command))
+    assert approval | {"bundle_hash": "", "digest": ""} == {
         "skill": "echo",
         "dir": str(project),
         "repository": "",
@@ -93,14 +95,14 @@ def test_approving(house: Omac, server: Serving) -> None:
         "missing": [],
         "new": True,
     }
-    assert re.fullmatch("sha256:[0-9a-f]{64}", told["bundle_hash"])
+    assert re.fullmatch("sha256:[0-9a-f]{64}", approval["bundle_hash"])
     by_commands = [event.position for event in house.events() if event.run != server.ready["run"]]
-    assert json.loads(house.ok(*command)) == told | {"new": False}
+    assert json.loads(house.ok(*command)) == approval | {"new": False}
     assert [event.position for event in house.events() if event.run != server.ready["run"]] == by_commands
 
 
 def test_approving_other_code_than_was_meant(house: Omac, server: Serving) -> None:
-    """`--hash`, as the pasted fix has it, holds the approval to the code that was shown."""
+    """`--hash`, which the printed fix has, refuses the approval of code that was changed since."""
     project = house.project("meant")
     (fix,) = server.skill(project)["fix"]
     assert " --hash sha256:" in fix
@@ -121,15 +123,15 @@ def test_code_that_changed_names_the_difference(house: Omac, server: Serving) ->
     compare, approve = (shlex.split(fix)[1:] for fix in skill["fix"])
     assert compare[:2] == ["diff", "echo"]
     assert "+# drifted" in house.run(*compare).out
-    approved, found = re.findall(r"sha256:[0-9a-f]{64}", skill["detail"])
-    assert approved != found == approve[approve.index("--hash") + 1]
+    approved, current = re.findall(r"sha256:[0-9a-f]{64}", skill["detail"])
+    assert approved != current == approve[approve.index("--hash") + 1]
     assert "CHANGED after it was approved since" in house.ok("show", "echo", "--workdir", str(project))
     house.ok(*approve)
     eventually(lambda: server.skill(project)["state"] == "ready", 20.0, "the approved skill to run")
 
 
 def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:
-    """People activate, look again and deactivate by path, relative ones too; the manifest is the server's own."""
+    """A user activates, reloads and deactivates a project by a relative path; the manifest is the server's own."""
     project = house.project("by-hand")
     house.approve(project)
     manifest = json.loads(house.ok("activate", "by-hand", "--json"))
@@ -141,7 +143,7 @@ def test_activating_from_the_command_line(house: Omac, server: Serving) -> None:
 
 
 def test_the_status_is_the_fold_of_the_journal(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
-    """What the server tells and what the journal replays to at that position are the same bytes."""
+    """The server's status and the replay of the journal at that position are the same bytes."""
     compared = 0
     for name in ("x", "y"):
         project = house.project(f"fold-{name}")
@@ -152,15 +154,15 @@ def test_the_status_is_the_fold_of_the_journal(house: Omac, server: Serving, use
         assert house.ok("replay", "--at", str(position), "--json") == live
         compared += 1
     assert compared == 2
-    assert str(project) in [one["dir"] for one in json.loads(live)["directories"]]
+    assert str(project) in [directory["dir"] for directory in json.loads(live)["directories"]]
     assert manifest["dir_token"] not in live
 
 
 def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: list[dict[str, Any]]) -> None:
-    """The time of an event, as it is shown, means all up to that event; position 0 is the empty system."""
+    """A replay at an event's printed time has all events up to that one; position 0 is the empty system."""
     records = house.events()
     chosen = records[len(records) // 2]
-    reached = sum(1 for _ in takewhile(lambda one: one.at // 1_000 <= chosen.at // 1_000, records))
+    reached = sum(1 for _ in takewhile(lambda record: record.at // 1_000 <= chosen.at // 1_000, records))
     assert reached >= chosen.position
     by_time = house.ok("replay", "--at", rfc3339(chosen.at), "--json")
     assert json.loads(by_time)["position"] == reached
@@ -194,13 +196,16 @@ def test_a_replay_at_a_time_is_the_replay_at_its_position(house: Omac, used: lis
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_the_audit_can_be_filtered(house: Omac, used: list[dict[str, Any]], arguments: list[str], wanted: Any) -> None:
-    """By skill, by directory and what is below it (not by a name that only begins alike), by time, by outcome."""
-    mine = [row for row in house.audit(*arguments) if row["position"] <= used[-1]["position"]]
-    assert mine == [row for row in used if wanted(row)]
+    """The audit is filtered by skill, time, outcome and more, and by a directory with those below it.
+
+    A directory whose name only begins alike does not match.
+    """
+    matches = [row for row in house.audit(*arguments) if row["position"] <= used[-1]["position"]]
+    assert matches == [row for row in used if wanted(row)]
 
 
 def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
-    """By any of its fields, for people, for programs and for spreadsheets."""
+    """The audit counts rows by its fields, for users, for programs and for spreadsheets."""
     arguments = ("--kind", "access", "--dir", "shop", "--count-by", "skill,outcome")
     assert [json.loads(line) for line in house.ok("audit", *arguments, "--json").splitlines()] == [
         {"skill": "echo", "outcome": "completed", "count": 1},
@@ -212,7 +217,7 @@ def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("counted", [(), ("--count-by", "skill")])
 def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted: tuple[str, ...]) -> None:
-    """It says so, and how to see what there is; to programs it is no more than the absence of rows."""
+    """An audit without rows reports that and suggests a command; programs get no message."""
     done = house.run("audit", "--skill", "none", *counted)
     assert (done.status, len(done.out.splitlines())) == (0, 1), "the heads alone"
     assert done.err.startswith("no row matches\n  try: omac audit --count-by "), done.err
@@ -220,7 +225,7 @@ def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted:
 
 
 def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
-    """Page by page each row comes once; a cursor of another journal, or from its future, is refused."""
+    """An audit by pages prints each row once; a cursor of another journal, or from its future, is refused."""
     rows: list[dict[str, Any]] = []
     cursor, page = "start", [dict[str, Any]()]
     while page:
@@ -233,17 +238,17 @@ def test_the_audit_is_resumed(house: Omac, used: list[dict[str, Any]]) -> None:
     followed = [json.loads(follow.line()) for _ in used]
     assert [{name: row[name] for name in row if name != "cursor"} for row in followed] == rows[: len(used)]
     journal, _, position = cursor.rpartition(".")
-    for wrong, said in (
+    for wrong, reason in (
         (f"x{journal}.1", "of another journal"),
         (f"{journal}.{position}0000", "ahead"),
         ("?", "start"),
     ):
         done = house.run("audit", "--after", wrong)
-        assert (done.status, said in done.err) == (2, True), done
+        assert (done.status, reason in done.err) == (2, True), done
 
 
 def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
-    """The names and the rows of the JSON."""
+    """The audit as CSV has the names and the rows of the JSON."""
     head, *rows = csv.reader(house.ok("audit", "--kind", "access", "--csv").splitlines())
     assert head == list(used[0])
     assert [int(row[0]) for row in rows][: len(used)] == [row["position"] for row in used]
@@ -256,14 +261,14 @@ def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any
 
 
 def test_the_audit_for_people(house: Omac, used: list[dict[str, Any]]) -> None:
-    """A line for the columns, then one for each access, with its position first."""
+    """The audit as text has a line for the columns, then one for each access, with its position first."""
     head, *lines = house.ok("audit", "--kind", "access", "--dir", "shop").splitlines()
     assert head.split()[:3] == ["position", "at", "outcome"]
     assert [int(line.split()[0]) for line in lines] == [row["position"] for row in used if row["dir"].endswith("/shop")]
 
 
 def test_where_the_journal_is_and_what_is_in_it(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
-    """The path is that of the flag, the variable, or the state directory; the counts are those of the file."""
+    """The journal's path comes from the flag, the variable or the state directory; the counts are those of the file."""
     assert house.ok("journal", "path") == f"{server.ready['journal']}\n"
     assert house.run("journal", "path", extra={"OMAC_JOURNAL": "/x/y.db"}).out == "/x/y.db\n"
     assert house.run("journal", "path", "--journal", "z.db").out == f"{house.root}/z.db\n"
@@ -281,7 +286,7 @@ def test_where_the_journal_is_and_what_is_in_it(house: Omac, server: Serving, us
 
 
 def test_status_for_people_names_what_is_online(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
-    """Directories, skills, and where the log of each sidecar is."""
+    """The status names directories, skills, and the log of each sidecar."""
     out = house.ok("status")
     assert f"pid {server.process.pid}" in out
     assert f"{house.root / 'shop'}: active" in out
@@ -291,7 +296,7 @@ def test_status_for_people_names_what_is_online(house: Omac, server: Serving, us
 
 
 def test_without_a_server_the_status_comes_from_the_journal(omac: Omac) -> None:
-    """After an orderly end the journal says the same as the server would: nothing is online."""
+    """The status after an orderly end of the server comes from the journal: no directory is online."""
     omac.serve().end()
     status = json.loads(omac.ok("status", "--json"))
     assert omac.ok("replay", "--at", str(status["position"]), "--json") == omac.ok("status", "--json")
@@ -299,7 +304,7 @@ def test_without_a_server_the_status_comes_from_the_journal(omac: Omac) -> None:
 
 
 def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> None:
-    """A command that a running server answers loads nothing of the journal."""
+    """A command that a running server answers loads no module of the journal."""
     listing = (
         "import os, sys; leave = os._exit\n"
         "def end(status): print('loaded', *sys.modules, file=sys.stderr, flush=True); leave(status)\n"
@@ -315,14 +320,14 @@ def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> Non
 
 
 def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
-    """The outcome of an access stands below its request; activations below what asked for them."""
+    """`omac audit explain` prints the outcome of an access below its request."""
     position = used[0]["position"]
-    told = json.loads(house.ok("audit", "explain", str(position), "--json"))
-    assert [(one["kind"], one["depth"]) for one in told["records"]] == [
+    explained = json.loads(house.ok("audit", "explain", str(position), "--json"))
+    assert [(record["kind"], record["depth"]) for record in explained["records"]] == [
         ("access.requested", 0),
         ("access.completed", 1),
     ]
-    first, second = house.ok("audit", "explain", str(told["records"][1]["position"])).splitlines()
+    first, second = house.ok("audit", "explain", str(explained["records"][1]["position"])).splitlines()
     assert first.startswith(f"  {position}  ")
     assert second.startswith(">   ")
     assert house.run("audit", "explain", "999999999").status != 0
@@ -330,15 +335,15 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
 
 
 def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:
-    """The event for whose sake it was refused is there with its causes: the revocation that ended the route."""
+    """`omac audit explain` traces a refused call to the revocation that ended its route."""
     project = house.project("refused-why")
     house.approve(project)
     base = server.skill(project)["base"]
     house.ok("revoke", "echo", "--workdir", str(project))
     eventually(lambda: curl(f"{base}/status").status == 502, 10.0, "the end of the route")
-    asked = _refused_in(house, project)
-    records = json.loads(house.ok("audit", "explain", str(asked), "--json"))["records"]
-    kinds = [(one["kind"], one["depth"]) for one in records]
+    position = _refused_in(house, project)
+    records = json.loads(house.ok("audit", "explain", str(position), "--json"))["records"]
+    kinds = [(record["kind"], record["depth"]) for record in records]
     assert kinds == [
         ("skill.approval-revoked", 0),
         ("directory.reload-requested", 1),
@@ -346,29 +351,29 @@ def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:
         ("access.refused", 0),
     ]
     assert records[-1]["because_of"] == records[-2]["position"]
-    shown = house.ok("audit", "explain", str(asked))
-    assert f"(by agent because of {records[-2]['position']}) " in shown
+    text = house.ok("audit", "explain", str(position))
+    assert f"(by agent because of {records[-2]['position']}) " in text
 
 
 def _refused_in(house: Omac, project: Path) -> int:
-    """The position of the last refused call in a project."""
+    """Return the position of the last refused call in a project."""
     rows = eventually(lambda: house.audit("--dir", str(project), "--outcome", "refused"), 10.0, "its record")
     position: int = rows[-1]["position"]
     return position
 
 
 def test_a_call_of_nothing_is_explained(house: Omac, server: Serving) -> None:
-    """A mount that led nowhere: what was online at that position is a command away."""
+    """`omac audit explain` of a call to an unknown mount suggests a replay at that position."""
     project = house.project("called-nothing")
     house.approve(project)
     assert curl(server.skill(project)["base"].replace("/echo", "/nothing")).status == 404
-    asked = _refused_in(house, project)
-    assert f"\n  try: omac replay --at {asked}\n" in house.run("audit", "explain", str(asked)).err
+    position = _refused_in(house, project)
+    assert f"\n  try: omac replay --at {position}\n" in house.run("audit", "explain", str(position)).err
 
 
 def test_values_are_shown_in_full(house: Omac, used: list[dict[str, Any]]) -> None:
-    """The record that is asked for is whole; how to have another so is said where it was cut."""
-    spawned = next(one for one in house.events() if type(one.event).__name__ == "SpawnRequested")
+    """`omac audit explain` prints the named record whole, and suggests a command where it cuts others."""
+    spawned = next(record for record in house.events() if type(record.event).__name__ == "SpawnRequested")
     explained = house.run("audit", "explain", str(spawned.position))
     line = next(line for line in explained.out.splitlines() if line.startswith(">"))
     assert "..." not in line
@@ -382,8 +387,8 @@ def test_values_are_shown_in_full(house: Omac, used: list[dict[str, Any]]) -> No
 
 
 def test_a_replay_of_nothing(house: Omac, used: list[dict[str, Any]]) -> None:
-    """Before the first event: no empty headings."""
+    """A replay before the first event has one line, and no empty headings."""
     for at in ("0", "2001-01-01"):
-        shown = house.ok("replay", "--at", at)
-        assert shown.startswith("nothing was recorded then: position 1 is of 20")
-        assert len(shown.splitlines()) == 1
+        text = house.ok("replay", "--at", at)
+        assert text.startswith("nothing was recorded then: position 1 is of 20")
+        assert len(text.splitlines()) == 1

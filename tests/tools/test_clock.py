@@ -1,4 +1,4 @@
-"""A clock that shows no time which omac can record: what records or signs is refused, and what only reads is not."""
+"""A clock whose time omac cannot record: commands that record or sign are refused, and commands that only read work."""
 
 import time
 from collections.abc import Callable
@@ -11,14 +11,14 @@ BEFORE_1970, BEHIND_2262 = -5 * 10**9, 2**63 + 10**9
 
 @pytest.fixture
 def set_clock(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Set the clock of commands that run in this process; a skill was approved before."""
+    """Return a function that sets the clock of commands in this process; a skill was approved before."""
     omac.approve(omac.project("shop"))
     return lambda at: monkeypatch.setattr(time, "time_ns", lambda: at)
 
 
 @pytest.mark.parametrize(("at", "year"), [(BEFORE_1970, 1969), (BEHIND_2262, 2262)])
 def test_a_wrong_clock(omac: Omac, set_clock: Callable[[int], None], at: int, year: int) -> None:
-    """It is named, with the command that shows it; the journal is as it was, and can be read."""
+    """A refusal names the clock's year and the command that shows it; the journal is unchanged and can be read."""
     before = len(omac.events())
     set_clock(at)
     for command in ("key rotate", "checkpoint", "audit prove 1", "revoke echo --workdir shop", "audit --since 1h"):

@@ -1,4 +1,4 @@
-"""Completions by the real shells, and what answering them may not do."""
+"""Completions by the real shells, which write no file and start no program."""
 
 import os
 import re
@@ -24,7 +24,7 @@ WITHIN_S = 20
 
 @pytest.fixture(scope="module")
 def project(house: Omac) -> Path:
-    """A project with two skills, and folders whose names no shell should see."""
+    """Return a project with two skills, and folders whose names no shell should see."""
     project = house.root / "completed"
     house.skill(project, "slack", META, "pass")
     house.skill(project, "mail", "name: [", "")
@@ -36,7 +36,7 @@ def project(house: Omac) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an omac that is this one."""
+    """Return a folder with a program that runs this omac."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "omac"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from omac.tools.entry import main; main()" "$@"\n')
@@ -45,7 +45,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> list[str]:
-    """What a shell is given for the words typed so far."""
+    """Return the completions that a shell gets for the words typed so far."""
     line = [*COMMAND, "__complete", shell, *words]
     done = subprocess.run(line, env=house.environment, cwd=project, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), done
@@ -89,13 +89,13 @@ def answers(house: Omac, project: Path, *words: str, shell: str = "bash") -> lis
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_what_is_offered(house: Omac, project: Path, words: tuple[str, ...], offered: list[str] | None) -> None:
-    """Commands, options, and values of this project; nothing behind -- and for what is unknown."""
-    found = answers(house, project, *words)
-    assert found == offered or (offered is None and "trust" in found)
+    """omac completes commands, options, and values of this project, and nothing behind --."""
+    completions = answers(house, project, *words)
+    assert completions == offered or (offered is None and "trust" in completions)
 
 
 def test_a_run_that_ended_is_not_offered(house: Omac, project: Path) -> None:
-    """One that lives is, as its folder alone says."""
+    """omac completes a run whose folder is locked, and not one that has ended."""
     runs = Path(house.ok("journal", "path").strip()).parent / "run"
     for name in ("0123456789ab", "ba9876543210"):
         (runs / name).mkdir(parents=True)
@@ -107,19 +107,19 @@ def test_a_run_that_ended_is_not_offered(house: Omac, project: Path) -> None:
 
 
 def test_a_project_that_is_named(house: Omac, project: Path) -> None:
-    """Its skills are offered; from a folder of a project those of the project are."""
+    """omac completes the skills of the project that --workdir names, or of the project around the current folder."""
     assert answers(house, house.root, "show", "--workdir", str(project), "sl") == ["slack"]
     assert answers(house, project / ".agents", "show", "sl") == ["slack"]
 
 
 def test_what_values_are_is_said(house: Omac, project: Path) -> None:
-    """To shells that show it."""
+    """Shells that show descriptions get one with each completion."""
     assert answers(house, project, "trus", shell="fish")[0].startswith("trust\tRead the skills of a project")
     assert answers(house, project, "trus", shell="zsh")[0].startswith("trust:Read the skills of a project")
 
 
 def test_answering_writes_and_starts_nothing(house: Omac, project: Path, tmp_path: Path) -> None:
-    """No file is opened for writing, no program is run, nothing is connected to."""
+    """A completion opens no file for writing, runs no program, and makes no connection."""
     record = tmp_path / "calls"
     calls = "execve,connect,mkdir,mkdirat,rename,renameat2,unlink,unlinkat,openat,open,creat,truncate,link,symlink"
     line = ["strace", "-f", "-qq", "-o", str(record), "-e", f"trace={calls}"]
@@ -137,14 +137,14 @@ def test_answering_writes_and_starts_nothing(house: Omac, project: Path, tmp_pat
         assert done.returncode == 0, done
         made = [text for text in record.read_text().splitlines() if "ENOENT" not in text]
         written = [text for text in made if re.search(r"O_WRONLY|O_RDWR|O_CREAT", text) and "/dev/null" not in text]
-        others = [text for text in made if not re.search(r"(openat|open)\(|\+\+\+|---", text)]
+        syscalls = [text for text in made if not re.search(r"(openat|open)\(|\+\+\+|---", text)]
         assert written == []
-        assert len(others) == 1, others  # its own execve
+        assert len(syscalls) == 1, syscalls  # its own execve
     assert sorted(os.listdir(tmp_path)) == ["calls"]
 
 
 def shell_of(name: str) -> str:
-    """The path of a shell, or a skip that names it."""
+    """Return the path of a shell, or skip the test by its name."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed")
@@ -153,13 +153,13 @@ def shell_of(name: str) -> str:
 
 @pytest.fixture
 def surroundings(house: Omac, programs: Path) -> dict[str, str]:
-    """The variables of a person at a shell."""
+    """Return the variables of a user at a shell."""
     path = os.pathsep.join((str(programs), house.environment["PATH"]))
     return house.environment | {"PATH": path, "TERM": "xterm", "PS1": "READY> "}
 
 
 def test_an_unknown_shell(house: Omac) -> None:
-    """Those that omac knows are offered."""
+    """`omac completion` of an unknown shell is a misuse, and the message suggests a shell that omac knows."""
     done = house.run("completion", "tcsh")
     assert (done.status, done.out) == (2, "")
     assert "try: omac completion bash" in done.err
@@ -178,7 +178,7 @@ LOAD = {
 @pytest.mark.full
 @pytest.mark.parametrize("name", INTERACTIVE)
 def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name: str) -> None:
-    """A name is completed, one of several is shown, and a file where omac offers nothing."""
+    """A shell completes a name, lists several, and completes a file where omac offers nothing."""
     (project / "a-file-here").touch()
     shell = pexpect.spawn(
         shell_of(name), INTERACTIVE[name], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
@@ -205,7 +205,7 @@ def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name:
 @pytest.mark.full
 @pytest.mark.parametrize("name", INTERACTIVE)
 def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str, str], name: str) -> None:
-    """Somebody types the path of a file that an agent left there, and looks what may follow."""
+    """A shell runs no program that an agent left in the project when a user completes a line with its path."""
     planted = project / "omac"
     planted.write_text("#!/bin/sh\ntouch pwned\n")
     planted.chmod(0o755)
@@ -225,7 +225,7 @@ def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str,
 
 
 def test_fish_runs_no_program_of_the_project(project: Path, surroundings: dict[str, str]) -> None:
-    """As above; fish completes a path by the name of its program."""
+    """fish runs no program of the project, although it completes a path by the name of its program."""
     planted = project / "omac"
     planted.write_text("#!/bin/sh\ntouch pwned\n")
     planted.chmod(0o755)
@@ -237,7 +237,7 @@ def test_fish_runs_no_program_of_the_project(project: Path, surroundings: dict[s
 
 
 def test_fish_asks_omac(project: Path, surroundings: dict[str, str]) -> None:
-    """Values with what they are; files where omac offers nothing."""
+    """fish completes values with descriptions, and files where omac offers nothing."""
     fish = shell_of("fish")
 
     def completed(line: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""tools/cli/config.py: what the settings of a skill are, where each comes from, and changing them."""
+"""tools/cli/config.py prints the settings of a skill with the source of each, and changes them."""
 
 import json
 from collections.abc import Iterator
@@ -30,26 +30,26 @@ sidecar:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """A skill whose settings no test changes."""
+    """Yield an omac and a project with a skill whose settings no test changes."""
     with omac_in(tmp_path_factory.mktemp("shared")) as omac:
         yield omac, valued(omac)
 
 
 def shown(omac: Omac, project: Path, **extra: str) -> dict[str, Any]:
-    """What `omac config show --json` says."""
+    """Return the document that `omac config show --json` prints."""
     done = omac.run("config", "show", "slack", "--json", "--workdir", str(project), extra=extra)
     assert (done.status, done.err) == (0, "")
-    found: dict[str, Any] = json.loads(done.out)
-    return found
+    document: dict[str, Any] = json.loads(done.out)
+    return document
 
 
 def sources(omac: Omac, project: Path, **extra: str) -> dict[str, tuple[str | None, str]]:
-    """Of each setting the value and where it comes from."""
+    """Return the value of each setting and its source."""
     return {row["name"]: (row["value"], row["source"]) for row in shown(omac, project, **extra)["config"]}
 
 
 def test_the_journey_of_a_setting(omac: Omac) -> None:
-    """Default, stored, default again; what is said at each step, and what the journal has of it."""
+    """A setting goes from its default to a stored value and back; each step prints that, and the journal records it."""
     project = valued(omac)
     where = ("--workdir", str(project))
     before = shown(omac, project)
@@ -85,7 +85,7 @@ def test_the_journey_of_a_setting(omac: Omac) -> None:
 
 
 def test_where_values_come_from(shared: tuple[Omac, Path], omac: Omac) -> None:
-    """Stored before default before the host's variable; an empty variable is none."""
+    """A setting's value is the stored one, the default, or that of the host's variable; an empty variable is none."""
     quiet, project = shared
     assert sources(quiet, project, SLACK_HOST_SIDE="") == {
         "REGION": ("eu", "default"),
@@ -103,7 +103,7 @@ def test_where_values_come_from(shared: tuple[Omac, Path], omac: Omac) -> None:
 
 
 def test_as_text(shared: tuple[Omac, Path]) -> None:
-    """One line a value, in columns."""
+    """`omac config show` prints a line for each value, in columns."""
     omac, project = shared
     lines = omac.ok("config", "show", "slack", "--workdir", str(project)).splitlines()
     assert lines[0] == f"slack at /chat for {project}"
@@ -116,7 +116,7 @@ def test_as_text(shared: tuple[Omac, Path]) -> None:
 
 
 def test_one_setting(shared: tuple[Omac, Path]) -> None:
-    """The value and nothing else; none is a failure with the command that gives one, as data it is null."""
+    """`omac config get` prints the value alone; without one it fails and suggests a command, or prints null as data."""
     omac, project = shared
     where = ("--workdir", str(project))
     assert omac.ok("config", "get", "slack", "REGION", *where) == "eu\n"
@@ -127,10 +127,10 @@ def test_one_setting(shared: tuple[Omac, Path]) -> None:
 
 
 def test_values_are_taken(omac: Omac) -> None:
-    """In the one spelling that the sidecar sees; also those that look like options (after two dashes)."""
+    """A value is stored as the sidecar sees it, even if it looks like an option (after two dashes)."""
     project = valued(omac)
     journal = str(omac.folder / "another.db")
-    for field, given, becomes in (
+    for field, value, becomes in (
         ("LIMIT", "-5", "-5"),
         ("LIMIT", " +007 ", "7"),
         ("MODE", "fast", "fast"),
@@ -139,15 +139,15 @@ def test_values_are_taken(omac: Omac) -> None:
         ("NOTE", "a\nb \u00e9 $(id)", "a\nb \u00e9 $(id)"),
     ):
         words = ("--json", "--journal", journal, "--workdir", str(project), "slack", field)
-        done = omac.run("config", "set", *words, *(("--", given) if given.startswith("--") else (given,)))
+        done = omac.run("config", "set", *words, *(("--", value) if value.startswith("--") else (value,)))
         assert json.loads(done.out)["value"] == becomes, done
-    got = omac.ok("config", "get", "slack", "NOTE", "--journal", journal, "--workdir", str(project))
-    assert got == "a\nb \u00e9 $(id)\n"
+    stored = omac.ok("config", "get", "slack", "NOTE", "--journal", journal, "--workdir", str(project))
+    assert stored == "a\nb \u00e9 $(id)\n"
     assert sources(omac, project)["NOTE"] == (None, "missing-optional"), "in this omac's own journal"
 
 
 def test_by_a_pipe(omac: Omac) -> None:
-    """A dash reads stdin, without the newline at its end; as data, what was set is told."""
+    """A dash takes the value from stdin without its last newline; with --json the command prints the new setting."""
     project = valued(omac)
     done = piped(omac, b"a\nb\n", "config", "set", "slack", "NOTE", "-", "--workdir", str(project), "--json")
     row = {"name": "NOTE", "type": "string", "value": "a\nb", "source": "stored", "required": False, "description": ""}
@@ -155,8 +155,8 @@ def test_by_a_pipe(omac: Omac) -> None:
     done = piped(omac, b"\x1b]0;x\x07", "config", "set", "slack", "NOTE", "-", "--workdir", str(project))
     assert done.status == 0
     assert "\x1b" not in done.out
-    shown = typed(omac, [], "config", "get", "slack", "NOTE", "--workdir", str(project))
-    assert (shown.status, shown.out) == (0, "\\x1b]0;x\\x07\r\n"), "a terminal obeys no value"
+    printed = typed(omac, [], "config", "get", "slack", "NOTE", "--workdir", str(project))
+    assert (printed.status, printed.out) == (0, "\\x1b]0;x\\x07\r\n"), "a terminal obeys no value"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_by_a_pipe(omac: Omac) -> None:
     ],
 )
 def test_bad_values(shared: tuple[Omac, Path], field: str, value: bytes, message: str, fix: str) -> None:
-    """Refused with what is wrong and what to type; nothing is recorded."""
+    """A bad value is refused with the reason and a command, and nothing is recorded."""
     omac, project = shared
     done = piped(omac, value, "config", "set", "slack", field, "-", "--workdir", str(project))
     assert (done.status, done.out) == (9, ""), done
@@ -184,7 +184,7 @@ def test_bad_values(shared: tuple[Omac, Path], field: str, value: bytes, message
 
 
 def test_a_secret_typed_as_a_setting(shared: tuple[Omac, Path]) -> None:
-    """Is not repeated."""
+    """A secret that is typed as a setting is refused, and no message or file repeats it."""
     omac, project = shared
     done = omac.run("config", "set", "slack", "TOKEN", "xoxb-zq91", "--workdir", str(project))
     assert done.status == 9
@@ -193,7 +193,7 @@ def test_a_secret_typed_as_a_setting(shared: tuple[Omac, Path]) -> None:
 
 @pytest.mark.parametrize("arguments", [("get", "slack", "NOPE"), ("unset", "slack", "REGION", "NOPE")])
 def test_names_that_are_not_declared(shared: tuple[Omac, Path], arguments: tuple[str, ...]) -> None:
-    """Are refused with those that are."""
+    """A setting that the skill does not declare is refused with the names of those that it does."""
     omac, project = shared
     done = omac.run("config", *arguments, "--workdir", str(project))
     assert (done.status, done.out) == (9, "")
@@ -201,7 +201,7 @@ def test_names_that_are_not_declared(shared: tuple[Omac, Path], arguments: tuple
 
 
 def test_a_name_that_is_no_longer_declared(omac: Omac) -> None:
-    """Can be taken back all the same."""
+    """A setting that is no longer declared can still be unset."""
     project = valued(omac)
     omac.ok("config", "set", "slack", "NOTE", "x", "--workdir", str(project))
     meta = project / ".agents" / "skills" / "slack" / "omac.yaml"
@@ -211,13 +211,13 @@ def test_a_name_that_is_no_longer_declared(omac: Omac) -> None:
 
 
 def test_while_a_server_runs(omac: Omac) -> None:
-    """A setting that was missing starts the skill, a change starts it anew, and without it the skill waits again."""
+    """A skill starts once a missing setting is set, restarts when it changes, and waits again once it is unset."""
     project = valued(omac, meta=PLAIN)
     where = ("--workdir", str(project))
     omac.approve(project, "slack")
     serving = omac.serve()
-    place = f"--workdir {project} --harness opencode"
-    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION {place}"]
+    options = f"--workdir {project} --harness opencode"
+    assert waiting(serving, project)["fix"] == [f"omac config set slack REGION {options}"]
     token = serving.activate(project)["dir_token"]
 
     omac.ok("config", "set", "slack", "REGION", "eu", *where)
@@ -236,21 +236,21 @@ def test_while_a_server_runs(omac: Omac) -> None:
 
 
 def _base(serving: Serving, project: Path) -> str:
-    found: str = eventually(lambda: serving.skill(project, "slack").get("base"), SOON_S, "a base for the skill")
-    return found
+    base: str = eventually(lambda: serving.skill(project, "slack").get("base"), SOON_S, "a base for the skill")
+    return base
 
 
 def _values(base: str, **wanted: str) -> dict[str, str | None]:
     def look() -> dict[str, str | None] | None:
-        found = told({"base": base})
-        return found if found and found == found | wanted else None
+        answer = told({"base": base})
+        return answer if answer and answer == answer | wanted else None
 
     values: dict[str, str | None] = eventually(look, START_S, f"a sidecar with {wanted}")
     return values
 
 
 def test_help_has_examples(shared: tuple[Omac, Path]) -> None:
-    """Every command shows one to paste."""
+    """The help of every command has an example."""
     omac, _ = shared
     for group, commands in (
         ("config", ("show", "get", "set", "unset")),

@@ -1,4 +1,4 @@
-"""The command that is proposed where an option has a wrong value: the one that was typed, and it does what it says."""
+"""A refusal of an option's wrong value proposes the typed command with a right value, and that command works."""
 
 import json
 import shlex
@@ -9,7 +9,7 @@ from real_omac import Done, Omac
 
 @pytest.fixture(scope="module")
 def used(house: Omac) -> Omac:
-    """An omac with a few events."""
+    """Return an omac with a few events."""
     project = house.project("p")
     house.approve(project)
     house.ok("revoke", "echo", "--workdir", str(project))
@@ -17,7 +17,7 @@ def used(house: Omac) -> Omac:
 
 
 def proposals(done: Done) -> list[list[str]]:
-    """The words of the commands that were proposed, without the name of the program."""
+    """Return the words of the proposed commands, without the name of the program."""
     lines = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     commands = [shlex.split(line, comments=True) for line in lines]
     assert all(command[0] == "omac" for command in commands), done
@@ -63,7 +63,7 @@ def proposals(done: Done) -> list[list[str]]:
     ],
 )
 def test_a_wrong_value(used: Omac, typed: str, proposed: str) -> None:
-    """What is proposed has all that was typed, and is no misuse."""
+    """The proposed command keeps all other words that were typed, and works."""
     refused = used.run(*typed.split())
     assert refused.status == 2, refused
     first = proposals(refused)[0]
@@ -74,7 +74,7 @@ def test_a_wrong_value(used: Omac, typed: str, proposed: str) -> None:
 
 @pytest.mark.parametrize("option", ["--unapproved nope", "--audit nope", "--control-addr 1.2.3.4:0", "--facade-addr x"])
 def test_a_wrong_value_of_a_server(used: Omac, option: str) -> None:
-    """A server is not started by the test: its option is in its place."""
+    """The command that is proposed for a server keeps its other options; the test does not start it."""
     refused = used.run("serve", "--no-inner", *option.split(), "--root", str(used.root))
     (proposed,) = proposals(refused)
     name = option.split()[0]
@@ -84,8 +84,8 @@ def test_a_wrong_value_of_a_server(used: Omac, option: str) -> None:
 
 def test_the_next_page(used: Omac) -> None:
     """The command of the next page has the filters of this one."""
-    shown = used.run("audit", "--kind", "skill", "--after", "start", "--page", "1")
-    (line,) = [line for line in shown.err.splitlines() if line.startswith("next: ")]
+    page = used.run("audit", "--kind", "skill", "--after", "start", "--page", "1")
+    (line,) = [line for line in page.err.splitlines() if line.startswith("next: ")]
     words = shlex.split(line)[2:]
     assert words[:3] == ["audit", "--kind", "skill"]
     assert words[5:] == ["--page", "1"]
@@ -94,7 +94,7 @@ def test_the_next_page(used: Omac) -> None:
 
 
 def test_a_command_of_another_directory(used: Omac) -> None:
-    """What is proposed for a project elsewhere names that project."""
+    """A command that is proposed for a project elsewhere names that project or journal."""
     where = ["--workdir", str(used.root / "p")]
     server = used.serve()
     assert proposals(used.run("call", "nobody", "/", *where))[0] == ["list", *where]
@@ -105,7 +105,7 @@ def test_a_command_of_another_directory(used: Omac) -> None:
 
 
 def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
-    """The command that is proposed makes it."""
+    """The proposed command makes the folder, and then the export works."""
     refused = used.run("export", "--out", "none/yet/evidence")
     assert refused.err.endswith(f"{used.root}/none/yet does not exist\n  try: mkdir -p {used.root}/none/yet\n"), refused
     (used.root / "none/yet").mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_an_export_into_a_folder_that_does_not_exist(used: Omac) -> None:
 
 
 def test_a_root_that_is_the_home_is_refused_by_its_option(used: Omac) -> None:
-    """The option that is named is the one that was typed."""
+    """A refusal of the home as a project names the option that was typed."""
     home = used.environment["HOME"]
     for words, flag in ((["serve", "--root"], "--root"), (["start", "--workdir"], "--workdir")):
         refused = used.run(*words, home, "--", "true")

@@ -1,4 +1,4 @@
-"""tools/cli/deregister.py: what is recorded is forgotten, what was given if that is wanted, and no folder ever."""
+"""tools/cli/deregister.py removes registrations, deletes values if a flag asks for that, and never removes a folder."""
 
 import json
 import shlex
@@ -32,7 +32,7 @@ GIVEN = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_NOTE": "mine"}
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project whose skill is registered and has values, where secrets are kept in a vault."""
+    """Return a project whose skill is registered and has values, on a host whose secrets are in a vault."""
     with_vault(omac)
     project = valued(omac)
     registered(omac, project)
@@ -40,38 +40,38 @@ def shop(omac: Omac) -> Path:
 
 
 def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command where there is no terminal, with `extra` in its environment."""
-    mine = copy(omac)
-    mine.environment = omac.environment | dict(extra or {})
-    return piped(mine, stdin, *arguments)
+    """Run a command without a terminal, with `extra` in its environment."""
+    configured = copy(omac)
+    configured.environment = omac.environment | dict(extra or {})
+    return piped(configured, stdin, *arguments)
 
 
 def registered(omac: Omac, project: Path) -> None:
-    """Register its skill."""
+    """Register the project's skill."""
     done = alone(omac, "register", "slack", "--workdir", str(project), extra=GIVEN)
     assert done.status == 0, done
 
 
 def deregister(omac: Omac, *flags: str, **extra: str) -> Done:
-    """`omac deregister` where there is no terminal."""
+    """Run `omac deregister` without a terminal."""
     return alone(omac, "deregister", *flags, extra=extra)
 
 
 def registry(omac: Omac) -> list[dict[str, Any]]:
-    """The registrations, as the status has them."""
+    """Return the registrations of the status."""
     rows: list[dict[str, Any]] = json.loads(omac.ok("status", "--json"))["registry"]
     return rows
 
 
 def kept(omac: Omac, scope: str) -> bool:
-    """Whether the vault has a secret: of a project's path, or of DEFAULTS."""
+    """Return whether the vault has a secret of this scope: a project's path, or DEFAULTS."""
     service = credential.service(scope if scope == DEFAULTS else ids.scope_of(scope), "slack")
     vault = Vault(str(omac.state / "vault"))
     return "TOKEN" in vault.read(key_at_hand(omac.environment, None), service, ["TOKEN"])
 
 
 def test_it_asks_first(omac: Omac, shop: Path) -> None:
-    """It shows what it will do; only a yes does it, and without a terminal `--yes` has to be said."""
+    """`omac deregister` prints its plan, and acts only after a yes; without a terminal it needs `--yes`."""
     command = ("deregister", "slack", "--workdir", str(shop), "--purge-secrets")
     alone = deregister(omac, *command[1:])
     assert (alone.status, alone.out) == (2, "")
@@ -80,9 +80,9 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
     assert (no.status, "nothing was changed" in no.out) == (1, True)
     assert "its approval ends" in no.out
     assert "this deletes secrets of slack: TOKEN" in no.out
-    left = typed(omac, [("go on? [y/N]", b"\x03")], *command)
-    assert left.status in (130, -2)
-    assert left.out.endswith("\r\n"), "a shell's prompt, or the reason, begins on a line of its own"
+    interrupted = typed(omac, [("go on? [y/N]", b"\x03")], *command)
+    assert interrupted.status in (130, -2)
+    assert interrupted.out.endswith("\r\n"), "a shell's prompt, or the reason, begins on a line of its own"
     assert len(registry(omac)) == 1
     yes = typed(omac, [("go on? [y/N]", b"y\n")], *command)
     assert yes.status == 0, yes
@@ -92,7 +92,7 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
 
 
 def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> None:
-    """Registered again, the skill has its values; what is purged later is forgotten kind by kind."""
+    """A deregistered skill keeps its values for the next registration; each kind of value is purged by its own flag."""
     where = ("--workdir", str(shop), "--yes")
     assert deregister(omac, "slack", *where).status == 0
     assert kept(omac, str(shop))
@@ -110,7 +110,7 @@ def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> Non
 
 
 def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
-    """Exit 8, and nothing is forgotten; without a purge no store is needed."""
+    """A purge with a locked store exits with 8 and removes no registration; without a purge no store is needed."""
     where = ("slack", "--workdir", str(shop), "--yes")
     for purge in ("--purge-secrets", "--purge-defaults"):
         done = deregister(omac, *where, purge, OMAC_VAULT_KEY_FILE="")
@@ -120,7 +120,10 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
 
 
 def test_what_is_left_in_a_store_is_removed_later(omac: Omac, shop: Path) -> None:
-    """Taken back while the store was locked: a later purge removes it, registered or not, with a folder or without."""
+    """A later purge deletes a secret that was revoked while the store was locked.
+
+    The skill need no longer be registered nor have a folder.
+    """
     where = ("slack", "--workdir", str(shop))
     locked = {"OMAC_VAULT_KEY_FILE": ""}
     assert alone(omac, "secrets", "unset", *where[:1], "TOKEN", *where[1:], extra=locked).status == 8
@@ -129,15 +132,15 @@ def test_what_is_left_in_a_store_is_removed_later(omac: Omac, shop: Path) -> Non
     shutil.rmtree(shop / ".agents")
     done = deregister(omac, *where, "--purge-secrets", "--yes", OMAC_VAULT_KEY_FILE="")
     assert (done.status, kept(omac, str(shop))) == (8, True), done
-    asked = deregister(omac, *where, "--purge-secrets")
-    assert "this deletes earlier values of slack: TOKEN" in asked.err
+    preview = deregister(omac, *where, "--purge-secrets")
+    assert "this deletes earlier values of slack: TOKEN" in preview.err
     done = deregister(omac, *where, "--purge-secrets", "--yes")
     assert (done.status, kept(omac, str(shop))) == (0, False), done
     assert deregister(omac, *where, "--purge-secrets", "--yes").status == 4
 
 
 def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
-    """It is purged like one that was recorded."""
+    """A default whose record was cut short is purged like any other."""
     where = ("slack", "--workdir", str(shop), "--purge-defaults", "--yes")
     assert deregister(omac, *where).status == 0
     with opened(omac.environment, None, time.time_ns) as everything:
@@ -154,7 +157,7 @@ def test_a_default_that_was_cut_short(omac: Omac, shop: Path) -> None:
 
 
 def test_a_skill_of_the_same_name_keeps_its_values(omac: Omac, shop: Path) -> None:
-    """Purged is what was given to the one that is meant, also once it is no longer registered."""
+    """A purge deletes only the values of the named skill, even once that is no longer registered."""
     shutil.copytree(shop / ".agents" / "skills" / "slack", shop / ".claude" / "skills" / "slack")
     claude, agents = (("slack", "--workdir", str(shop), "--harness", name) for name in ("claude", "opencode"))
     assert alone(omac, "approve", *claude).status == 0
@@ -168,7 +171,7 @@ def test_a_skill_of_the_same_name_keeps_its_values(omac: Omac, shop: Path) -> No
 
 
 def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:
-    """It is by what is recorded; `--prune` finds all that are gone, and leaves the others alone."""
+    """A skill whose folder is gone is deregistered by its record; `--prune` deregisters all of these and no other."""
     market, fair = valued(omac, "market"), valued(omac, "fair")
     for project in (market, fair):
         registered(omac, project)
@@ -186,16 +189,19 @@ def test_a_folder_that_is_gone(omac: Omac, shop: Path) -> None:
 
 
 def test_who_is_not_registered(omac: Omac, shop: Path) -> None:
-    """Exit 4; who lies there is named, and stays. One unknown name, and none of the others is forgotten."""
+    """An unregistered skill is refused with exit code 4, and its folder is named and stays.
+
+    A command with one unknown name deregisters none.
+    """
     source = omac.skill(shop, "other", "name: other\nsidecar: {command: [x]}\n")
-    for names, told in (
+    for names, reason in (
         (["other"], f"other in {source} is not registered"),
         (["slack", "nobody"], "no skill 'nobody' is registered"),
         (["../slack"], "no skill '../slack'"),
         (["sl\x1b[2J"], "no skill 'sl\\x1b[2J'"),
     ):
         done = deregister(omac, *names, "--workdir", str(shop), "--yes")
-        assert (done.status, told in done.err) == (4, True), done
+        assert (done.status, reason in done.err) == (4, True), done
     assert source.is_dir()
     assert len(registry(omac)) == 1
     assert deregister(omac, "--yes").status == 2
@@ -203,7 +209,7 @@ def test_who_is_not_registered(omac: Omac, shop: Path) -> None:
 
 
 def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
-    """It is forgotten where that is said; the commands that are named can be pasted."""
+    """A name of several skills is refused with a command for each, and each command deregisters one of them."""
     source, home = shop / ".agents" / "skills" / "slack", Path(omac.environment["HOME"]) / ".agents" / "skills"
     shutil.copytree(source, shop / ".claude" / "skills" / "slack")
     shutil.copytree(source, home / "slack")
@@ -213,16 +219,16 @@ def test_one_name_in_several_places(omac: Omac, shop: Path) -> None:
     assert (done.status, "slack is ambiguous: 3 skills have this name" in done.err) == (2, True), done
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if "try: " in line]
     assert len(commands) == 3
-    for left, command in zip((2, 1, 0), commands, strict=True):
+    for remaining, command in zip((2, 1, 0), commands, strict=True):
         again = alone(omac, *shlex.split(command)[1:])
         assert again.status == 0, (command, again)
-        assert len(registry(omac)) == left
+        assert len(registry(omac)) == remaining
     assert len(omac.events(Deregistered)) == 3
     assert source.is_dir()
 
 
 def test_a_server_that_runs_stops_it(omac: Omac, shop: Path) -> None:
-    """What is forgotten no longer runs."""
+    """A server stops a skill that is deregistered."""
     server = omac.serve()
     eventually(lambda: server.skill(shop, "slack")["state"] == "ready", 10.0, "the skill")
     assert deregister(omac, "slack", "--workdir", str(shop), "--yes").status == 0

@@ -1,4 +1,4 @@
-"""omac doctor: findings about the machine and omac's own files, and what --fix mends, through the real command line."""
+"""`omac doctor` reports findings about the machine and omac's own files, and --fix mends them."""
 
 import json
 import os
@@ -16,9 +16,9 @@ def doctor(omac: Omac, *options: str) -> Done:
 
 
 def own(omac: Omac, *options: str) -> list[dict[str, Any]]:
-    """The findings about omac's own files."""
-    found = json.loads(doctor(omac, "--json", *options).out)["findings"]
-    return [one for one in found if one["name"] == "own files"]
+    """Return the findings about omac's own files."""
+    findings = json.loads(doctor(omac, "--json", *options).out)["findings"]
+    return [finding for finding in findings if finding["name"] == "own files"]
 
 
 def mode(path: Path) -> int:
@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def used(omac: Omac) -> Omac:
-    """An omac with whatever a server, a start and a vault leave."""
+    """Return an omac with the files of a server, a start and a vault."""
     project = omac.project("p")
     omac.approve(project)
     omac.ok("vault", "init", "--key-file", str(omac.folder / "key"))
@@ -39,7 +39,7 @@ def used(omac: Omac) -> Omac:
 
 
 def test_what_omac_makes_is_well(used: Omac) -> None:
-    """While a server runs, and after it; nothing is to be mended."""
+    """The files that omac makes are well while a server runs, and --fix mends none of them."""
     (finding,) = own(used)
     assert (finding["level"], finding["fix"]) == ("ok", [])
     done = doctor(used, "--fix")
@@ -52,7 +52,7 @@ def test_what_omac_makes_is_well(used: Omac) -> None:
 
 @pytest.mark.full
 def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
-    """Rights of others are taken away, in the state directory and for the settings; links are not followed."""
+    """--fix removes other users' rights to the state directory and to write the settings, and follows no link."""
     aside = tmp_path / "aside"
     aside.write_text("mine")
     aside.chmod(0o666)
@@ -79,7 +79,7 @@ def test_modes_are_mended(used: Omac, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_old_run_folders_are_removed(used: Omac) -> None:
-    """Beyond the latest five, and never one of a run that lives; a link that leads nowhere goes, too."""
+    """--fix removes all but the latest run folders, never that of a living run, and also a link that leads nowhere."""
     runs = used.state / "run"
     living = runs / os.readlink(runs / "current")
     for number in range(8):
@@ -93,7 +93,7 @@ def test_old_run_folders_are_removed(used: Omac) -> None:
     used._servings[0].end()
     (runs / "current").unlink()
     (runs / "current").symlink_to("gone")
-    assert {one["fix"][0] for one in own(used)} == {"omac doctor --fix"}
+    assert {finding["fix"][0] for finding in own(used)} == {"omac doctor --fix"}
     mended = json.loads(doctor(used, "--fix", "--json").out)["mended"]
     assert f"removed {runs}/current, which led to a run that is gone" in mended
     assert not living.exists()
@@ -101,7 +101,7 @@ def test_old_run_folders_are_removed(used: Omac) -> None:
 
 
 def test_a_missing_state_directory_is_made(omac: Omac) -> None:
-    """It is no problem, since omac makes it when it is needed; with --fix it is there."""
+    """A missing state directory is no problem, since omac makes it when it is needed; --fix makes it at once."""
     omac.state.rmdir()
     (finding,) = own(omac)
     assert finding["level"] == "ok"
@@ -111,37 +111,37 @@ def test_a_missing_state_directory_is_made(omac: Omac) -> None:
 
 
 def test_folders_above_are_nobody_elses_either(omac: Omac) -> None:
-    """Whatever the umask: who can change a folder above the state directory could replace it."""
+    """omac makes folders above its files with mode 700 even if the umask is 0: others could replace their content."""
     below = omac.state / "a/b/c"
-    given = {"OMAC_STATE_DIR": str(below / "omac"), "XDG_CONFIG_HOME": str(omac.state / "config/x")}
+    environment = {"OMAC_STATE_DIR": str(below / "omac"), "XDG_CONFIG_HOME": str(omac.state / "config/x")}
     careless = ("/bin/sh", "-c", 'umask 0 && exec "$@"', "sh")
     for command in (
         ("settings", "set", "serve.audit", "buffered"),
         ("vault", "init", "--key-file", str(omac.state / "key/a/b/key")),
         ("sandbox", "run", "--", "true"),
     ):
-        assert omac.run(*command, extra=given, within=careless).status == 0
+        assert omac.run(*command, extra=environment, within=careless).status == 0
     made = [path for path in omac.state.rglob("*") if path.is_dir()]
     assert {mode(path) for path in made if not path.is_relative_to(below / "omac")} == {0o700}
 
 
 @pytest.mark.parametrize("below", ["", "/a/b"])
 def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
-    """Whether the state directory is there or not, that is a problem, and each printed command can be pasted."""
-    given = {"OMAC_STATE_DIR": f"{omac.state}{below}"}
+    """A read-only disk is a problem with or without a state directory, and each printed command can be pasted."""
+    environment = {"OMAC_STATE_DIR": f"{omac.state}{below}"}
     within = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state), "--")
-    done = omac.run("doctor", "--fix", within=within, extra=given)
+    done = omac.run("doctor", "--fix", within=within, extra=environment)
     assert done.status == 5, done
     assert f"own files: omac cannot write to {omac.state}, which its state directory needs\n" in done.out
     assert f"  try: ls -ld {omac.state}\n" in done.out
     for command in (["sandbox", "run", "--", "true"], ["vault", "init", "--key-file", f"{omac.folder}/key"]):
-        done = omac.run(*command, within=within, extra=given)
+        done = omac.run(*command, within=within, extra=environment)
         fixes = re.findall(r"  try: (?:ls -ld|df -h) (.*)", done.err)
         assert set(fixes) == {str(omac.state)}, done
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
-    """A file in the place of the state directory, a folder of another user's."""
+    """A state directory that is a file, or belongs to another user, is a problem that --fix leaves."""
     omac.state.rmdir()
     omac.state.write_text("")
     done = doctor(omac, "--fix")

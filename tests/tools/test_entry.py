@@ -1,4 +1,4 @@
-"""Where `omac` begins: what stands in the way of every command loads nothing that takes long."""
+"""The entry of `omac`: commands that must start quickly load no module that takes long."""
 
 import json
 import os
@@ -48,14 +48,14 @@ main()
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project in a home that has no settings: reading those is allowed to take longer."""
+    """Return a project in a home that has no settings, since reading those may take longer."""
     project = tmp_path / "home" / "project"
     project.mkdir(parents=True, mode=0o700)
     return project
 
 
 def loaded(project: Path, *words: str, payload: str = "") -> tuple[int, set[str]]:
-    """The exit code of a command, and the modules that it had loaded when the process ended.
+    """Return the exit code of a command, and the modules that it had loaded when the process ended.
 
     Modules that the virtual environment's own start-up files load are not omac's to answer for: `-S` leaves them out.
     """
@@ -72,7 +72,7 @@ def loaded(project: Path, *words: str, payload: str = "") -> tuple[int, set[str]
 
 
 def writing(path: Path) -> str:
-    """What an agent hands to its hook before it writes a file."""
+    """Return the payload that an agent hands to its hook before it writes a file."""
     return json.dumps(
         {
             "session_id": "s-1", "hook_event_name": "PreToolUse", "tool_name": "Write", "cwd": str(path.parent),
@@ -82,7 +82,7 @@ def writing(path: Path) -> str:
 
 
 def test_a_sandbox_is_launched_without_what_takes_long(project: Path) -> None:
-    """From the first word to the record of the end, `omac sandbox run` loads nothing heavy."""
+    """`omac sandbox run` loads no heavy module from its start to the record of its end."""
     status, modules = loaded(project, *SANDBOX, "--", "true")
     assert status == 0
     assert {"omac.adapters.sandbox.bubblewrap", "omac.journal.spool"} <= modules
@@ -90,7 +90,7 @@ def test_a_sandbox_is_launched_without_what_takes_long(project: Path) -> None:
 
 
 def test_a_call_passes_the_guard_without_what_takes_long(project: Path) -> None:
-    """Nor does `omac hook pre-tool-use`, of a call that it lets pass."""
+    """`omac hook pre-tool-use` loads no heavy module for a call that it lets pass."""
     status, modules = loaded(project, *HOOK, payload=writing(project / "new.txt"))
     assert status == 0
     assert "omac.domain.guard.guard" in modules
@@ -98,19 +98,19 @@ def test_a_call_passes_the_guard_without_what_takes_long(project: Path) -> None:
 
 
 def test_the_guard_judges_here(project: Path) -> None:
-    """The same question with another answer: what passed above was looked at, and something else is denied."""
+    """The guard denies a write outside the project, so a write that it lets pass was judged."""
     status, _ = loaded(project, *HOOK, payload=writing(Path("/usr/new.txt")))
     assert status == 2
 
 
 def test_heavy_modules_would_be_seen(project: Path) -> None:
-    """An option that is not known is compared with those that are, which may take longer, and shows in the list."""
+    """An unknown option is compared with the known ones, which may take longer: its module is in the list."""
     _, modules = loaded(project, *SANDBOX, "--nosuch", "--", "true")
     assert "difflib" in modules
 
 
 def test_a_guard_that_cannot_be_loaded_denies(project: Path) -> None:
-    """Agents take every status but 2 for consent, so a broken installation has to answer with that one."""
+    """A guard that cannot be loaded exits with 2, since agents take every other status for consent."""
     begin = (
         f"import sys; sys.path[:0] = {sys.path!r}; sys.modules['omac.domain.guard.guard'] = None\n"
         "from omac.tools.entry import main; main()"
@@ -132,7 +132,7 @@ SLOW = {
 
 @pytest.fixture
 def journal(project: Path) -> Path:
-    """A journal with one event, where the commands of `project` look for it."""
+    """Return a journal with one event, at the path where the commands of `project` read it."""
     path = project.parents[1] / "state" / "journal.db"
     with closing(journal_at(path)) as opened:
         commit_now(opened, [called("x")])
@@ -142,7 +142,7 @@ def journal(project: Path) -> Path:
 @pytest.mark.usefixtures("journal")
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_command_that_only_reads_starts_quickly(project: Path, words: tuple[str, ...]) -> None:
-    """A command that shows something loads neither the writer's store nor an event loop, nor what typer would."""
+    """A command that only reads loads neither the writer's store nor an event loop, nor the modules of typer."""
     begin = BEGIN.format(path=sys.path)
     environment = {
         "HOME": str(project.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8",
@@ -173,28 +173,30 @@ PROGRAM = Path(sys.executable).with_name("omac")
 def test_the_installed_program_ends_as_the_function_does(
     project: Path, words: tuple[str, ...], status: int, begins: str
 ) -> None:
-    """The program that people call prints where it should, and its exit status is the code of the function."""
+    """The installed program prints to the right stream, and its exit status is the code of the function."""
     done = subprocess.run(
         [PROGRAM, *words], env={"HOME": str(project.parent)}, cwd=project, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == status
-    shown, silent = (done.stdout, done.stderr) if status == 0 else (done.stderr, done.stdout)
-    assert shown.startswith(begins)
+    printed, silent = (done.stdout, done.stderr) if status == 0 else (done.stderr, done.stdout)
+    assert printed.startswith(begins)
     assert silent == ""
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_ends_nothing(project: Path, closed: str) -> None:
-    """A command whose standard input, output or error is closed does its work all the same."""
+    """A command succeeds even if its standard input, output or error is closed."""
     argv = ["/bin/sh", "-c", f'"$0" journal path {closed}', str(PROGRAM)]
     done = subprocess.run(argv, env={"HOME": str(project.parent)}, cwd=project, capture_output=True, timeout=60)
     assert done.returncode == 0, done
 
 
 def test_no_memory_of_omac_is_left_in_a_file(project: Path) -> None:
-    """Where commands have secrets, no core file is made of omac; what it starts is as any other program."""
-    asked = "from omac.adapters.linux.syscall import prctl; print('dumpable', prctl(3))"
-    begin = BEGIN.format(path=sys.path).replace("    leave(status)", f"    {asked}; sys.stdout.flush(); leave(status)")
+    """omac is not dumpable, so that no core file of it can have secrets."""
+    statement = "from omac.adapters.linux.syscall import prctl; print('dumpable', prctl(3))"
+    begin = BEGIN.format(path=sys.path).replace(
+        "    leave(status)", f"    {statement}; sys.stdout.flush(); leave(status)"
+    )
     environment = {"HOME": str(project.parent), "OMAC_STATE_DIR": str(project.parents[1] / "state")}
     argv = [sys.executable, "-I", "-S", "-c", begin, "settings", "show"]
     done = subprocess.run(argv, env=environment, cwd=project, capture_output=True, text=True, timeout=60)
@@ -214,7 +216,7 @@ def test_no_memory_of_omac_is_left_in_a_file(project: Path) -> None:
 def test_an_interrupt_while_it_loads_is_no_defect(
     project: Path, words: tuple[str, ...], module: str, status: int
 ) -> None:
-    """Ctrl-C ends it at once, without a trace; the guard denies what it could not judge."""
+    """Ctrl-C while omac loads ends it at once, without a traceback; the guard denies a call that it did not judge."""
     begin = INTERRUPTED.format(path=sys.path, module=module)
     environment = {"HOME": str(project.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     argv = [sys.executable, "-I", "-S", "-c", begin, *words]
@@ -224,7 +226,7 @@ def test_an_interrupt_while_it_loads_is_no_defect(
 
 @pytest.mark.parametrize(("words", "status"), [(("start", "--", "true"), 130), (HOOK, 2)])
 def test_an_interrupt_before_it_loads(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
-    """Ctrl-C that meets the program's own first lines ends it as quietly."""
+    """Ctrl-C in the program's own first lines ends it quietly, too."""
     package = tmp_path / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "omac"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise KeyboardInterrupt\n")

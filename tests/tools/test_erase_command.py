@@ -1,4 +1,4 @@
-"""`omac erase`: what an agent asked for in a directory is gone; that it asked, and all proofs, stay."""
+"""`omac erase` erases the personal fields of a directory's events; the events themselves and all proofs stay."""
 
 import json
 import os
@@ -24,13 +24,13 @@ WORDS = ("private-basket", "private-argument")
 
 
 def in_state(omac: Omac, words: tuple[str, ...] = WORDS) -> list[str]:
-    """The files of the state directory that hold one of the words."""
-    found = []
+    """Return the files of the state directory that hold one of the words, each with the word."""
+    hits = []
     for path in sorted(omac.state.rglob("*")):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
-            found += [f"{path.relative_to(omac.state)}: {word}" for word in words if word.encode() in content]
-    return found
+            hits += [f"{path.relative_to(omac.state)}: {word}" for word in words if word.encode() in content]
+    return hits
 
 
 def used(omac: Omac, project: Path, basket: str = WORDS[0], argument: str = WORDS[1]) -> None:
@@ -48,14 +48,14 @@ def called(serving: Serving, project: Path, basket: str) -> None:
 
 
 def sound(omac: Omac) -> None:
-    """Nothing is wrong with the journal."""
+    """Check that the journal verifies without a finding."""
     assert json.loads(omac.ok("audit", "verify", "--json"))["findings"] == []
     omac.ok("journal", "check")
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """A host with two directories that an agent worked in, and a long journal; a copy of its state."""
+    """Yield a host with two directories that an agent worked in and a long journal, and a copy of its state."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
         for name, basket, argument in (("shop", *WORDS), ("other", "elsewhere", "else-argument")):
             project = omac.project(name, "echo")
@@ -72,7 +72,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
 
 @pytest.fixture
 def host(original: tuple[Omac, Path]) -> Omac:
-    """That host as it was in the beginning."""
+    """Return the original host with its state as it was in the beginning."""
     omac, copy = original
     shutil.rmtree(omac.state)
     shutil.copytree(copy, omac.state, symlinks=True)
@@ -80,14 +80,16 @@ def host(original: tuple[Omac, Path]) -> Omac:
 
 
 def test_what_was_asked_is_gone(host: Omac) -> None:
-    """Before, the audit shows it, and no file of the journal has it in the clear; afterwards no file of omac's has it,
-    other directories are as they were, and all proofs hold."""
+    """An erasure removes a directory's words from the audit and from every file of omac.
+
+    Before it no file but logs has them in the clear. Other directories keep their words, and all proofs hold.
+    """
     before = host.ok("audit", "--json")
     assert all(word in before for word in (*WORDS, "elsewhere", "else-argument"))
-    assert not [found for found in in_state(host) if "/logs/" not in found]
-    said = host.ok("erase", str(host.root / "shop"), "--yes")
-    assert "access.requested" in said
-    assert "2600 events that an earlier omac recorded in the clear" in said
+    assert not [hit for hit in in_state(host) if "/logs/" not in hit]
+    output = host.ok("erase", str(host.root / "shop"), "--yes")
+    assert "access.requested" in output
+    assert "2600 events that an earlier omac recorded in the clear" in output
     after = host.ok("audit", "--json")
     assert not [word for word in WORDS if word in after]
     assert "elsewhere" in after
@@ -100,7 +102,7 @@ def test_what_was_asked_is_gone(host: Omac) -> None:
 
 
 def test_again(host: Omac) -> None:
-    """It is done once; what comes afterwards has another key, and can be erased again."""
+    """A second erasure changes nothing; events that come afterwards have another key, and can be erased again."""
     shop = host.root / "shop"
     host.ok("erase", str(shop), "--yes")
     head = json.loads(host.ok("status", "--json"))["position"]
@@ -117,7 +119,7 @@ def test_again(host: Omac) -> None:
 
 
 def test_it_asks(host: Omac) -> None:
-    """Without a terminal and --yes nothing is changed; neither is it for a folder that nobody worked in."""
+    """`omac erase` refuses without a terminal or --yes, and for a folder without events."""
     refused = host.run("erase", str(host.root / "shop"))
     assert refused.status != 0
     assert "--yes" in refused.err
@@ -128,16 +130,18 @@ def test_it_asks(host: Omac) -> None:
 
 
 def test_while_it_is_online(host: Omac) -> None:
-    """A directory that a living run has online is not erased; another one is, beside that run, which goes on with a new
-    key once it is used again."""
+    """A directory that a living run has online is not erased; another one is, beside that run.
+
+    The erased directory gets a new key once it is used again.
+    """
     serving = host.serve()
     shop = host.root / "shop"
     called(serving, shop, "third")
     run = serving.ready["run"]
     refused = host.run("erase", str(shop), "--yes")
     assert refused.status == 5
-    told = f"is online in run {run}: nothing was erased\n"
-    assert refused.err.endswith(f"{told}  try: omac deactivate {shop}\n  try: omac stop {run}\n"), refused
+    message = f"is online in run {run}: nothing was erased\n"
+    assert refused.err.endswith(f"{message}  try: omac deactivate {shop}\n  try: omac stop {run}\n"), refused
     host.ok("erase", str(host.root / "other"), "--yes")
     alone = started(host, host.root / "other", LOOP)
     assert alone.line() == "up\n"
@@ -158,10 +162,10 @@ def test_while_it_is_online(host: Omac) -> None:
 
 
 def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
-    """In a file of their own beside it; restored, the fields are read again, but not those that were erased since."""
+    """A backup keeps the keys in a file beside it; a restore brings back the fields, but not those erased since."""
     copy, keys = tmp_path / "copy.db", tmp_path / "copy.db.keys"
-    said = host.ok("journal", "backup", str(copy))
-    assert f"{keys}: the keys of personal fields (2)" in said
+    output = host.ok("journal", "backup", str(copy))
+    assert f"{keys}: the keys of personal fields (2)" in output
     assert keys.stat().st_mode & 0o777 == 0o600
     assert host.run("journal", "backup", str(copy)).status == 2
     assert WORDS[0] in host.ok("audit", "--json", "--journal", str(copy))
@@ -170,9 +174,9 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
     (host.state / "subjects" / workdir_id(str(host.root / "other"))).unlink()
     assert "elsewhere" not in host.ok("audit", "--json")
     for _ in range(2):  # the second time from a journal that knows of no erasure
-        said = host.ok("journal", "restore", str(copy), "--yes")
-        assert "keys of personal fields of 1 directory are" in said
-        assert "1 key is not: what it encrypted was erased since" in said
+        output = host.ok("journal", "restore", str(copy), "--yes")
+        assert "keys of personal fields of 1 directory are" in output
+        assert "1 key is not: what it encrypted was erased since" in output
         rows = host.ok("audit", "--json")
         assert "elsewhere" in rows
         assert WORDS[0] not in rows
@@ -180,7 +184,7 @@ def test_a_backup_has_the_keys(host: Omac, tmp_path: Path) -> None:
 
 
 def test_a_backup_on_another_host(host: Omac, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """With the keys all is read there, from a journal that had none before; without them it reads as erased."""
+    """A backup restored on another host has its fields if its keys are there, and reads as erased without them."""
     copy = tmp_path / "copy.db"
     host.ok("journal", "backup", str(copy))
     with omac_in(tmp_path_factory.mktemp("another")) as another:
@@ -212,12 +216,15 @@ STEPS = {
 
 @pytest.mark.parametrize("step", some(STEPS, of=3))
 def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """The journal is sound, and the next erasure goes on: afterwards nothing is left, and one erasure is on record."""
+    """An erasure that is killed at any step leaves a sound journal, and the next erasure completes it.
+
+    Afterwards no file has the words, and the audit has one erasure.
+    """
     shop = str(host.root / "shop")
     host.ok("status")
     host.ok("audit", "-n", "500", "--json")
     assert {".audit", ".snapshots"} <= {path.suffix for path in (host.state / "journals").iterdir()}
-    assert [found for found in in_state(host) if ".audit" in found]
+    assert [hit for hit in in_state(host) if ".audit" in hit]
 
     def killed(*_: object, **__: object) -> None:
         raise Killed
@@ -230,8 +237,8 @@ def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: s
     is_begun = bool(json.loads(host.ok("status", "--json"))["unerased"])
     assert is_begun == (step not in ("before the request", "before the log is moved"))
     again = f"omac erase {workdir_id(shop)} # goes on with it"
-    for shown in (host.ok("status"), host.run("doctor").out):
-        assert (again in " ".join(shown.split())) == is_begun
+    for text in (host.ok("status"), host.run("doctor").out):
+        assert (again in " ".join(text.split())) == is_begun
     host.ok("erase", workdir_id(shop), "--yes")
     assert json.loads(host.ok("status", "--json"))["unerased"] == []
     assert not in_state(host)
@@ -241,7 +248,7 @@ def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: s
 
 
 def test_a_backup_after_an_erasure_that_cannot_be_read(host: Omac, tmp_path: Path) -> None:
-    """A damaged event of an erasure takes back neither that nor those before: the journal names the key twice."""
+    """A damaged event of an erasure undoes neither that nor an earlier one: the journal names each key twice."""
     copy = tmp_path / "copy.db"
     host.ok("journal", "backup", str(copy))
     for name in ("shop", "other"):
@@ -255,7 +262,7 @@ def test_a_backup_after_an_erasure_that_cannot_be_read(host: Omac, tmp_path: Pat
 
 
 def test_a_backup_after_an_erasure_and_a_lost_segment(host: Omac, tmp_path: Path) -> None:
-    """Of the present journal is read what can be read: the loss of other events takes back no erasure."""
+    """A restore respects an erasure even if the present journal has lost a segment with other events."""
     copy = tmp_path / "copy.db"
     host.ok("journal", "backup", str(copy))
     host.ok("journal", "seal")
@@ -267,7 +274,7 @@ def test_a_backup_after_an_erasure_and_a_lost_segment(host: Omac, tmp_path: Path
 
 
 def test_a_backup_after_an_erasure_that_was_killed(host: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key is destroyed, though the outcome is not recorded: no backup brings it back."""
+    """A restore does not bring back a key that a killed erasure destroyed, though its outcome is not recorded."""
     copy = tmp_path / "copy.db"
     host.ok("journal", "backup", str(copy))
 
@@ -284,7 +291,7 @@ def test_a_backup_after_an_erasure_that_was_killed(host: Omac, tmp_path: Path, m
 
 @pytest.mark.full
 def test_killed_at_random_moments(host: Omac) -> None:
-    """kill -9, again and again: each time the journal is sound, and in the end it is erased."""
+    """An erasure that kill -9 ends again and again leaves a sound journal each time, and succeeds in the end."""
     shop = host.root / "shop"
     for number in range(8):
         started = host.start("erase", str(shop), "--yes")
@@ -298,7 +305,7 @@ def test_killed_at_random_moments(host: Omac) -> None:
 
 
 def test_sealed_and_pruned_afterwards(host: Omac) -> None:
-    """Segments have the column; what is erased is erased in them, and a prune needs no key."""
+    """An erasure also erases fields in sealed segments, and a prune needs no key."""
     host.ok("checkpoint")
     host.ok("journal", "seal")
     rows = host.ok("audit", "--json")
@@ -316,7 +323,7 @@ def test_sealed_and_pruned_afterwards(host: Omac) -> None:
 
 @pytest.mark.parametrize("column", ["sealed", "body"])
 def test_a_flipped_bit(host: Omac, column: str) -> None:
-    """In what is encrypted or in a commitment: found by the proofs, whether the key is there or not."""
+    """The proofs find a flipped bit in an encrypted field or a commitment, with or without the key."""
     path = str(host.state / "journal.db")
     with closing(sqlite3.connect(path)) as connection, connection:
         query = f"SELECT position, {column} FROM event WHERE sealed IS NOT NULL LIMIT 1"
@@ -326,14 +333,16 @@ def test_a_flipped_bit(host: Omac, column: str) -> None:
     for _ in range(2):
         done = host.run("audit", "verify", "--json")
         assert done.status == 10
-        assert [(one["position"], one["kind"]) for one in json.loads(done.out)["findings"]] == [(position, "altered")]
+        assert [(finding["position"], finding["kind"]) for finding in json.loads(done.out)["findings"]] == [
+            (position, "altered")
+        ]
         if host.run("audit", "--json").status == 0:
             break
         host.run("erase", str(host.root / "shop"), "--yes")
 
 
 def test_what_cannot_be_read_is_set_aside(host: Omac) -> None:
-    """A field that does not open with its key is damage that the check names, and a repair sets the event aside."""
+    """A field that does not decrypt with its key is damage that the check names, and a repair sets the event aside."""
     path = str(host.state / "journal.db")
     with closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT max(position), sealed FROM event WHERE sealed IS NOT NULL AND version IS NULL"
@@ -351,14 +360,14 @@ def test_what_cannot_be_read_is_set_aside(host: Omac) -> None:
 
 
 def test_records_in_the_spool(host: Omac) -> None:
-    """What waits there is taken in first, and erased with the rest; what was rejected there is removed."""
+    """An erasure first records the events in the spool and erases their fields too; it removes rejected ones."""
     shop = host.root / "shop"
     spool = host.state / "spool"
     Program(spool).deny("a", root=str(shop), path="/etc/private-basket")
     (waiting,) = [path for path in spool.iterdir() if path.is_file()]
     (spool / "rejected").mkdir(exist_ok=True)
     (spool / "rejected" / "cut").write_bytes(waiting.read_bytes()[:-2])
-    assert [found for found in in_state(host) if "spool" in found]
+    assert [hit for hit in in_state(host) if "spool" in hit]
     host.ok("erase", str(shop), "--yes")
     assert "guard.denied" in host.ok("audit", "--json")
     assert not in_state(host)
@@ -366,7 +375,7 @@ def test_records_in_the_spool(host: Omac) -> None:
 
 
 def test_a_launch_that_was_killed(host: Omac) -> None:
-    """One that lives is in the way; one whose omac was killed gets its end, so that no state keeps its command line."""
+    """A living launch prevents an erasure; one whose omac was killed is ended, and no state has its command line."""
     shop = host.root / "shop"
     command = ("sh", "-c", "echo ready; sleep 60; : private-argument")
     started = host.start("sandbox", "run", "--workdir", str(shop), "--", *command)
@@ -384,7 +393,7 @@ def test_a_launch_that_was_killed(host: Omac) -> None:
 
 
 def test_a_directory_that_is_not_known(omac: Omac) -> None:
-    """The proposed command lists those that are."""
+    """An erasure of an unknown directory is refused with the command that lists the known ones."""
     omac.approve(omac.project("shop"))
     refused = omac.run("erase", str(omac.root / "shpo"), "--yes")
     assert (refused.status, "has personal fields" in refused.err) == (2, True)

@@ -1,4 +1,4 @@
-"""`omac export` that was interrupted, `omac erase`, and the same export again: nothing that was erased appears."""
+"""An interrupted `omac export` that goes on after `omac erase` contains no erased field."""
 
 import base64
 import fcntl
@@ -41,7 +41,7 @@ def called_encrypted(omac: Omac, directory: str, path: str, session: str) -> Non
 
 @pytest.fixture
 def busy(omac: Omac) -> Omac:
-    """A host whose export takes a while, of one directory and then of another."""
+    """Return a host whose export takes a while, with the events of one directory and then of another."""
     omac.approve(omac.project("shop", "echo"), "echo")
     called_encrypted(omac, str(omac.root / "shop"), PATH, "private-session")
     called_encrypted(omac, str(omac.root / "other"), "/elsewhere", "session")
@@ -64,7 +64,7 @@ main()
 
 
 def interrupted(omac: Omac, folder: Path, *options: str) -> Path:
-    """An export that is killed when a good part of it has been written, with what will be erased; its draft."""
+    """Kill an export once a good part is written, with words that will be erased, and return its draft."""
     draft = folder.with_name(f".omac-export-{folder.name}")
     done = omac.process("export", "--out", str(folder), *options, within=(sys.executable, "-c", KILLED))
     assert (done.status, folder.exists(), PATH in texts(draft)) == (-signal.SIGKILL, False, True), done
@@ -72,14 +72,14 @@ def interrupted(omac: Omac, folder: Path, *options: str) -> Path:
 
 
 def texts(folder: Path) -> str:
-    """What is in the files of a folder, also where it stands in base64."""
+    """Return the content of the files of a folder, with the path also decoded from base64."""
     text = b"".join(path.read_bytes() for path in sorted(folder.iterdir())).decode("latin-1")
     return text.replace(base64.b64encode(msgspec.msgpack.encode(PATH)).decode(), PATH)
 
 
-@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(one, marks=pytest.mark.full) for one in FORMATS)])
+@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(name, marks=pytest.mark.full) for name in FORMATS)])
 def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: str) -> None:
-    """What stands is derived again; the bundle verifies, and has the other directory's paths."""
+    """An export that goes on after an erasure has no erased word, verifies, and has the other directory's paths."""
     folder = tmp_path / "bundle"
     draft = interrupted(busy, folder, "--format", form)
     busy.ok("erase", str(busy.root / "shop"), "--yes")
@@ -94,22 +94,22 @@ def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: st
 
 @pytest.mark.full
 def test_a_draft_that_nobody_goes_on_with(busy: Omac, tmp_path: Path) -> None:
-    """An erasure empties it, of whatever directory it was; a folder beside it and one of another journal are left."""
+    """An erasure empties the draft of an export, and leaves a folder beside it that is no draft of this journal."""
     folder = tmp_path / "bundle"
     draft = interrupted(busy, folder)
-    other = tmp_path / ".omac-export-other"
-    other.mkdir()
-    (other / "events.jsonl").write_text(PATH)
+    foreign = tmp_path / ".omac-export-other"
+    foreign.mkdir()
+    (foreign / "events.jsonl").write_text(PATH)
     done = busy.run("erase", str(busy.root / "shop"), "--yes")
     assert done.status == 0, done
     assert (PATH in texts(draft), [path.name for path in draft.iterdir()]) == (False, [".progress.json"])
-    assert PATH in texts(other)
+    assert PATH in texts(foreign)
     assert "it goes on" in busy.run("export", "--out", str(folder)).err
     assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
 
 
 def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
-    """An erasure does not end before what an export writes meanwhile can be removed; then it goes on."""
+    """An erasure fails while an export is at work on a draft; the next one completes it and empties the draft."""
     draft = interrupted(busy, tmp_path / "bundle")
     held = os.open(draft, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -122,19 +122,19 @@ def test_beside_an_export(busy: Omac, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", some(["link", "file"], of=2))
 def test_a_draft_that_is_none(busy: Omac, tmp_path: Path, kind: str) -> None:
-    """Whatever stands in its place is left alone."""
-    draft, kept = interrupted(busy, tmp_path / "bundle"), tmp_path / "kept"
-    draft.rename(kept)
+    """An erasure neither follows a link nor stops at a file in the place of a draft."""
+    draft, target = interrupted(busy, tmp_path / "bundle"), tmp_path / "kept"
+    draft.rename(target)
     if kind == "link":
-        draft.symlink_to(kept)
+        draft.symlink_to(target)
     else:
         draft.write_text("a file")
     busy.ok("erase", str(busy.root / "shop"), "--yes")
-    assert PATH in texts(kept)
+    assert PATH in texts(target)
 
 
 def test_a_choice_by_what_was_erased(busy: Omac, tmp_path: Path) -> None:
-    """It takes other events now than the record of the export says: it has to be begun again, and that is said."""
+    """An export by an erased field is refused when it goes on, since it has other events now; a new one has none."""
     folder, options = tmp_path / "bundle", ("--session", "private-session")
     draft = interrupted(busy, folder, *options)
     busy.ok("erase", str(busy.root / "shop"), "--yes")

@@ -1,4 +1,4 @@
-"""`omac export`: evidence that somebody verifies on another machine, with a public key and nothing else."""
+"""`omac export` makes evidence that an auditor verifies on another machine with a public key and nothing else."""
 
 import base64
 import csv
@@ -35,7 +35,7 @@ INSTALLED = Path(sys.executable).with_name("omac")
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host on which two skills were called, and one is approved under a name that a spreadsheet would run."""
+    """Yield a host on which two skills were called, by a path that a spreadsheet would run."""
     with omac_in(tmp_path_factory.mktemp("used")) as house:
         project = house.project("shop", "echo", "other")
         house.approve(project, "echo", "other")
@@ -54,7 +54,7 @@ def key(used: Omac) -> str:
 
 @pytest.fixture
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of another host."""
+    """Return the folder of another host."""
     return tmp_path_factory.mktemp("house")
 
 
@@ -77,7 +77,7 @@ def verified(folder: Path, key: str, *options: str) -> subprocess.CompletedProce
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, form: str) -> None:
-    """All events, each with what was recorded; nobody else can read the files."""
+    """An export in each format has all events, verifies on another machine, and is readable only by its owner."""
     folder = exported(used, tmp_path / "bundle", "--format", form)
     assert sorted(os.listdir(folder)) == sorted(
         ["checkpoint.txt", "evidence.jsonl", "gaps.jsonl", "manifest.json", "manifest.sig", FORMATS[form]]
@@ -88,12 +88,12 @@ def test_every_format_verifies_elsewhere(used: Omac, key: str, tmp_path: Path, f
     assert (done.returncode, done.stderr) == (0, ""), done
     manifest = json.loads((folder / "manifest.json").read_text())
     assert f"{manifest['events']} events verified, of the {manifest['size']}" in done.stdout
-    found = json.loads(verified(folder, key, "--json").stdout)
-    assert (found["events"], found["root"], found["findings"]) == (manifest["events"], manifest["root"], [])
+    report = json.loads(verified(folder, key, "--json").stdout)
+    assert (report["events"], report["root"], report["findings"]) == (manifest["events"], manifest["root"], [])
 
 
 def test_what_readers_get(used: Omac, tmp_path: Path) -> None:
-    """The same events in each form; no cell is a formula."""
+    """An export has the same events in each format, and no cell of the CSV is a formula."""
     kinds = [used_kind(used, position) for position in (1, 2)]
     lines = (exported(used, tmp_path / "j") / "events.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
@@ -116,7 +116,7 @@ def used_kind(omac: Omac, position: int) -> str:
 
 
 def test_who_took_it_is_on_record(used: Omac, tmp_path: Path) -> None:
-    """Before the first file, with what was asked for."""
+    """The audit has a row for each export, with its filters and its folder."""
     exported(used, tmp_path / "bundle", "--format", "csv", "--skill", "echo", "--redact", "secret")
     row = used.audit("--kind", "export")[-1]
     assert (row["kind"], row["actor"], row["outcome"]) == ("export.created", "person", "done")
@@ -125,7 +125,7 @@ def test_who_took_it_is_on_record(used: Omac, tmp_path: Path) -> None:
 
 
 def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) -> None:
-    """Each row comes with the events that begin and end it; the others are there as hashes alone."""
+    """An export by filters has the events that begin and end each row, and only hashes of the others."""
     rows = used.audit("--kind", "access", "--skill", "echo")
     folder = exported(used, tmp_path / "bundle", "--kind", "access", "--skill", "echo")
     records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -150,7 +150,7 @@ def test_filters_choose_rows_of_the_audit(used: Omac, key: str, tmp_path: Path) 
 def test_every_filter_is_stated_as_it_is_typed(
     used: Omac, key: str, tmp_path: Path, options: tuple[str, ...], stated: dict[str, str], count: int
 ) -> None:
-    """The manifest and the record of the export say which were used; they choose what `omac audit` shows."""
+    """The manifest and the record of an export have its filters as they were typed; the filters choose its events."""
     folder = exported(used, tmp_path / "bundle", *options)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
@@ -159,7 +159,7 @@ def test_every_filter_is_stated_as_it_is_typed(
 
 
 def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path: Path) -> None:
-    """That it was recorded, and where; nothing of what it says is in any file."""
+    """A redacted event is proven without its content, which is in no file of the export."""
     folder = exported(used, tmp_path / "bundle", "--redact", "access,run.started")
     whole = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"=1+1" not in whole
@@ -176,7 +176,7 @@ def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path:
 )
 @pytest.mark.full
 def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: float) -> None:
-    """In each file in turn: the exit code is 10, and what is said names the file, or the one that signs it."""
+    """A flipped bit in any file of an export makes its verification exit with 10 and name the file or the manifest."""
     folder = exported(used, tmp_path / "bundle", "--format", form, "--kind", "access")
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
@@ -191,7 +191,7 @@ def test_one_flipped_bit(used: Omac, key: str, tmp_path: Path, form: str, part: 
 
 
 def test_a_folder_that_is_no_export(used: Omac, key: str, tmp_path: Path) -> None:
-    """It is named as misuse, and nobody is accused of a change; an export that lost its manifest was changed."""
+    """Verifying a folder that is no export is misuse; an export that lost its manifest counts as changed."""
     folder = tmp_path / "photos"
     for content in (False, True):
         if content:
@@ -211,7 +211,7 @@ def test_a_folder_that_is_no_export(used: Omac, key: str, tmp_path: Path) -> Non
 
 
 def test_a_file_whose_name_is_no_text(used: Omac, key: str, tmp_path: Path) -> None:
-    """It is named, for people and for programs, as what does not belong there."""
+    """A verification names a file that does not belong to the export, even if its name is not UTF-8."""
     bundle = exported(used, tmp_path / "bundle", "--kind", "access")
     Path(os.fsdecode(os.fsencode(bundle) + b"/\xff")).write_text("")
     assert used.run("export", "verify", str(bundle), "--key", key).out.startswith("\\udcff: it does not belong")
@@ -222,7 +222,7 @@ def test_a_file_whose_name_is_no_text(used: Omac, key: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", some(["gaps.jsonl", "manifest.sig", "checkpoint.txt", "manifest.json"], of=4))
 def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
-    """With one of them changed in a file that is small, the bundle does not verify."""
+    """An export with any single bit of a small file changed does not verify."""
     folder = exported(used, tmp_path / "bundle", "--kind", "access")
     content = (folder / name).read_bytes()
     for bit in range(8 * len(content)):
@@ -235,12 +235,12 @@ def test_each_bit(used: Omac, key: str, tmp_path: Path, name: str) -> None:
 
 
 def resigned(omac: Omac, folder: Path, change: Any) -> None:
-    """Change the manifest and its files as somebody with the signing key could not without omac, and sign it."""
+    """Change the manifest and its files as a thief of the signing key could, and sign the manifest."""
     manifest = json.loads((folder / "manifest.json").read_text())
     change(manifest)
-    for name, kept in manifest["files"].items():
+    for name, entry in manifest["files"].items():
         content = (folder / name).read_bytes()
-        kept["bytes"], kept["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+        entry["bytes"], entry["sha256"] = len(content), hashlib.sha256(content).hexdigest()
     text = json.dumps(manifest).encode()
     (folder / "manifest.json").write_bytes(text)
     name = (folder / "checkpoint.txt").read_text().splitlines()[-1].split()[1]
@@ -264,7 +264,7 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
     ],
 )
 def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, named: str, why: str) -> None:
-    """Who can sign a manifest cannot make the checkpoint's root follow from other events."""
+    """A thief of the signing key can sign a manifest, but cannot derive the checkpoint's root from other events."""
     folder = exported(used, tmp_path / "bundle", "--kind", "access")
     evidence = (folder / "evidence.jsonl").read_text().splitlines(keepends=True)
     gaps = (folder / "gaps.jsonl").read_text().splitlines(keepends=True)
@@ -305,7 +305,7 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["evidence.jsonl", "events.jsonl", "gaps.jsonl", "checkpoint.txt", "manifest.json"])
 def test_a_file_that_is_huge(used: Omac, key: str, tmp_path: Path, name: str) -> None:
-    """It is not read to its end, which would take hours."""
+    """A verification refuses a huge file without reading all of it, which would take hours."""
     folder = exported(used, tmp_path / "bundle")
     os.truncate(folder / name, 1 << 40)
     done = verified(folder, key)
@@ -313,7 +313,7 @@ def test_a_file_that_is_huge(used: Omac, key: str, tmp_path: Path, name: str) ->
 
 
 def test_how_many_events_are_exported(used: Omac, tmp_path: Path) -> None:
-    """Without a filter nothing is left out but the record of the export itself, and that is said."""
+    """An export without a filter has all events but its own record, and reports how many it has."""
     whole = used.ok("export", "--out", str(tmp_path / "whole")).splitlines()[0]
     events = json.loads((tmp_path / "whole" / "manifest.json").read_text())["events"]
     assert whole == f"{tmp_path}/whole: {events} events, all before this export, exported as jsonl"
@@ -322,18 +322,18 @@ def test_how_many_events_are_exported(used: Omac, tmp_path: Path) -> None:
 
 
 def test_a_name_that_cannot_be_recorded(used: Omac, tmp_path: Path) -> None:
-    """Nothing is exported to it, and that is said as misuse."""
+    """An export to a folder whose name is not UTF-8 is misuse and writes no file."""
     done = used.run("export", "--out", str(tmp_path / os.fsdecode(b"\xff")))
     assert (done.status, "UTF-8" in done.err, "--out NEW" in done.err) == (2, True, True), done
     assert not list(tmp_path.iterdir())
 
 
 def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
-    """Of another host: nothing of the bundle is believed."""
+    """An export does not verify by the key of another host; a malformed key and a missing folder are misuse."""
     folder = exported(used, tmp_path / "bundle")
-    with omac_in(house) as other:
-        other.approve(other.project("shop"))
-        foreign = other.ok("key", "show").strip()
+    with omac_in(house) as another:
+        another.approve(another.project("shop"))
+        foreign = another.ok("key", "show").strip()
     done = verified(folder, foreign)
     assert (done.returncode, "has not signed this bundle" in done.stdout) == (10, True), done
     assert (
@@ -344,7 +344,7 @@ def test_by_another_key(used: Omac, house: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
-    """Neither a folder nor a link is written to, and nothing is recorded."""
+    """An export to an existing folder or link is refused, writes nothing, and is not recorded."""
     before = len(used.audit("--kind", "export"))
     (tmp_path / "taken").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -360,7 +360,7 @@ def test_a_place_that_is_taken(used: Omac, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host whose export takes a while."""
+    """Yield a host whose export takes a while."""
     with omac_in(tmp_path_factory.mktemp("busy")) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         called_often(omac, 8_000)
@@ -368,7 +368,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
 
 
 def killed(omac: Omac, folder: Path, size: int, *options: str) -> Path:
-    """An export that was killed when its evidence had so many bytes; its draft."""
+    """Kill an export once its evidence has so many bytes, and return its draft."""
     draft = folder.with_name(f".omac-export-{folder.name}")
     evidence = draft / "evidence.jsonl"
     started = omac.start("export", "--out", str(folder), *options)
@@ -384,8 +384,10 @@ def killed(omac: Omac, folder: Path, size: int, *options: str) -> Path:
     [("jsonl", (0, 1 << 18, 1 << 20)), *(pytest.param(form, (1 << 18,), marks=pytest.mark.full) for form in FORMATS)],
 )
 def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tuple[int, ...]) -> None:
-    """kill -9 leaves no bundle; the same command goes on with the range of the first start, though more was recorded
-    since, and says what an export says that nobody killed."""
+    """A killed export leaves no bundle, and the same command goes on with the range of the first start.
+
+    Events that were recorded since are not in it, and it has the same content as an export that was not killed.
+    """
     folder, records = tmp_path / "bundle", len(busy.audit("--kind", "export"))
     for size in sizes:
         draft = killed(busy, folder, size, "--format", form)
@@ -404,16 +406,16 @@ def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tu
 
 
 def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
-    """Changed bytes are derived again; no link is followed; a range that nobody recorded is refused."""
-    folder, other = tmp_path / "bundle", tmp_path / "other"
-    other.write_bytes(b"mine" * 100_000)
+    """An export derives changed bytes of its draft again, follows no link there, and refuses an unrecorded range."""
+    folder, target = tmp_path / "bundle", tmp_path / "other"
+    target.write_bytes(b"mine" * 100_000)
     draft = killed(busy, folder, 1 << 18)
     with (draft / "evidence.jsonl").open("r+b") as file:
         file.write(b"forged")
     (draft / "gaps.jsonl").unlink()
-    (draft / "gaps.jsonl").symlink_to(other)
+    (draft / "gaps.jsonl").symlink_to(target)
     (draft / "events.jsonl").unlink()
-    os.link(other, draft / "events.jsonl")
+    os.link(target, draft / "events.jsonl")
     (draft / "more").mkdir()
     text = (draft / ".progress.json").read_bytes()
     forged = json.loads(text) | {"events": 3}
@@ -423,11 +425,11 @@ def test_what_an_agent_does_to_a_draft(busy: Omac, tmp_path: Path) -> None:
     (draft / ".progress.json").write_bytes(text)
     exported(busy, folder)
     assert verified(folder, busy.ok("key", "show").strip()).returncode == 0
-    assert other.read_bytes() == b"mine" * 100_000
+    assert target.read_bytes() == b"mine" * 100_000
 
 
 def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
-    """It is refused, the draft stays, and relative times count from the first start."""
+    """An export with other options than its draft is refused and the draft stays; with the same options it goes on."""
     folder = tmp_path / "bundle"
     options = ("--since", "7d", "--kind", "access")
     draft = killed(busy, folder, 1 << 16, *options)
@@ -441,7 +443,7 @@ def test_other_options_do_not_go_on(busy: Omac, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_two_at_once(house: Path, tmp_path: Path) -> None:
-    """The second is refused while the first is at it, and harms nothing."""
+    """A second export to the same folder is refused while the first is at work, and does not harm it."""
     with omac_in(house) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         called_often(omac, 40_000)
@@ -455,7 +457,7 @@ def test_two_at_once(house: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_disk(house: Path, tmp_path: Path) -> None:
-    """It is said whose fault it is, and what to type; with more room the same command goes on."""
+    """An export to a full disk reports that and the next step; with more room the same command goes on."""
     with omac_in(house) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         called_often(omac, 10_000)
@@ -476,7 +478,7 @@ def test_a_full_disk(house: Path, tmp_path: Path) -> None:
 
 
 def test_no_export_of_what_was_changed(house: Path, tmp_path: Path) -> None:
-    """A journal that is not what was recorded gives no evidence."""
+    """A journal that was changed cannot be exported."""
     with omac_in(house) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
@@ -487,6 +489,6 @@ def test_no_export_of_what_was_changed(house: Path, tmp_path: Path) -> None:
 
 
 def test_options_of_the_subcommand_go_behind_it(used: Omac, tmp_path: Path) -> None:
-    """Before it they would do nothing."""
+    """`omac export` refuses options of `verify` that precede it, where they would do nothing."""
     done = used.run("export", "--out", str(tmp_path / "x"), "verify", str(tmp_path / "x"), "--key", "k")
     assert (done.status, "options of verify go behind it" in done.err) == (2, True)

@@ -1,4 +1,4 @@
-"""What an export says in the forms of others: OCSF by its published schema, Parquet by its reader."""
+"""Exports in standard formats: OCSF is valid by its published schema, Parquet by its reader."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ PEAK_MIB_MAX = 200
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host on which much of what omac records has happened."""
+    """Yield a host with many kinds of events that omac records."""
     with omac_in(tmp_path_factory.mktemp("used")) as house:
         project = house.project("shop", "echo", "other")
         house.approve(project, "echo", "other")
@@ -51,7 +51,7 @@ def objects(omac: Omac, folder: Path, *options: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def validators() -> dict[int, jsonschema.Draft202012Validator]:
-    """By class, of the schemas that are shipped."""
+    """Return the validators of the shipped schemas, by class."""
     return {
         uid: jsonschema.Draft202012Validator(json.loads((SCHEMAS / f"{name}.json").read_text()))
         for name, uid in CLASSES.items()
@@ -60,67 +60,72 @@ def validators() -> dict[int, jsonschema.Draft202012Validator]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_shipped_schema_is_the_published_one(name: str) -> None:
-    """As it follows from OCSF's own export of that version; its licence lies beside it."""
+    """The shipped schema equals the one in OCSF's own export of that version, and its licence is beside it."""
     published = OcsfJsonSchemaEmbedded(get_ocsf_schema(version=ocsf.SCHEMA_VERSION))
-    wanted = published.get_class_schema(class_name=name, profiles=[])
-    assert json.loads((SCHEMAS / f"{name}.json").read_text()) == json.loads(json.dumps(wanted))
+    schema = published.get_class_schema(class_name=name, profiles=[])
+    assert json.loads((SCHEMAS / f"{name}.json").read_text()) == json.loads(json.dumps(schema))
     assert "Apache License" in (SCHEMAS / "LICENSE").read_text()
 
 
 def test_every_object_is_valid(
     used: Omac, tmp_path: Path, validators: dict[int, jsonschema.Draft202012Validator]
 ) -> None:
-    """One for each event, and none that the schema has not; both classes are there."""
-    found = objects(used, tmp_path / "bundle")
+    """An export as OCSF has an object for each event; both classes occur, and every object is valid by its schema."""
+    entries = objects(used, tmp_path / "bundle")
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
-    assert [one["metadata"]["sequence"] for one in found] == list(range(1, manifest["events"] + 1))
-    assert {one["class_uid"] for one in found} == set(CLASSES.values())
-    for one in found:
-        problems = [problem.message for problem in validators[one["class_uid"]].iter_errors(one)]
-        assert not problems, (one["message"], problems)
-    assert list(validators[found[0]["class_uid"]].iter_errors(found[0] | {"surplus": 1})), "the check can fail"
+    assert [entry["metadata"]["sequence"] for entry in entries] == list(range(1, manifest["events"] + 1))
+    assert {entry["class_uid"] for entry in entries} == set(CLASSES.values())
+    for entry in entries:
+        problems = [problem.message for problem in validators[entry["class_uid"]].iter_errors(entry)]
+        assert not problems, (entry["message"], problems)
+    assert list(validators[entries[0]["class_uid"]].iter_errors(entries[0] | {"surplus": 1})), "the check can fail"
 
 
 def test_an_access_says_who_called_what(used: Omac, tmp_path: Path) -> None:
-    """Its end names what its beginning named; a method that OCSF does not know is an operation all the same."""
-    found = objects(used, tmp_path / "bundle", "--kind", "access")
+    """The OCSF objects of an access's beginning and end name the same skill and request.
+
+    A method that OCSF does not know becomes an operation, and a refusal a failure with its reason.
+    """
+    entries = objects(used, tmp_path / "bundle", "--kind", "access")
     begun, ended = (
-        one for one in found if one["api"].get("request", {}).get("uid") == str(found[0]["metadata"]["sequence"])
+        entry
+        for entry in entries
+        if entry["api"].get("request", {}).get("uid") == str(entries[0]["metadata"]["sequence"])
     )
     assert begun["api"]["service"] == ended["api"]["service"] == {"name": "echo"}
     assert begun["http_request"] == ended["http_request"]
     assert (begun["type_uid"], begun["status_id"]) == (600302, 0)
     assert ended["http_response"]["code"] == int(ended["status_code"])
     assert ended["status_id"] == (1 if ended["http_response"]["code"] < 400 else 2)
-    purged = [one for one in found if one["api"]["operation"] == "PURGE"]
-    assert {one["type_uid"] for one in purged} == {600399}
-    assert not any("http_method" in one["http_request"] for one in purged)
-    refused = [one for one in found if one["message"] == "access.refused"]
+    purged = [entry for entry in entries if entry["api"]["operation"] == "PURGE"]
+    assert {entry["type_uid"] for entry in purged} == {600399}
+    assert not any("http_method" in entry["http_request"] for entry in purged)
+    refused = [entry for entry in entries if entry["message"] == "access.refused"]
     assert refused
-    assert all((one["severity_id"], one["status_id"]) == (3, 2) and one["status_detail"] for one in refused)
+    assert all((entry["severity_id"], entry["status_id"]) == (3, 2) and entry["status_detail"] for entry in refused)
 
 
 def test_a_program_is_a_process(used: Omac, tmp_path: Path) -> None:
-    """With its command line, its pid and how it ended."""
-    found = {one["message"]: one for one in objects(used, tmp_path / "bundle") if one["class_uid"] == 1007}
-    assert found["sandbox.launch-requested"]["process"]["cmd_line"] == "/usr/bin/sh -c 'exit 3'"
-    assert found["sandbox.launched"]["activity_name"] == "Launch"
-    assert found["sandbox.launched"]["process"]["pid"] > 1
-    assert (found["sandbox.exited"]["activity_id"], found["sandbox.exited"]["exit_code"]) == (2, 3)
-    assert found["sidecar.started"]["process"]["name"] in ("echo", "other")
-    assert found["sandbox.exited"]["device"] == found["sidecar.started"]["device"]
+    """The OCSF object of a program has its command line, its pid and its exit code."""
+    processes = {entry["message"]: entry for entry in objects(used, tmp_path / "bundle") if entry["class_uid"] == 1007}
+    assert processes["sandbox.launch-requested"]["process"]["cmd_line"] == "/usr/bin/sh -c 'exit 3'"
+    assert processes["sandbox.launched"]["activity_name"] == "Launch"
+    assert processes["sandbox.launched"]["process"]["pid"] > 1
+    assert (processes["sandbox.exited"]["activity_id"], processes["sandbox.exited"]["exit_code"]) == (2, 3)
+    assert processes["sidecar.started"]["process"]["name"] in ("echo", "other")
+    assert processes["sandbox.exited"]["device"] == processes["sidecar.started"]["device"]
 
 
 def test_what_is_left_out_has_no_object(used: Omac, tmp_path: Path) -> None:
-    """The evidence has its leaf; a class of OCSF would need a time."""
-    found = objects(used, tmp_path / "bundle", "--redact", "access")
+    """A redacted event has no OCSF object, whose class would need a time."""
+    entries = objects(used, tmp_path / "bundle", "--redact", "access")
     manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
-    assert len(found) == manifest["events"] - manifest["without_content"] > 0
-    assert not any(one["message"].startswith("access.") for one in found)
+    assert len(entries) == manifest["events"] - manifest["without_content"] > 0
+    assert not any(entry["message"].startswith("access.") for entry in entries)
 
 
 def test_a_table_for_readers_of_parquet(used: Omac, tmp_path: Path) -> None:
-    """Every event has a row, in order, with columns to choose by; what was left out is a row without content."""
+    """An event has a row in the Parquet table, in order, with columns to choose by; a redacted one has no content."""
     folder = tmp_path / "bundle"
     used.ok("export", "--out", str(folder), "--format", "parquet", "--redact", "run")
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -136,7 +141,10 @@ def test_a_table_for_readers_of_parquet(used: Omac, tmp_path: Path) -> None:
 
 
 def test_without_what_writes_parquet(used: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said what to install, and nothing is recorded; a bundle is verified all the same."""
+    """An export as Parquet without pyarrow names the package to install and is not recorded.
+
+    A bundle with Parquet can still be verified.
+    """
     folder = tmp_path / "bundle"
     used.ok("export", "--out", str(folder), "--format", "parquet", "--kind", "access")
     monkeypatch.setattr("omac.tools.terminal.parquet.writer", lambda: "")
@@ -151,7 +159,7 @@ def test_without_what_writes_parquet(used: Omac, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.full
 def test_memory_does_not_grow_with_the_events(tmp_path: Path) -> None:
-    """A hundred thousand events go through row groups."""
+    """An export of a hundred thousand events as Parquet needs little memory."""
     with omac_in(tmp_path) as house:
         house.approve(house.project("shop", "echo"), "echo")
         called_often(house, 100_000)

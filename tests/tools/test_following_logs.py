@@ -1,4 +1,4 @@
-"""Commands that follow: what is added to a log, as `omac logs --follow` reads it, and when they end."""
+"""Commands that follow a log or the audit print new lines, and end when their reader does."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from omac.tools.cli import logs
 
 
 def test_a_line_without_an_end_does_not_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a request can make a sidecar print is shown in parts, and what follows it too; nothing is read twice."""
+    """A long line of a sidecar, which a request can cause, is printed in parts, and so are later lines, each once."""
     monkeypatch.setattr(logs, "LINE_BYTES_MAX", 8)
     log, offsets = tmp_path / "log", {"elsewhere": (1, 1)}
 
@@ -45,14 +45,16 @@ def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> N
     ("words", "what"), [(("nosuch",), "the sidecar of nosuch has not"), ((), "no sidecar has")], ids=["one", "all"]
 )
 def test_what_it_waits_for_is_said(omac: Omac, words: tuple[str, ...], what: str) -> None:
-    """A name that was typed wrongly is waited for in vain, and seen; without --follow it is refused."""
+    """`omac logs -f` of a skill without a log reports that it waits for it; without -f it is refused."""
     project = omac.project("shop")
     omac.approve(project)
-    told = f"omac: {what} been started in {project}, so there is no log"
+    message = f"omac: {what} been started in {project}, so there is no log"
     done = omac.run("logs", *words, "--workdir", str(project))
-    assert (done.status, done.err) == (1, f"{told}\n  try: omac list --workdir {project}\n  try: omac status\n"), done
+    assert (done.status, done.err) == (1, f"{message}\n  try: omac list --workdir {project}\n  try: omac status\n"), (
+        done
+    )
     done = omac.run("logs", "-f", *words, "--workdir", str(project), within=("timeout", "-s", "INT", "1.5"))
-    assert (done.out, done.err) == ("", f"{told} yet\n"), done
+    assert (done.out, done.err) == ("", f"{message} yet\n"), done
 
 
 def test_the_log_that_still_grows_is_followed(omac: Omac) -> None:

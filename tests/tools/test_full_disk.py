@@ -1,4 +1,4 @@
-"""A disk that is full: whoever writes is told so, nothing is lost, and the journal can still be read."""
+"""A full disk: commands that write report it, no event is lost, and the journal can still be read."""
 
 import json
 import os
@@ -34,7 +34,7 @@ Filled = Callable[[int], None]  # the free space, in KiB, that is left
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """A host whose journal is sealed in part, with checkpoints behind that, and a copy of its state."""
+    """Yield a host whose journal is sealed in part, with checkpoints behind that, and a copy of its state."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         for number in range(3):
@@ -50,7 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, P
 
 @contextmanager
 def small_disk(omac: Omac, copy: Path) -> Iterator[Filled]:
-    """Have the state on a small disk of its own; a file named ballast fills it."""
+    """Put the state on a small disk of its own, and yield a function that fills it with a file named ballast."""
     size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file()) // 1024 + 8_000
     subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(omac.state)), check=True)
     try:
@@ -74,7 +74,7 @@ def require_whole(omac: Omac) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
 def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
-    """A command that finds too little room says so, and does its work once there is more."""
+    """A command that lacks room reports that, and does its work once there is more."""
     omac, copy = original
     line = [word.format(state=omac.state, backup=omac.folder / "backup.db") for word in words]
     refused = 0
@@ -97,7 +97,7 @@ def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("left_kib", [0, 16])
 def test_reading(original: tuple[Omac, Path], left_kib: int) -> None:
-    """It needs no room, not even that of the index of a write-ahead log."""
+    """A command that reads works on a full disk without room even for the index of a write-ahead log."""
     omac, copy = original
     with small_disk(omac, copy) as fill:
         before = [omac.ok(*words) for words in READING]

@@ -1,4 +1,4 @@
-"""git on the host and git in sandboxes, in one repository at the same time: no branch is lost, or begun anew."""
+"""git on the host and git in sandboxes, in one repository at the same time: no branch is lost or restarted."""
 
 import os
 import subprocess
@@ -31,11 +31,11 @@ class Beside:
         return dict(line.split(" ") for line in lines.splitlines())
 
     def agent(self, script: str, workdir: Path | None = None) -> subprocess.Popen[str]:
-        """Begin a script in a sandbox: `said NAME` says that it got there, `told NAME` waits until it is told so."""
+        """Start a script in a sandbox: `said NAME` reports that it got there, `told NAME` waits for the test."""
         begin = 'said() { touch "said-$1"; }; told() { while [ ! -e "told-$1" ]; do sleep 0.01; done; };'
-        named = [f"--env={name}={value}" for name, value in DATES.items()]
+        variables = [f"--env={name}={value}" for name, value in DATES.items()]
         where = str(workdir or self.linked)
-        line = self.world.omac("sandbox", "run", "--workdir", where, *named, "--", "sh", "-e", "-c", begin + script)
+        line = self.world.omac("sandbox", "run", "--workdir", where, *variables, "--", "sh", "-e", "-c", begin + script)
         process = subprocess.Popen(
             line, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.world.environment,
             user=self.world.uid or None, group=self.world.uid or None, extra_groups=[] if self.world.uid else None,
@@ -73,7 +73,7 @@ def beside(request: pytest.FixtureRequest) -> Iterator[Beside]:
 
 @pytest.mark.parametrize("how", some(["pack-refs --all", "gc -q", "-c gc.auto=1 gc --auto -q"], of=3))
 def test_the_host_packs_while_an_agent_works(beside: Beside, how: str) -> None:
-    """The agent's next commit follows the last one, on every branch."""
+    """An agent's next commit follows the last one on every branch, although the host packs the branches."""
     commit = "git commit -q --allow-empty -m agent"
     agent = beside.agent(f"said ready; told go; {commit}; git switch -q other; {commit}")
     beside.said("ready")
@@ -93,7 +93,7 @@ def _is_in_copy(beside: Beside, branch: str) -> bool:
 
 @pytest.mark.parametrize("how", some(["git pack-refs --all", "git gc -q", "git gc -q; git pack-refs --all"], of=3))
 def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
-    """The host's branches are there while the agent goes on, and their objects stay whatever the host collects."""
+    """The host has its branches while an agent packs them, and collecting garbage there loses no object."""
     agent = beside.agent(f"{how}; said packed; told go")
     beside.said("packed")
     eventually(lambda: beside.heads() == beside.before, WITHIN_S, "the host has its branches")
@@ -108,25 +108,25 @@ def test_an_agent_packs_while_the_host_works(beside: Beside, how: str) -> None:
 
 
 def test_two_agents_in_two_worktrees(beside: Beside) -> None:
-    """One packs, the other goes on."""
+    """An agent in one worktree packs the branches, and an agent in another goes on to commit."""
     second = beside.linked.parent / "second"
     git(beside.world, "worktree", "add", "-q", "-b", "side", str(second), cwd=beside.clone)
-    one = beside.agent("said ready; told go; git pack-refs --all; said packed; told end")
-    other = beside.agent("said ready; told go; git commit -q --allow-empty -m other", second)
+    packing = beside.agent("said ready; told go; git pack-refs --all; said packed; told end")
+    committing = beside.agent("said ready; told go; git commit -q --allow-empty -m other", second)
     beside.said("ready")
     beside.said("ready", second)
     beside.tell("go")
     beside.said("packed")
     eventually(lambda: beside.heads().keys() == {*BRANCHES, "side"}, WITHIN_S, "the branches are there")
     beside.tell("go", second)
-    beside.ended(other)
+    beside.ended(committing)
     beside.tell("end")
-    beside.ended(one)
+    beside.ended(packing)
     assert beside.count("side") == 2
 
 
 def test_what_each_deletes_stays_deleted(beside: Beside) -> None:
-    """A packed branch that one of them deletes does not come back by way of the other's copy."""
+    """A packed branch that the host or an agent deletes does not come back through the other's copy."""
     git(beside.world, "pack-refs", "--all", cwd=beside.clone)
     agent = beside.agent(
         "git branch -q -D other; said deleted; told go; git pack-refs --all; ! git rev-parse -q --verify dev"
@@ -141,7 +141,7 @@ def test_what_each_deletes_stays_deleted(beside: Beside) -> None:
 
 
 def test_killed_after_it_packed(beside: Beside) -> None:
-    """The branches are there at once, and nothing is said of what was packed."""
+    """The host has its branches at once after an agent that packed them is killed, and the next run reports nothing."""
     agent = beside.agent("git pack-refs --all; said packed; told never")
     beside.said("packed")
     eventually(lambda: beside.heads() == beside.before, WITHIN_S, "the host has its branches")
@@ -154,7 +154,7 @@ def test_killed_after_it_packed(beside: Beside) -> None:
 
 
 def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
-    """What the host writes while an agent works, and while omac takes one setting out, is there afterwards."""
+    """Settings that the host writes while an agent works are all there afterwards."""
     agent = beside.agent("said ready; told go", beside.clone)
     beside.said("ready", beside.clone)
     script = (
@@ -169,11 +169,11 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
 
 
 def test_a_project_that_is_moved_meanwhile(beside: Beside) -> None:
-    """What is said of it is true: there is no link."""
+    """omac reports that a project was moved or removed meanwhile, and does not mention a link."""
     agent = beside.agent("said ready; told go", beside.clone)
     beside.said("ready", beside.clone)
     beside.clone.rename(beside.clone.parent / "elsewhere")
     beside.tell("go", beside.clone.parent / "elsewhere")
-    said = agent.communicate(timeout=WITHIN_S)[0]
-    assert "was moved or removed" in said
-    assert "behind a link" not in said
+    output = agent.communicate(timeout=WITHIN_S)[0]
+    assert "was moved or removed" in output
+    assert "behind a link" not in output

@@ -1,7 +1,7 @@
-"""Git commands that write settings, in a real sandbox: they do what they do outside, and no more.
+"""Git commands that write settings have the same effect in a real sandbox as outside, and no more.
 
-Each script runs twice in the same repository, made anew: outside, and in `omac sandbox run`. Its output, and what the
-host's git finds afterwards, is the same.
+Each script runs twice in a fresh copy of the same repository: outside, and in `omac sandbox run`. Its output, and the
+state that the host's git reports afterwards, are the same.
 """
 
 import json
@@ -47,20 +47,20 @@ LOOKING = (
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's home and project: as root, and as nobody in particular."""
+    """Yield a user's home and project, as root and as an ordinary user."""
     with box(request.param) as made:
         yield made
 
 
 def git(world: Box, *words: str, cwd: Path) -> str:
-    """Run the host's git; what it prints."""
+    """Run the host's git, and return its output."""
     done = world.host(*GIT, *words, cwd=cwd, extra=DATES)
     assert done.status == 0, done.err
     return done.out
 
 
 def repository(world: Box, layout: str) -> Path:
-    """A clone whose `up` can be written, made anew at the same path; in it, or beside it, the workdir."""
+    """Make a clone whose `up` can be written, afresh at the same path; return the workdir in it or beside it."""
     base = world.home / "base"
     shutil.rmtree(base, ignore_errors=True)
     seed, clone = base / "seed", base / "clone"
@@ -91,7 +91,7 @@ def inside(world: Box, workdir: Path, script: str, *options: str) -> Done:
 
 
 def seen(world: Box, workdir: Path) -> list[str]:
-    """What the host's git says of a worktree, without the order in which settings stand."""
+    """Return the host's view of a worktree by git, without the order of settings."""
     return ["\n".join(sorted(git(world, *words, cwd=workdir).splitlines())) for words in LOOKING]
 
 
@@ -99,7 +99,7 @@ def seen(world: Box, workdir: Path) -> list[str]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", some(SCRIPTS, of=12))
 def test_as_outside(world: Box, layout: str, name: str) -> None:
-    """Status, output, settings, branches, worktrees and submodules are those of a run without a sandbox."""
+    """A script in a sandbox has the status, output, settings, branches, worktrees and submodules of a run without."""
     workdir = repository(world, layout)
     up = str(world.home / "base" / "up.git")
     outside = world.host("sh", "-e", "-c", SCRIPTS[name], cwd=workdir, extra={"UP": up, **DATES})
@@ -139,7 +139,7 @@ EVIL = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_does_not_come_home(world: Box, layout: str) -> None:
-    """Settings that run something, lead elsewhere or are another branch's stay as they are, and each is named."""
+    """Settings that run a program, lead elsewhere or are another branch's are not copied back, and omac names each."""
     workdir = repository(world, layout)
     before = git(world, "config", "--list", "--local", cwd=workdir)
     lines = [f"git config --replace-all {key} '{value}'" for key, value in EVIL.items()]
@@ -148,15 +148,15 @@ def test_what_does_not_come_home(world: Box, layout: str) -> None:
     assert git(world, "config", "--list", "--local", cwd=workdir) == before
     for key in EVIL:
         section, _, rest = key.partition(".")
-        named = f"{section.lower()}.{rest}" if section in ("branch", "remote") else key.lower()
-        assert f": {named.lower()}: was set inside" in done.err.lower(), key
+        name = f"{section.lower()}.{rest}" if section in ("branch", "remote") else key.lower()
+        assert f": {name.lower()}: was set inside" in done.err.lower(), key
 
 
 @contextmanager
 def waiting(world: Box, workdir: Path, script: str) -> Iterator[list[str]]:
-    """Run a script in the sandbox up to its end, and hold the sandbox; its stderr is there when it has ended."""
+    """Run a script in a sandbox, hold the sandbox, and yield a list that has its stderr once that has ended."""
     line = world.omac("sandbox", "run", "--workdir", str(workdir), "--", "sh", "-c", f"{script}; echo ready; cat")
-    said: list[str] = []
+    stderr: list[str] = []
     with subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=world.environment, cwd=workdir,
         user=world.uid or None, group=world.uid or None, text=True,
@@ -164,14 +164,14 @@ def waiting(world: Box, workdir: Path, script: str) -> Iterator[list[str]]:
         assert running.stdout is not None
         for output in iter(running.stdout.readline, "ready\n"):
             assert output, running.communicate()
-        yield said
-        said += running.communicate(timeout=30)[1].splitlines()
-    assert running.returncode == 0, said
+        yield stderr
+        stderr += running.communicate(timeout=30)[1].splitlines()
+    assert running.returncode == 0, stderr
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_host_does_not_see_it_meanwhile(world: Box, layout: str) -> None:
-    """While the program runs the host's settings stay as they were, and the program cannot take the pin away."""
+    """The host's settings are unchanged while the program runs, and the program cannot remove or replace their file."""
     workdir = repository(world, layout)
     config = world.home / "base" / "clone" / ".git" / "config"
     before = config.read_bytes()
@@ -185,7 +185,7 @@ def test_the_host_does_not_see_it_meanwhile(world: Box, layout: str) -> None:
 
 
 def test_a_copy_that_is_made_unreadable(world: Box) -> None:
-    """Settings that git could not read, a link, a folder, and none at all: the host's are as they were."""
+    """A sandbox's settings that git cannot read, a link, a folder, or none leave the host's settings as they were."""
     copy = "$(readlink .git/config)"
     for spoil in (f"echo '[' > {copy}", f"ln -sf /etc/passwd {copy}", f"rm {copy}; mkdir {copy}", f"rm {copy}"):
         workdir = repository(world, "plain")
@@ -197,12 +197,14 @@ def test_a_copy_that_is_made_unreadable(world: Box) -> None:
 
 
 def test_a_worktree_that_the_host_adds_meanwhile(world: Box) -> None:
-    """A worktree outside the project that the host makes while the program runs is the user's, and stays."""
+    """A worktree outside the project that the host adds while the program runs stays."""
     workdir = repository(world, "linked")
     clone, beside = world.home / "base" / "clone", world.home / "base" / "beside"
-    with waiting(world, workdir, ":") as said:
+    with waiting(world, workdir, ":") as stderr:
         git(world, "worktree", "add", "-q", str(beside), "dev", cwd=clone)
-    assert [line for line in said if "beside" in line] == [f"omac: {clone}/.git/worktrees/beside: is a new worktree's"]
+    assert [line for line in stderr if "beside" in line] == [
+        f"omac: {clone}/.git/worktrees/beside: is a new worktree's"
+    ]
     assert git(world, "status", "-sb", cwd=beside).startswith("## dev")
 
 
@@ -217,7 +219,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize("way", some(ENVIRONMENTS, of=2))
 def test_settings_of_the_users_environment(world: Box, way: str) -> None:
-    """Hooks lie where the user's environment says, so nothing can be left there for the host's git to run."""
+    """A program cannot leave a hook in the folder that the user's environment names for hooks of the host's git."""
     workdir = repository(world, "plain")
     mark = world.home / "MARK"
     environment = {name: value.format(home=world.home) for name, value in ENVIRONMENTS[way].items()}
@@ -236,7 +238,7 @@ def test_settings_of_the_users_environment(world: Box, way: str) -> None:
 
 
 def test_settings_that_git_does_not_read(world: Box) -> None:
-    """The launch is refused in git's own words, with the command that shows them."""
+    """A launch with settings that git cannot read is refused with git's message and the command that prints it."""
     workdir = repository(world, "plain")
     done = world.host(
         *world.omac("sandbox", "run", "--workdir", str(workdir), "--", "true"), extra={"GIT_CONFIG_COUNT": "x"}
@@ -248,7 +250,7 @@ def test_settings_that_git_does_not_read(world: Box) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
-    """They are named at the end, where git would have run them, in one line; and only those."""
+    """omac names at the end, in one line, the hooks that git would have run, and no others."""
     workdir = repository(world, layout)
     hooks = world.home / "base" / "clone" / ".git" / "hooks"
     for name in ("pre-commit", "pre-push", "update", "commit-msg.off"):
@@ -260,12 +262,12 @@ def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
     for script, expected in (("git status", []), (commit, ["pre-commit"]), (push, ["pre-push"])):
         done = inside(world, workdir, script)
         assert done.status == 0, done.err
-        said = [text.removeprefix(line) for text in done.err.splitlines() if "hooks" in text]
-        assert said == [f'{names} (git.hooks = "read" lets them)' for names in expected]
+        notes = [text.removeprefix(line) for text in done.err.splitlines() if "hooks" in text]
+        assert notes == [f'{names} (git.hooks = "read" lets them)' for names in expected]
 
 
 def test_hooks_that_run(world: Box) -> None:
-    """Hooks in the project run inside, so nothing is said; those in the home do not."""
+    """Hooks in the project run inside, so omac reports none; hooks in the home do not run and are reported."""
     workdir = repository(world, "plain")
     world.give(workdir / ".husky" / "pre-commit", "#!/bin/sh\ntouch ran\n", 0o755)
     git(world, "config", "core.hooksPath", ".husky", cwd=workdir)
@@ -283,7 +285,7 @@ ALONE = ("--backend", "landlock")
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_with_landlock_alone(world: Box, layout: str) -> None:
-    """A repository is refused with the option that grants it; with that, commits work, and it is on record."""
+    """A repository with landlock alone needs --weaker-git; then commits work, and the record names the option."""
     workdir = repository(world, layout)
     script = (
         "echo 1 > n; git add n; git commit -qm n; git switch -qc topic; git commit -q --allow-empty -m x; git status"
@@ -319,7 +321,7 @@ def test_what_is_left_with_landlock_alone(world: Box) -> None:
 
 
 def test_bubblewrap_is_not_weaker(world: Box) -> None:
-    """With mounts the option changes nothing: hooks are out of reach."""
+    """A sandbox with mounts keeps hooks out of reach even with --weaker-git."""
     workdir = repository(world, "plain")
     done = inside(world, workdir, "touch .git/hooks/pre-commit", "--weaker-git")
     assert done.status != 0

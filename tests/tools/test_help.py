@@ -1,4 +1,4 @@
-"""Help in a terminal of 80 columns: of every command, whole, and the near name where one was mistyped."""
+"""Help fits a terminal of 80 columns for every command, and a mistyped name is answered with the near one."""
 
 import pytest
 from command_walk import ALL, GROUPS
@@ -12,7 +12,7 @@ COLUMNS = 80
     "words", some([(words,) for words in (*ALL, *GROUPS)], of=4), ids=lambda words: " ".join(words) or "omac"
 )
 def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
-    """No line is wider than 80 columns or ends in the middle of a sentence, and no type of a value is named."""
+    """The help has no line that is wider than 80 columns or ends in the middle of a sentence, and names no type."""
     if words == ("hook", "pre-tool-use"):  # agents alone call it; it has no options
         return
     lines = house.process(*words, "--help", extra={"COLUMNS": "200"}).out.splitlines()
@@ -23,7 +23,7 @@ def test_help_fits_a_terminal(house: Omac, words: tuple[str, ...]) -> None:
 
 
 def test_help_is_a_command(house: Omac) -> None:
-    """`omac help` prints what `--help` does, of a command in a group too."""
+    """`omac help` prints the help of `--help`, also for a command in a group."""
     assert house.ok("help") == house.ok("--help")
     assert house.ok("help", "secrets", "set") == house.ok("secrets", "set", "--help")
     done = house.run("help", "nosuch")
@@ -31,7 +31,7 @@ def test_help_is_a_command(house: Omac) -> None:
 
 
 def test_the_version_is_an_option(house: Omac) -> None:
-    """`omac --version` prints what `omac version` does, by the quick way and by the long one."""
+    """`omac --version` prints the same as `omac version`, by the quick way and by the long one."""
     assert house.ok("--version") == house.process("--version").out == house.process("version").out
 
 
@@ -50,12 +50,12 @@ def test_the_version_is_an_option(house: Omac) -> None:
 def test_a_mistyped_name_is_answered_with_the_near_one(
     house: Omac, typed: tuple[str, ...], status: int, meant: str
 ) -> None:
-    """A harness, a command, a command of a group or an option."""
+    """omac suggests the near name of a harness, a command, a command of a group or an option."""
     done = house.run(*typed)
     assert done.status == status
     assert meant in done.err, done
 
 
 def test_the_near_harness_can_be_pasted(house: Omac) -> None:
-    """The first command offered is the one that was meant."""
+    """The first suggested command has the near harness in the place of the mistyped one."""
     assert "  try: omac start claude\n" in house.run("start", "claud").err

@@ -1,4 +1,4 @@
-"""tools/cli/hook.py: agents call the write guard, or no longer, and what was installed does what it is for."""
+"""tools/cli/hook.py installs and uninstalls the write guard for agents, and the installed command works."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from omac.tools.cli.hook import role
 
 @pytest.fixture
 def place() -> Iterator[Ground]:
-    """A repository with worktrees."""
+    """Yield a repository with worktrees."""
     with ground() as made:
         yield made
 
 
 @pytest.fixture
 def omac(place: Ground, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed omac, in a folder whose name has a blank."""
+    """Install an omac in a folder whose name has a blank, and return its path."""
     program = place.folder / "my programs" / "omac"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
@@ -37,7 +37,7 @@ def omac(place: Ground, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installed(path: Path) -> tuple[str, str]:
-    """The matcher and the command that a settings file has for PreToolUse."""
+    """Return the matcher and the command that a settings file has for PreToolUse."""
     (group,) = json.loads(path.read_text())["hooks"]["PreToolUse"]
     (handler,) = group["hooks"]
     assert handler["type"] == "command"
@@ -56,15 +56,15 @@ def test_the_whole_way(
     place: Ground, omac: Path, agent: str, file: str, tools: list[str], project: bool, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Installed once however often; the command, run by a shell, denies and lets pass; uninstalled it is gone."""
+    """A write guard is installed once; its command denies and allows in a shell; uninstalling restores the settings."""
     monkeypatch.chdir(place.worktree / "src")
     path = (place.worktree if project else place.home) / file
     path.parent.mkdir()
     path.write_text('{\n    "theirs": {"é": 1.50}\n}\n')
-    for said in ("called from now on", "called already"):
+    for state in ("called from now on", "called already"):
         assert install(agent, project, not project, place.environment) == 0
         out, err = capsys.readouterr()
-        assert out == f"{path}: the write guard is {said}\n"
+        assert out == f"{path}: the write guard is {state}\n"
         assert ("--user" in err) == project
         assert ("you trust it" in err) == (agent == "codex")
     matcher, command = installed(path)
@@ -80,26 +80,26 @@ def test_the_whole_way(
             timeout=30,
         )
         assert done.returncode == status, done
-    for said in ("no longer called", "not called there"):
+    for state in ("no longer called", "not called there"):
         assert uninstall(agent, project, not project, place.environment) == 0
-        assert capsys.readouterr().out == f"{path}: the write guard is {said}\n"
+        assert capsys.readouterr().out == f"{path}: the write guard is {state}\n"
     assert path.read_text() == '{\n    "theirs": {"é": 1.50}\n}\n'
 
 
 def test_the_users_own_is_meant(place: Ground, omac: Path) -> None:
-    """Without a word about which, it is the file that holds against an agent."""
+    """The write guard is installed in the user's settings by default, which an agent cannot write."""
     install("claude", False, False, place.environment)
     assert installed(place.home / ".claude" / "settings.json")[1] == commands(str(omac))[GUARDED]
 
 
 def test_nothing_to_uninstall(place: Ground, omac: Path) -> None:
-    """No file is made to say nothing."""
+    """Uninstalling a guard that is not installed makes no file."""
     assert uninstall("claude", False, True, place.environment) == 0
     assert list(place.home.iterdir()) == []
 
 
 def test_hooks_are_off(place: Ground, omac: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A hook that does not run is not passed over in silence."""
+    """omac warns when the settings disable all hooks."""
     path = place.home / ".claude" / "settings.json"
     path.parent.mkdir()
     path.write_text('{"disableAllHooks": true}')
@@ -108,7 +108,7 @@ def test_hooks_are_off(place: Ground, omac: Path, capsys: pytest.CaptureFixture[
 
 
 def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which file, which agent and which program must be clear."""
+    """omac refuses --project with --user, an unsupported agent, and an installation without a program named omac."""
     for command, verb in ((install, "install"), (uninstall, "uninstall")):
         with pytest.raises(Refusal, match="--project and --user") as refused:
             command("claude", True, True, place.environment)
@@ -127,7 +127,7 @@ def test_refusals(place: Ground, omac: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_role(capsys: pytest.CaptureFixture[str]) -> None:
-    """The text names what masks the mistake, and what to do instead."""
+    """The text of `omac hook role` names the mistake of an agent that writes elsewhere, and the remedy."""
     assert role() == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in ("byte-identical", "main checkout", "Bash's cwd is the worktree: prefer relative paths there", "/tmp"):

@@ -1,4 +1,4 @@
-"""tools/hotpath/guard_hook.py against a judge that knows nothing of it: the kernel, asked where a write would land."""
+"""tools/hotpath/guard_hook.py compared with an independent judge: the kernel, which shows where a write lands."""
 
 import json
 import os
@@ -58,7 +58,7 @@ for line in sys.stdin:
 
 
 class Judge:
-    """Where a write lands; "" where there would be none."""
+    """A process that returns where a write lands, or "" for one that fails."""
 
     def __init__(self, place: Ground) -> None:
         self._process = subprocess.Popen(
@@ -68,22 +68,22 @@ class Judge:
         )  # fmt: skip
 
     def landed(self, writes: list[tuple[str, str]]) -> list[str]:
-        """Writes by (cwd, path), each undone."""
+        """Return where writes by (cwd, path) land, and undo each."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(writes) + "\n")
         self._process.stdin.flush()
-        said: list[str] = json.loads(self._process.stdout.readline())
-        return said
+        targets: list[str] = json.loads(self._process.stdout.readline())
+        return targets
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.communicate()
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Ground]:
-    """One ground for all examples; each adds links of its own and takes them away."""
+    """Yield the ground of all examples; each adds links of its own and removes them."""
     with ground() as made:
         (made.worktree / "src" / "deep").mkdir()
         (made.worktree / "own").mkdir()
@@ -93,8 +93,8 @@ def place() -> Iterator[Ground]:
 
 @pytest.fixture(scope="module")
 def judge(place: Ground) -> Iterator[Judge]:
-    """It must be able to tell the difference."""
-    found = Judge(place)
+    """Yield a judge that distinguishes writes inside, beside and outside the ground."""
+    process = Judge(place)
     try:
         tries = [
             ("/", f"{place.worktree}/src/../new/x"),
@@ -102,10 +102,10 @@ def judge(place: Ground) -> Iterator[Judge]:
             ("/", "/etc/passwd"),
             ("/", "/tmp/x"),
         ]
-        assert found.landed(tries) == [f"{place.worktree}/new/x", f"{place.main}/src/a.py", "refused", "/tmp/x"]
-        yield found
+        assert process.landed(tries) == [f"{place.worktree}/new/x", f"{place.main}/src/a.py", "refused", "/tmp/x"]
+        yield process
     finally:
-        found.close()
+        process.close()
 
 
 LINKS = ("l0", "l1", "é")
@@ -124,14 +124,14 @@ KINDS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch", "move", "B
 
 
 def path_of(chance: random.Random) -> str:
-    """Any path, with the places of the ground still to be filled in."""
+    """Return any path, with the folders of the ground still to be filled in."""
     start = chance.choice(STARTS)
     parts = chance.choices(PARTS, k=chance.randrange(6))
     return "/".join([*([start] if start else []), *parts]) + chance.choice(ENDS)
 
 
 def payload_of(kind: str, path: str, cwd: str, folder: str) -> dict[str, object]:
-    """A call that writes to `path`."""
+    """Return a call that writes to `path`."""
     common = {"session_id": "s", "hook_event_name": "PreToolUse", "cwd": cwd}
     patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"
     match kind:
@@ -152,7 +152,7 @@ def payload_of(kind: str, path: str, cwd: str, folder: str) -> dict[str, object]
 
 
 def writes_of(kind: str, path: str, cwd: str, folder: str, home: str) -> set[tuple[str, str]]:
-    """The (cwd, path) that tools of this kind could make of it."""
+    """Return each (cwd, path) that tools of this kind could make of a path."""
     if "\n" in path and kind not in ("Write", "Edit", "MultiEdit", "NotebookEdit"):
         path = path.partition("\n")[0]
     base = join(cwd, folder) if kind == "cd" else cwd
@@ -164,7 +164,7 @@ def writes_of(kind: str, path: str, cwd: str, folder: str, home: str) -> set[tup
 
 
 def is_fine(landed: str, place: Ground) -> bool:
-    """Whether a write there is the agent's own business."""
+    """Return whether an agent may write there."""
     tree = str(place.worktree) + "/"
     if landed.startswith(tree):
         return ".git" not in landed[len(tree) :].split("/")
@@ -172,13 +172,13 @@ def is_fine(landed: str, place: Ground) -> bool:
 
 
 def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
-    """Whatever path a payload names, from whatever cwd, over whatever links: what passes lands in the worktree."""
-    seen: Counter[str] = Counter()
+    """A write that the guard lets pass lands in the worktree or in /tmp, for any path, cwd and links."""
+    counts: Counter[str] = Counter()
     names = {"tree": place.worktree, "main": place.main, "sibling": place.sibling, "folder": place.folder}
 
     def filled(text: str) -> str:
-        for name, found in names.items():
-            text = text.replace("{" + name + "}", str(found))
+        for name, root in names.items():
+            text = text.replace("{" + name + "}", str(root))
         return text
 
     environment = {os.fsencode(name): os.fsencode(value) for name, value in place.environment.items()}
@@ -190,21 +190,21 @@ def test_no_write_lands_outside(place: Ground, judge: Judge) -> None:
         made = [place.worktree / name for name, target in links.items() if _link(place.worktree / name, target)]
         document = json.dumps(payload_of(kind, path, cwd, folder)).replace("{tree}", str(place.worktree)).encode()
         if _denied(document, environment):
-            seen["denied"] += 1
+            counts["denied"] += 1
         else:
-            seen["allowed"] += 1
+            counts["allowed"] += 1
             writes = sorted(writes_of(kind, path, cwd, folder, str(place.home)))
             for write, landed in zip(writes, judge.landed(writes), strict=True):
                 assert is_fine(landed, place), f"OMAC_SOAK_SEED={SEED}, {number}: {document!r} {links} {write} {landed}"
-                seen["landed"] += bool(landed)
+                counts["landed"] += bool(landed)
         for link in made:
             link.unlink()
-    assert min(seen["allowed"], seen["denied"], seen["landed"]) > EXAMPLES / 20, seen
+    assert min(counts["allowed"], counts["denied"], counts["landed"]) > EXAMPLES / 20, counts
 
 
 @pytest.mark.full
 def test_git_files_that_mean_nothing(place: Ground) -> None:
-    """Whatever a `.git` below the worktree says, it takes nothing away from what is denied and opens nothing."""
+    """A `.git` below the worktree, with any content, opens no path that the guard denies."""
     chance = random.Random(SEED)
     environment = {os.fsencode(name): os.fsencode(value) for name, value in place.environment.items()}
     nested = place.worktree / "nested"
@@ -224,15 +224,15 @@ def test_git_files_that_mean_nothing(place: Ground) -> None:
     ]
     for number in range(EXAMPLES // 5):
         (nested / "store").mkdir(parents=True)
-        said, commondir = (b"".join(chance.choices(words, k=chance.randrange(6))) for _ in range(2))
+        content, commondir = (b"".join(chance.choices(words, k=chance.randrange(6))) for _ in range(2))
         (nested / "store" / "commondir").write_bytes(commondir)
-        (nested / ".git").write_bytes(chance.choice([b"gitdir: store", b"gitdir: " + said, said]))
-        told = f"OMAC_SOAK_SEED={SEED}, {number}: {said!r} {commondir!r}"
+        (nested / ".git").write_bytes(chance.choice([b"gitdir: store", b"gitdir: " + content, content]))
+        message = f"OMAC_SOAK_SEED={SEED}, {number}: {content!r} {commondir!r}"
         for path in (place.main / "src" / "a.py", place.sibling / "x", nested / ".git", place.worktree / ".git" / "x"):
-            assert _denied(json.dumps(payload_of("Write", str(path), str(nested), "")).encode(), environment), told
+            assert _denied(json.dumps(payload_of("Write", str(path), str(nested), "")).encode(), environment), message
         narrowed = {**environment, b"CLAUDE_PROJECT_DIR": os.fsencode(nested)}
         document = json.dumps(payload_of("Write", str(place.worktree / "src" / "a.py"), "/", "")).encode()
-        assert _denied(document, narrowed), told
+        assert _denied(document, narrowed), message
         shutil.rmtree(nested)
 
 

@@ -1,4 +1,4 @@
-"""Where a patch in a shell command applies, against a judge that knows: bash, which runs it."""
+"""The base folders of a patch in a shell command, compared with bash, which runs the command."""
 
 import os
 import random
@@ -25,12 +25,12 @@ TOOL = 'apply_patch() { pwd >> "$TOLD"; cat > /dev/null; }\n'
 
 
 def test_bash_applies_it_nowhere_else(tmp_path: Path) -> None:
-    """Where the folders can be said, bash is in one of them when it calls the tool, if it gets there."""
+    """The folders that omac derives for a patch include the one in which bash calls the tool, if it gets there."""
     chance = random.Random(SEED)
-    top, told = tmp_path / "top", tmp_path / "told"
+    top, log = tmp_path / "top", tmp_path / "told"
     for name in ("a/c", "b", "a/b"):
         (top / name).mkdir(parents=True, exist_ok=True)
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(top / "b"), "B": "b", "TOLD": str(told)}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(top / "b"), "B": "b", "TOLD": str(log)}
     applied = 0
     for _ in range(EXAMPLES):
         before = ""
@@ -45,9 +45,9 @@ def test_bash_applies_it_nowhere_else(tmp_path: Path) -> None:
             ["bash", "-c", TOOL + whole], cwd=top, env=environment, capture_output=True, timeout=20, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        if told.exists():
+        if log.exists():
             applied += 1
-            folders = {os.path.normpath(line) for line in told.read_text().splitlines()}
+            folders = {os.path.normpath(line) for line in log.read_text().splitlines()}
             assert folders <= {os.path.normpath(base) for base in bases}, (SEED, whole)
-            told.unlink()
+            log.unlink()
     assert applied > EXAMPLES / 10, "bash was asked"

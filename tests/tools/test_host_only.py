@@ -1,4 +1,4 @@
-"""Commands inside a sandbox: those that need the host's state refuse, and leave no state behind."""
+"""Commands that need the host's state refuse inside a sandbox, and leave no state behind."""
 
 import sys
 from pathlib import Path
@@ -13,10 +13,10 @@ from omac.tools.cli.host_only import WORKS_INSIDE
 INSIDE = {"OMAC_SANDBOX": "1"}
 
 
-@pytest.mark.parametrize("words", [one for one in ALL if one[0] not in ("start", "serve")], ids=" ".join)
+@pytest.mark.parametrize("words", [prefix for prefix in ALL if prefix[0] not in ("start", "serve")], ids=" ".join)
 def test_a_command_that_needs_the_host_refuses(house: Omac, words: tuple[str, ...]) -> None:
-    """One line says what the command does on the host; the exit code is 7, and nothing was made."""
-    works = any(words[: len(one)] == one for one in WORKS_INSIDE)
+    """A command that needs the host prints one line about that, exits with 7, and makes no file."""
+    works = any(words[: len(prefix)] == prefix for prefix in WORKS_INSIDE)
     if works:
         return
     done = house.run(*words, *required(ALL[words]), extra=INSIDE)
@@ -29,7 +29,7 @@ def test_a_command_that_needs_the_host_refuses(house: Omac, words: tuple[str, ..
 
 @pytest.mark.parametrize("words", [("start", "--", "true"), ("serve", "--no-inner"), ("start", "nosuch")], ids=" ".join)
 def test_nothing_is_launched_inside(house: Omac, words: tuple[str, ...]) -> None:
-    """Neither an agent nor a server begins there."""
+    """omac starts neither an agent nor a server inside a sandbox."""
     done = house.run(*words, extra=INSIDE)
     assert (done.status, done.out) == (7, "")
     assert "does not work inside a sandbox" in done.err
@@ -39,20 +39,20 @@ def test_nothing_is_launched_inside(house: Omac, words: tuple[str, ...]) -> None
     "words", [("--help",), ("secrets", "set", "--help"), ("version",), ("hook", "role")], ids=" ".join
 )
 def test_what_needs_no_state_works_inside(house: Omac, words: tuple[str, ...]) -> None:
-    """Help, the version and the write guard answer there as anywhere."""
+    """Help, the version and the guard's text for roles are printed inside a sandbox too."""
     done = house.run(*words, extra=INSIDE)
     assert (done.status, done.err) == (0, "")
 
 
 def test_values_are_not_repeated(house: Omac) -> None:
-    """What stands on the command line may be a secret."""
+    """A refusal does not repeat values of the command line, which may be secrets."""
     done = house.run("config", "set", "slack", "REGION", "hunter2", extra=INSIDE)
     assert done.status == 7
     assert "hunter2" not in done.err
 
 
 def test_in_a_real_sandbox() -> None:
-    """The variable is that of a real sandbox; the host's journal holds no approval that came from inside."""
+    """A real sandbox sets the variable, so an approval inside is refused and the host's journal has none."""
     with box() as world:
         skill = world.workdir / ".agents" / "skills" / "s"
         world.give(skill / "omac.yaml", "name: s\nsidecar: {command: [python3, s.py], mount: s}\n")

@@ -1,4 +1,4 @@
-"""omac import: a set-up as the omac written in Go leaves it, real keychain included, and agents that forge one."""
+"""`omac import` imports the files and keychain of the omac written in Go, and nothing that an agent forges."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ SECRET = "xoxb-of-"
 
 
 class OldOmac:
-    """What the old omac wrote: files by its schema, keychain entries by its library's attributes."""
+    """The old omac's data: files by its schema, keychain entries by its library's attributes."""
 
     def __init__(self, omac: Omac, keyring: PrivateKeyring) -> None:
         self.omac = omac
@@ -76,7 +76,7 @@ class OldOmac:
         assert omac.run("vault", "init").status == 0
 
     def skill(self, project: Path, name: str = "slack", mark: str = "", base: str = ".opencode") -> Path:
-        """A skill in a project; `mark` makes its code its own."""
+        """Make a skill in a project; `mark` makes its code differ from others."""
         source = project / base / "skills" / name
         source.mkdir(parents=True)
         (source / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\n")
@@ -85,7 +85,7 @@ class OldOmac:
         return source
 
     def project(self, name: str, skill: str = "slack") -> Path:
-        """A project with one skill that was registered and approved."""
+        """Make a project with a skill that was registered and approved."""
         project = self.omac.root / name
         source = self.skill(project, skill, mark=name)
         self.registers(project, [self.entry(source, project)])
@@ -93,7 +93,7 @@ class OldOmac:
         return project
 
     def entry(self, source: Path, project: Path | None = None, **more: Any) -> dict[str, Any]:
-        """A line of a registry."""
+        """Return an entry of a registry."""
         return {
             "name": source.name,
             "harness": "opencode",
@@ -105,29 +105,29 @@ class OldOmac:
         }
 
     def registers(self, project: Path | None, entries: list[Any]) -> None:
-        """Write a registry: of a project, or (None) that of all projects."""
+        """Write the registry of a project, or (None) that of all projects."""
         write((project / ".opencode" if project else self.user) / "sidecar.json", {"version": 1, "registered": entries})
 
     def approves(self, source: Path, *, skill_dir: str = "", copy: bool = True) -> None:
-        """Add to the approvals, and keep the copy that the old omac kept."""
+        """Add a skill to the approvals, and keep the copy that the old omac kept."""
         path = self.user / "approvals.json"
         document: dict[str, Any] = {"version": 1, "approved": []}
         if path.exists():
             document = json.loads(path.read_text())
-        one = {
+        entry = {
             "name": source.name,
             "bundle_hash": old_hash(source),
             "skill_dir": skill_dir or str(source),
             "approved_at": "2026-08-20T09:00:00.123456789Z",
         }
-        document["approved"].append(one)
+        document["approved"].append(entry)
         write(path, document)
         if copy:
             target = self.user / "skills" / source.name / old_hash(source).removeprefix("sha256:")
             shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
 
     def settings(self, project: Path | None, skills: dict[str, Any], defaults: dict[str, Any] | None = None) -> None:
-        """Write the settings: of a project, or (None) the user's."""
+        """Write the settings of a project, or (None) the user's."""
         lines = ["version: 1"]
         for key, section in (("skills", skills), ("defaults", defaults or {})):
             lines.append(f"{key}:" if section else f"{key}: {{}}")
@@ -137,36 +137,36 @@ class OldOmac:
         write((project / ".opencode" if project else self.user) / "skill-config.yaml", "\n".join(lines) + "\n")
 
     def keeps(self, service: str, name: str, value: str) -> None:
-        """Put a secret into the keychain as the old omac's library does."""
+        """Put a secret into the keychain like the old omac's library."""
         with open_dbus_connection(self.keyring["DBUS_SESSION_BUS_ADDRESS"]) as bus:
             attributes = {"service": service, "username": name}
             label = f"Password for '{name}' on '{service}'"
             secretstorage.Collection(bus, self.keyring.collection).create_item(label, attributes, value.encode())
 
     def kept(self) -> dict[tuple[str, str], str]:
-        """All that is in the keychain."""
+        """Return all secrets in the keychain."""
         with open_dbus_connection(self.keyring["DBUS_SESSION_BUS_ADDRESS"]) as bus:
-            found = {}
+            secrets = {}
             for item in secretstorage.Collection(bus, self.keyring.collection).get_all_items():
                 attributes = item.get_attributes()
-                found[attributes["service"], attributes["username"]] = item.get_secret().decode()
-            return found
+                secrets[attributes["service"], attributes["username"]] = item.get_secret().decode()
+            return secrets
 
     def moves(self, project: Path, *arguments: str) -> Done:
-        """Run the command without asking."""
+        """Run `omac import` with --yes."""
         return self.omac.run("import", "--workdir", str(project), "--yes", *arguments)
 
     def plan(self, project: Path, *arguments: str) -> dict[str, Any]:
-        """What it would do, as programs see it."""
+        """Return the plan of `omac import` as data."""
         done = self.omac.run("import", "--workdir", str(project), "--dry-run", "--json", *arguments)
         assert done.status == 0, done
         assert SECRET not in done.out + done.err
-        found: dict[str, Any] = json.loads(done.out)
-        return found
+        document: dict[str, Any] = json.loads(done.out)
+        return document
 
 
 def old_hash(source: Path) -> str:
-    """The bundle hash as its contract has it: here without what is left out, but for three folders."""
+    """Return the bundle hash by its contract, with the exclusions that occur here: three folders and compiled files."""
     left_out = {"node_modules", ".git", "__pycache__"}
     outer = hashlib.sha256()
     files = {path.relative_to(source).as_posix(): path for path in source.rglob("*") if path.is_file()}
@@ -177,19 +177,19 @@ def old_hash(source: Path) -> str:
 
 
 def scoped(path: Path | str, skill: str = "slack") -> str:
-    """The keychain service of one workdir."""
+    """Return the keychain service of a skill in a workdir."""
     return f"omac/{hashlib.sha256(str(path).encode()).hexdigest()}/{skill}"
 
 
 def write(path: Path, content: Any) -> None:
-    """A file as the old omac writes it."""
+    """Write a file like the old omac."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
     path.chmod(0o600)
 
 
 def steps(plan: dict[str, Any], what: str = "") -> dict[tuple[str, str, str], str]:
-    """By scope, kind and name: the verdict."""
+    """Return the verdict of each step, by scope, kind and name."""
     return {
         (group["scope"], step["what"], step.get("name", "")): step["verdict"]
         for group in plan["skills"]
@@ -199,57 +199,57 @@ def steps(plan: dict[str, Any], what: str = "") -> dict[tuple[str, str, str], st
 
 
 def verdicts(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, str]:
-    """By skill: the verdict on one kind of step."""
+    """Return the verdict on a kind of step, by skill."""
     return {
-        group["skill"]: one["verdict"]
+        group["skill"]: entry["verdict"]
         for group in plan["skills"]
-        for one in group["steps"]
-        if one["what"] == what and name in (None, one.get("name"))
+        for entry in group["steps"]
+        if entry["what"] == what and name in (None, entry.get("name"))
     }
 
 
 def step(plan: dict[str, Any], what: str, name: str | None = None) -> dict[str, Any]:
-    """The only step of its kind."""
-    (found,) = [
-        one
+    """Return the only step of its kind."""
+    (chosen,) = [
+        entry
         for group in plan["skills"]
-        for one in group["steps"]
-        if one["what"] == what and name in (None, one.get("name"))
+        for entry in group["steps"]
+        if entry["what"] == what and name in (None, entry.get("name"))
     ]
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(chosen, dict)
+    return chosen
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every file and folder below, its mode, and of a file what is in it and when it was written."""
-    found = {}
+    """Return the mode of every file and folder below, and the content and time of each file."""
+    entries = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()
         if path.name.endswith(".db-shm") or (path.name.endswith(".db-wal") and not status.st_size):
             continue  # a database's own notes on who reads it
         is_file = stat.S_ISREG(status.st_mode)  # a folder's time changes when a database is opened to be read
         content = path.read_bytes() if is_file else b""
-        found[str(path)] = (status.st_mode, status.st_mtime_ns if is_file else 0, content)
-    return found
+        entries[str(path)] = (status.st_mode, status.st_mtime_ns if is_file else 0, content)
+    return entries
 
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of this test's own."""
-    with omac_in(tmp_path) as mine:
-        yield mine
+    """Yield an omac of this test's own."""
+    with omac_in(tmp_path) as own:
+        yield own
 
 
 @pytest.fixture
 def old(omac: Omac, tmp_path: Path) -> Iterator[OldOmac]:
-    """An old omac beside it, with a keychain."""
+    """Yield the data of an old omac beside the new one, with a keychain."""
     with private_keyring(tmp_path) as keyring:
         yield OldOmac(omac, keyring)
 
 
 @pytest.mark.full
 def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
-    """After an import in each nothing has to be registered by hand: each sidecar gets what was its project's."""
+    """Sidecars of two projects run with the values of their own project after an import in each."""
     first, second = old.project("first"), old.project("second")
     for project in (first, second):
         old.keeps(scoped(project), "SLACK_TOKEN", SECRET + project.name)
@@ -264,16 +264,16 @@ def test_two_projects_keep_their_own_secrets(old: OldOmac) -> None:
         assert f"from keychain {scoped(project)}" in done.out
     assert old.kept() == before
     server = old.omac.serve()
-    said = {}
+    answers = {}
     for project in (first, second):
         skill = server.skill(project, "slack")
         assert skill["state"] == "ready", skill
-        said[project.name] = curl(f"{skill['base']}/").body
-    assert said == {"first": f"{SECRET}first chocolate eu", "second": f"{SECRET}second chocolate us"}
+        answers[project.name] = curl(f"{skill['base']}/").body
+    assert answers == {"first": f"{SECRET}first chocolate eu", "second": f"{SECRET}second chocolate us"}
 
 
 def test_into_the_keychain(old: OldOmac) -> None:
-    """What belonged to no project is copied to this one, the old entry stays, and a running server sees it."""
+    """A secret of no project is copied to this project, the old entry stays, and a running server uses the copy."""
     old.omac.environment["OMAC_SECRETS_STORE"] = "keychain"
     project = old.project("shop")
     server = old.omac.serve()
@@ -291,7 +291,7 @@ def test_into_the_keychain(old: OldOmac) -> None:
 
 @pytest.mark.full
 def test_a_project_reached_by_a_link(old: OldOmac) -> None:
-    """The id of the path as it was typed counts too, after that of the real path; so does a folder named by it."""
+    """An import also finds secrets and folders by the path as it was typed, after those of the real path."""
     project = old.omac.root / "real"
     source = old.skill(project)
     link = old.omac.root / "link"
@@ -312,23 +312,27 @@ def test_a_project_reached_by_a_link(old: OldOmac) -> None:
 
 
 def test_a_dry_run_changes_nothing(old: OldOmac) -> None:
-    """Neither in the state directory, byte for byte, nor in the keychain, nor in the old files; whatever there is."""
+    """A dry run changes no byte of the state directory, the keychain or the old files, before and after an import."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.settings(None, {}, {"slack": {"REGION": "eu"}})
     for ending in ("nothing was changed", "nothing is left to import"):
-        before, kept = (tree(old.omac.state), tree(old.user), tree(project)), old.kept()
+        before, secrets = (tree(old.omac.state), tree(old.user), tree(project)), old.kept()
         plan = old.plan(project)
         assert not plan["changed"]
         assert ending in old.omac.ok("import", "--dry-run", "--workdir", str(project))
         after = (tree(old.omac.state), tree(old.user), tree(project))
-        assert [dict(one.items() ^ two.items()) for one, two in zip(before, after, strict=True)] == [{}, {}, {}]
-        assert old.kept() == kept
+        assert [dict(earlier.items() ^ later.items()) for earlier, later in zip(before, after, strict=True)] == [
+            {},
+            {},
+            {},
+        ]
+        assert old.kept() == secrets
         assert old.moves(project).status == 0
 
 
 def test_a_dry_run_makes_no_state_directory(old: OldOmac, tmp_path: Path) -> None:
-    """Not even that."""
+    """A dry run does not even make the state directory."""
     project = old.project("shop")
     state = tmp_path / "none" / "yet"
     done = old.omac.run("import", "--dry-run", "--workdir", str(project), extra={"OMAC_STATE_DIR": str(state)})
@@ -338,7 +342,7 @@ def test_a_dry_run_makes_no_state_directory(old: OldOmac, tmp_path: Path) -> Non
 
 
 def test_a_second_run_does_nothing(old: OldOmac) -> None:
-    """Everything is there: no event, no write to a store. What was given here since stays, whatever the old one has."""
+    """A second import changes nothing: no event, no write to a store. Values that were set since stay."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
@@ -360,7 +364,7 @@ def test_a_second_run_does_nothing(old: OldOmac) -> None:
 
 
 def test_what_is_recorded(old: OldOmac) -> None:
-    """Registration, approval, values and what is remembered; a project's file reaches nothing but the project."""
+    """An import records registration, approval, values and defaults; a project's file sets no default."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     old.keeps("omac/__defaults__/slack", "SLACK_TOKEN", SECRET + "default")
@@ -369,23 +373,23 @@ def test_what_is_recorded(old: OldOmac) -> None:
     done = old.moves(project, "--project-settings")
     assert done.status == 0, done
     assert "- default from" in done.out
-    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {
+    assert {record.event.name: record.event.value for record in old.omac.events(ConfigWritten)} == {
         "REGION": "eu",
         "RETRIES": "3",
     }
-    assert [one.event.name for one in old.omac.events(SecretWritten)] == ["SLACK_TOKEN"]
+    assert [record.event.name for record in old.omac.events(SecretWritten)] == ["SLACK_TOKEN"]
     (approved,) = old.omac.events(Approved)
     source = project / ".opencode" / "skills" / "slack"
     assert (approved.event.source, approved.event.bundle_hash) == (str(source), old_hash(source))
-    remembered = {one.event.name: one.event for one in old.omac.events(DefaultMirrored)}
+    remembered = {record.event.name: record.event for record in old.omac.events(DefaultMirrored)}
     assert remembered.keys() == {"REGION", "SLACK_TOKEN"}
     assert remembered["REGION"].value == "us"
-    assert {one.code for one in remembered.values()} == {approved.event.digest}
+    assert {record.code for record in remembered.values()} == {approved.event.digest}
 
 
 @pytest.mark.full
 def test_skills_that_all_projects_share(old: OldOmac) -> None:
-    """They come from the user's registry and file; a project's file has no say."""
+    """Skills that all projects share come from the user's registry and settings; a project's settings do not count."""
     project = old.omac.root / "shop"
     project.mkdir()
     home = Path(old.omac.environment["HOME"])
@@ -410,7 +414,7 @@ def test_skills_that_all_projects_share(old: OldOmac) -> None:
 
 
 def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
-    """An agent that writes every file of a project gets its skill listed, and neither an approval nor a secret."""
+    """An agent that writes every file of a project gets its skill registered, but neither an approval nor a secret."""
     project = old.omac.root / "shop"
     source = old.skill(project, mark="planted")
     forged = {"approved": True, "declared_secret_names": ["SLACK_TOKEN", "SLACK_COOKIE", "AWS_KEY"]}
@@ -436,13 +440,13 @@ def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
     assert not old.omac.events(Approved)
     assert not old.omac.events(SecretWritten)
     assert not old.omac.events(ConfigWritten)
-    assert {one.event.code for one in old.omac.events(DefaultMirrored)} == {""}
+    assert {record.event.code for record in old.omac.events(DefaultMirrored)} == {""}
     skill = old.omac.serve().skill(project, "slack")
     assert skill["state"] == "broken"
 
 
 def test_planted_code_inherits_nothing(old: OldOmac) -> None:
-    """Code under an approved name: changed in its folder, changed where no hash looks, or copied to another folder."""
+    """An approval does not pass to code that was changed, even where no hash covers it, or copied to another folder."""
     project = old.omac.root / "shop"
     names = ("same", "changed", "depends", "compiled", "linked")
     sources = {name: old.skill(project, name) for name in names}
@@ -461,7 +465,9 @@ def test_planted_code_inherits_nothing(old: OldOmac) -> None:
     skipped = dict.fromkeys(names, "skip") | {"same": "take"}
     assert verdicts(plan, "approval") == skipped
     assert verdicts(plan, "secret", "SLACK_TOKEN") == skipped
-    whys = {one["value"]: one.get("why", "") for group in plan["skills"] for one in group["steps"] if "value" in one}
+    whys = {
+        entry["value"]: entry.get("why", "") for group in plan["skills"] for entry in group["steps"] if "value" in entry
+    }
     assert whys[old_hash(sources["changed"])] == "its code has changed since it was approved"
     assert "node_modules/m.js" in whys[old_hash(sources["depends"])]
 
@@ -470,14 +476,14 @@ def test_planted_code_inherits_nothing(old: OldOmac) -> None:
     plan = old.plan(copied)
     assert set(verdicts(plan, "approval").values()) == {"skip"}
     assert set(verdicts(plan, "secret", "SLACK_TOKEN").values()) == {"skip"}
-    assert any(str(sources["same"]) in one.get("why", "") for group in plan["skills"] for one in group["steps"])
+    assert any(str(sources["same"]) in entry.get("why", "") for group in plan["skills"] for entry in group["steps"])
     shutil.rmtree(project / ".opencode")
     (project / ".opencode").symlink_to(copied / ".opencode")  # so that what was approved there is found here
     assert set(verdicts(old.plan(copied), "approval").values()) == {"skip"}
 
 
 def test_approvals_that_somebody_else_may_write(old: OldOmac) -> None:
-    """They vouch for nothing: open to others, or in the project, where an agent writes."""
+    """Approvals in a file that other users or an agent in the project can write do not count."""
     project = old.project("shop")
     approvals = old.user / "approvals.json"
     approvals.chmod(0o666)
@@ -494,14 +500,14 @@ def test_approvals_that_somebody_else_may_write(old: OldOmac) -> None:
 
 
 def test_values_that_are_refused(old: OldOmac) -> None:
-    """They are listed with the reason, a secret's without its value; the others are taken over."""
+    """Invalid values are listed with the reason, a secret's without its value; the others are imported."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", "bad-" + SECRET)
     old.keeps("omac/slack", "SLACK_COOKIE", "chocolate")
     old.settings(project, {"slack": {"REGION": "mars", "RETRIES": "many", "UNKNOWN": "1"}})
     plan = old.plan(project)
-    found = {one.get("name", ""): one for one in plan["skills"][0]["steps"]}
-    assert {name: one["verdict"] for name, one in found.items()} == {
+    by_name = {entry.get("name", ""): entry for entry in plan["skills"][0]["steps"]}
+    assert {name: entry["verdict"] for name, entry in by_name.items()} == {
         "": "take",
         "SLACK_TOKEN": "skip",
         "SLACK_COOKIE": "take",
@@ -509,18 +515,18 @@ def test_values_that_are_refused(old: OldOmac) -> None:
         "RETRIES": "skip",
         "UNKNOWN": "skip",
     }
-    assert "one of the choices" in found["REGION"]["why"]
-    assert "pattern" in found["SLACK_TOKEN"]["why"]
+    assert "one of the choices" in by_name["REGION"]["why"]
+    assert "pattern" in by_name["SLACK_TOKEN"]["why"]
     assert old.moves(project).status == 0
-    assert [one.event.name for one in old.omac.events(SecretWritten)] == ["SLACK_COOKIE"]
+    assert [entry.event.name for entry in old.omac.events(SecretWritten)] == ["SLACK_COOKIE"]
 
 
 def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
-    """The rest is taken over; a locked one is said, as the failure it is; after unlocking, the secrets follow."""
+    """A locked or absent keychain is reported and exits with 8; approvals are imported all the same."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
-    other = old.project("other")
-    absent = old.omac.run("import", "--workdir", str(other), "--yes", extra={"DBUS_SESSION_BUS_ADDRESS": ""})
+    second = old.project("other")
+    absent = old.omac.run("import", "--workdir", str(second), "--yes", extra={"DBUS_SESSION_BUS_ADDRESS": ""})
     assert absent.status == 8, absent
     assert "keychain" in absent.err
     assert len(old.omac.events(Approved)) == 1
@@ -533,7 +539,7 @@ def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
 
 @pytest.mark.full
 def test_asking(old: OldOmac) -> None:
-    """Without --yes a person is asked, after everything was shown; a no changes nothing, nobody there is misuse."""
+    """`omac import` without --yes prints its plan and asks; a no changes nothing. Without a terminal it is misuse."""
     project = old.project("shop")
     done = old.omac.run("import", "--workdir", str(project), within=("setsid", "-w"))
     assert done.status == 2
@@ -541,43 +547,51 @@ def test_asking(old: OldOmac) -> None:
     assert "--yes" in done.err
     assert old.omac.run("import", "--workdir", str(project), "--json").status == 2
     before = tree(old.omac.state)
-    status, said = typed(old.omac, project, b"n\n")
-    assert (status, "[y/N]" in said) == (1, True), said
+    status, output = typed(old.omac, project, b"n\n")
+    assert (status, "[y/N]" in output) == (1, True), output
     assert tree(old.omac.state) == before
-    status, said = typed(old.omac, project, b"y\n")
-    assert status == 0, said
-    assert said.index("+ approval") < said.index("[y/N]") < said.index("imported")
+    status, output = typed(old.omac, project, b"y\n")
+    assert status == 0, output
+    assert output.index("+ approval") < output.index("[y/N]") < output.index("imported")
     assert len(old.omac.events(Approved)) == 1
 
 
 def test_settings_that_an_agent_can_write(old: OldOmac) -> None:
-    """With --yes alone they do not count, those of the user do, and the command by hand is named; it can be pasted."""
+    """A project's settings are not imported by --yes alone; omac prints a command for each that can be pasted.
+
+    The user's own settings are imported, and --project-settings imports the project's.
+    """
     project = old.project("shop")
     old.settings(project, {"slack": {"REGION": "us", "RETRIES": "-5"}})
     old.settings(None, {"slack": {"RETRIES": "3"}})
     done = old.moves(project)
     assert done.status == 0, done
     assert "which an agent can write" in done.out
-    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {"RETRIES": "3"}
+    assert {entry.event.name: entry.event.value for entry in old.omac.events(ConfigWritten)} == {"RETRIES": "3"}
     by_hand = f"omac config set slack REGION us --workdir {project} --harness opencode"
     assert f"by hand: {by_hand}\n" in done.out
     old.omac.ok(*shlex.split(by_hand)[1:])
     assert old.omac.ok("config", "get", "slack", "REGION", "--workdir", str(project)).strip() == "us"
 
-    other = old.project("other")
-    old.settings(other, {"slack": {"REGION": "us", "RETRIES": "-5"}})
-    plan = json.loads(old.omac.ok("import", "--workdir", str(other), "--yes", "--dry-run", "--json"))
-    (fix,) = {fix for one in plan["skills"][0]["steps"] if one.get("name") == "RETRIES" for fix in one.get("fix", ())}
-    assert fix == f"omac config set slack RETRIES --workdir {other} --harness opencode -- -5"
-    assert old.moves(other, "--project-settings").status == 0
-    assert old.omac.ok("config", "get", "slack", "REGION", "--workdir", str(other)).strip() == "us"
-    old.omac.ok("config", "unset", "slack", "RETRIES", "--workdir", str(other))
+    second = old.project("other")
+    old.settings(second, {"slack": {"REGION": "us", "RETRIES": "-5"}})
+    plan = json.loads(old.omac.ok("import", "--workdir", str(second), "--yes", "--dry-run", "--json"))
+    (fix,) = {
+        fix for entry in plan["skills"][0]["steps"] if entry.get("name") == "RETRIES" for fix in entry.get("fix", ())
+    }
+    assert fix == f"omac config set slack RETRIES --workdir {second} --harness opencode -- -5"
+    assert old.moves(second, "--project-settings").status == 0
+    assert old.omac.ok("config", "get", "slack", "REGION", "--workdir", str(second)).strip() == "us"
+    old.omac.ok("config", "unset", "slack", "RETRIES", "--workdir", str(second))
     old.omac.ok(*shlex.split(fix)[1:])
-    assert old.omac.ok("config", "get", "slack", "RETRIES", "--workdir", str(other)).strip() == "-5"
+    assert old.omac.ok("config", "get", "slack", "RETRIES", "--workdir", str(second)).strip() == "-5"
 
 
 def test_settings_that_a_person_looks_at(old: OldOmac) -> None:
-    """At a terminal they are shown in full right before the question; of a plan in a file nobody saw them."""
+    """A project's settings are printed in full at the terminal before the question, and imported after a yes.
+
+    With the plan in a file they are not imported.
+    """
     project = old.project("shop")
     evil = "https://" + "a" * 200 + ".example"
     source = project / ".opencode" / "skills" / "slack"
@@ -586,19 +600,22 @@ def test_settings_that_a_person_looks_at(old: OldOmac) -> None:
     old.approves(source)
     junk = {f"X{number}": "1" for number in range(200)}
     old.settings(project, {"slack": {"REGION": "us", "URL": evil} | junk})
-    status, said = typed(old.omac, project, b"y\n", out=old.omac.folder / "plan")
-    assert status == 0, said
+    status, output = typed(old.omac, project, b"y\n", out=old.omac.folder / "plan")
+    assert status == 0, output
     assert not old.omac.events(ConfigWritten)
-    status, said = typed(old.omac, project, b"y\n")
-    assert status == 0, said
-    question = said.index("review these settings")
-    assert question < said.index(f"slack: URL = '{evil}'") < said.index("[y/N]")
-    assert len(said[question : said.index("[y/N]")].splitlines()) < 6
-    assert {one.event.name: one.event.value for one in old.omac.events(ConfigWritten)} == {"REGION": "us", "URL": evil}
+    status, output = typed(old.omac, project, b"y\n")
+    assert status == 0, output
+    question = output.index("review these settings")
+    assert question < output.index(f"slack: URL = '{evil}'") < output.index("[y/N]")
+    assert len(output[question : output.index("[y/N]")].splitlines()) < 6
+    assert {record.event.name: record.event.value for record in old.omac.events(ConfigWritten)} == {
+        "REGION": "us",
+        "URL": evil,
+    }
 
 
 def test_only_one_harness(old: OldOmac) -> None:
-    """--harness leaves out what that coding agent does not see."""
+    """--harness leaves out skills that this coding agent does not see."""
     project = old.project("shop")
     assert steps(old.plan(project, "--harness", "claude"))["missing", "registration", ""] == "skip"
     assert steps(old.plan(project, "--harness", "opencode"))["workdir", "approval", ""] == "take"
@@ -606,7 +623,7 @@ def test_only_one_harness(old: OldOmac) -> None:
 
 
 def test_nothing_old_is_here(old: OldOmac) -> None:
-    """That is no failure."""
+    """An import without old files reports that, and succeeds."""
     project = old.omac.root / "new"
     project.mkdir()
     done = old.moves(project)
@@ -618,7 +635,7 @@ def test_nothing_old_is_here(old: OldOmac) -> None:
     "content", [b"{", b"\xff", b"[" * 100_000, b'{"version": 2, "registered": []}', b"[]", b"null"]
 )
 def test_a_registry_that_cannot_be_read(old: OldOmac, content: bytes) -> None:
-    """It is named, and the other files count all the same; where nothing else is, that is invalid configuration."""
+    """An unreadable registry is reported, and other files are imported; without others it is invalid configuration."""
     project = old.project("shop")
     path = project / ".opencode" / "sidecar.json"
     path.write_bytes(content)
@@ -636,7 +653,7 @@ def test_a_registry_that_cannot_be_read(old: OldOmac, content: bytes) -> None:
 
 
 def test_a_failure_for_one_skill_does_not_stop_the_others(old: OldOmac) -> None:
-    """A skill that cannot be copied is said, with its file; the next one is taken over."""
+    """A skill that cannot be copied is reported with its file, and the next one is imported."""
     project = old.omac.root / "shop"
     bad, good = old.skill(project, "bad", "bad"), old.skill(project, "good", "good")
     old.registers(project, [old.entry(bad, project), old.entry(good, project)])
@@ -646,7 +663,7 @@ def test_a_failure_for_one_skill_does_not_stop_the_others(old: OldOmac) -> None:
     done = old.moves(project)
     assert done.status == 0, done
     assert f"{bad}/pipe" in done.out
-    assert [one.event.source for one in old.omac.events(Approved)] == [str(good)]
+    assert [record.event.source for record in old.omac.events(Approved)] == [str(good)]
 
 
 def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> tuple[int, str]:
@@ -659,18 +676,18 @@ def typed(omac: Omac, project: Path, answer: bytes, out: Path | None = None) -> 
         stdin=inner, stdout=inner, stderr=inner, env=omac.environment, cwd=omac.root, start_new_session=True,
     )  # fmt: skip
     os.close(inner)
-    said, answered = b"", False
+    output, answered = b"", False
     try:
         while select.select([main], [], [], 30)[0]:
             try:
                 chunk = os.read(main, 4096)
             except OSError:
                 break
-            said += chunk
-            if b"[y/N] " in said and not answered:  # the question may come in pieces
+            output += chunk
+            if b"[y/N] " in output and not answered:  # the question may come in pieces
                 answered = True
                 os.write(main, answer)
-        return process.wait(30), said.decode()
+        return process.wait(30), output.decode()
     finally:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""What `--json` prints of names that an agent chose: data for programs, and nothing that a terminal obeys."""
+"""`--json` escapes names that an agent chose, so that a terminal obeys none and programs get them whole."""
 
 import json
 import logging
@@ -27,32 +27,34 @@ COMMANDS = (
 
 
 def test_no_command_prints_what_a_terminal_obeys(omac: Omac) -> None:
-    """The name of a project comes back whole for a program that decodes it, escaped on the screen."""
+    """A project's name is escaped in the output of each command, and whole for a program that decodes it."""
     project = omac.project(HOSTILE, "echo")
     omac.approve(project)
     omac.serve()
     assert omac.run("activate", str(project)).status == 0
-    told = 0
+    matches = 0
     for command in COMMANDS:
         done = omac.run(*(word.format(project) for word in command.split()))
         assert done.status == 0, done
         assert [char for char in done.out if not char.isprintable() and char != "\n"] == [], command
-        told += sum(str(project) in json.dumps(json.loads(line), ensure_ascii=False) for line in done.out.splitlines())
-    assert told >= 2
+        matches += sum(
+            str(project) in json.dumps(json.loads(line), ensure_ascii=False) for line in done.out.splitlines()
+        )
+    assert matches >= 2
 
 
 def test_explain_prints_nothing_a_terminal_obeys() -> None:
-    """Its JSON is written by an encoder of its own."""
-    with box() as mine:
-        hostile = mine.home / HOSTILE
+    """`omac sandbox run --explain --json`, which has an encoder of its own, escapes a project's name too."""
+    with box() as world:
+        hostile = world.home / HOSTILE
         hostile.mkdir(parents=True)
-        done = mine.host(*mine.omac("sandbox", "run", "--explain", "--json", "--workdir", str(hostile), "--", "true"))
+        done = world.host(*world.omac("sandbox", "run", "--explain", "--json", "--workdir", str(hostile), "--", "true"))
         assert done.out.rstrip("\n").isprintable()
         assert json.loads(done.out)["workdir"] == str(hostile)
 
 
 def test_a_warning_is_shown_and_not_obeyed() -> None:
-    """What is logged can name what an agent made."""
+    """A warning escapes names, since it can name a file that an agent made."""
     _warn_on_stderr()
     streams = StringIO(), StringIO()
     with working_for(Invocation({}, None, *streams)):

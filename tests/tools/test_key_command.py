@@ -1,4 +1,4 @@
-"""`omac key`: the key that signs checkpoints, replaced, lost, killed meanwhile, kept in the vault or the keychain."""
+"""`omac key` replaces the key that signs checkpoints, also a lost one, and moves it to the vault or the keychain."""
 
 import json
 import os
@@ -42,14 +42,14 @@ sys.exit(main())
 
 @pytest.fixture
 def used(omac: Omac) -> Omac:
-    """An omac with a journal."""
+    """Return an omac with a journal."""
     omac.approve(omac.project("shop", "echo"), "echo")
     return omac
 
 
 @pytest.fixture
 def vault(used: Omac) -> Omac:
-    """One with a vault, which opens by a key file."""
+    """Return an omac with a journal and a vault, which opens by a key file."""
     path = used.folder / "vault.key"
     used.ok("vault", "init", "--key-file", str(path))
     used.environment["OMAC_VAULT_KEY_FILE"] = str(path)
@@ -57,7 +57,7 @@ def vault(used: Omac) -> Omac:
 
 
 def test_no_key_without_a_journal(omac: Omac) -> None:
-    """Showing or replacing the key of a journal that does not exist makes neither."""
+    """`omac key` of a journal that does not exist is refused, and makes neither a key nor a journal."""
     for words in (("key", "show"), ("key", "show", "--journal", str(omac.folder / "other.db")), ("key", "rotate")):
         done = omac.run(*words)
         assert (done.status, done.out) == (5, ""), done
@@ -70,19 +70,19 @@ def key_of(omac: Omac) -> str:
 
 
 def shown(omac: Omac) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(omac.ok("key", "show", "--json"))
-    return found
+    document: dict[str, Any] = json.loads(omac.ok("key", "show", "--json"))
+    return document
 
 
 def verified(omac: Omac, *options: str) -> dict[str, Any]:
-    """What `omac audit verify` finds in a journal that is whole."""
-    found: dict[str, Any] = json.loads(omac.ok("audit", "verify", "--json", *options))
-    assert found["findings"] == []
-    return found
+    """Return the report of `omac audit verify`, and check that it has no findings."""
+    report: dict[str, Any] = json.loads(omac.ok("audit", "verify", "--json", *options))
+    assert report["findings"] == []
+    return report
 
 
 def record(omac: Omac, event: KeyRotated | KeyLost) -> None:
-    """Append to the chain what omac itself would not."""
+    """Append an event to the chain that omac itself would not."""
     journal = journal_at(omac.state / "journal.db")
     stream = checkpoint_stream(HostId((omac.state / "host-id").read_text().strip()))
     state = journal.load(stream, AGGREGATE.initial, AGGREGATE.evolve)
@@ -94,22 +94,22 @@ def record(omac: Omac, event: KeyRotated | KeyLost) -> None:
 
 def journal_id(omac: Omac) -> str:
     with closing(sqlite3.connect(omac.state / "journal.db")) as connection:
-        ((found,),) = connection.execute("SELECT id FROM journal")
-    return str(found)
+        ((identifier,),) = connection.execute("SELECT id FROM journal")
+    return str(identifier)
 
 
 def test_the_key_is_rotated(used: Omac, tmp_path: Path) -> None:
-    """Old checkpoints and new ones hold by either key; the old key is gone, and signs nothing more."""
-    old, kept = key_of(used), {"old": used.ok("checkpoint")}
+    """Old and new checkpoints hold by either key after a rotation; omac refuses to sign with the old key."""
+    old, checkpoints = key_of(used), {"old": used.ok("checkpoint")}
     shutil.copy(used.state / "signing.key", tmp_path / "signing.key")
     new = json.loads(used.ok("key", "rotate", "--json"))
     assert (new["old"], new["key"]) == (old, key_of(used))
     assert (used.state / "signing.key").stat().st_mode & 0o777 == 0o600
     assert not (used.state / "signing.key.next").exists()
-    kept["new"] = used.ok("checkpoint")
-    for name, text in kept.items():
+    checkpoints["new"] = used.ok("checkpoint")
+    for name, text in checkpoints.items():
         (tmp_path / name).write_text(text)
-    files = [str(tmp_path / name) for name in kept]
+    files = [str(tmp_path / name) for name in checkpoints]
     for key in ((), ("--key", old), ("--key", new["key"])):
         for file in files:
             assert "2 checkpoints in the journal hold" in used.ok("audit", "verify", "--checkpoint", file, *key)
@@ -126,7 +126,7 @@ def test_the_key_is_rotated(used: Omac, tmp_path: Path) -> None:
 
 
 def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Path) -> None:
-    """Journal, proof and export, after three rotations; and not by a key from which nothing leads there."""
+    """A journal, a proof and an export verify by the first key after three rotations, and not by a foreign key."""
     first = key_of(used)
     used.ok("checkpoint")
     for _ in range(3):
@@ -149,7 +149,7 @@ def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Pat
 
 
 def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
-    """Without the old key there is none: not in a proof, and not in the journal."""
+    """A rotation that the old key has not signed is refused, in a proof and in the journal."""
     first = key_of(used)
     used.ok("checkpoint")
     name, seed, journal = first.split("+")[0], b"e" * 32, journal_id(used)
@@ -163,14 +163,14 @@ def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
     assert (done.status, "have not both signed it" in done.out) == (10, True), done
     proof = json.loads(used.ok("audit", "prove", "1"))
     assert proof["rotations"] == [note]
-    other = sign_rotation("0" * 32, 7, name, real, seed)  # of another journal, signed by both
-    for rotations in ([note], [other], ["x"], []):
+    foreign = sign_rotation("0" * 32, 7, name, real, seed)  # of another journal, signed by both
+    for rotations in ([note], [foreign], ["x"], []):
         (tmp_path / "proof").write_text(json.dumps(proof | {"rotations": rotations}))
         assert used.run("proof", "verify", str(tmp_path / "proof"), "--key", first).status == 2
 
 
 def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
-    """What was restored says again that the key was replaced: it verifies by the first key, and the new one signs."""
+    """A restored journal records later rotations again: it verifies by the first key, and the new one signs."""
     first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")
     used.ok("checkpoint")
     used.ok("journal", "backup", copy)
@@ -180,22 +180,24 @@ def test_a_backup_from_before_a_rotation(used: Omac, tmp_path: Path) -> None:
     for _ in range(2):  # the second time from a journal that was restored
         assert "replaced since (2 times)" in used.ok("journal", "restore", copy, "--yes")
         for key in ((), ("--key", first)):
-            told = json.loads(used.ok("audit", "verify", "--json", *key))
-            assert (told["findings"], told["unknown_checkpoints"]) == ([], 0)
+            report = json.loads(used.ok("audit", "verify", "--json", *key))
+            assert (report["findings"], report["unknown_checkpoints"]) == ([], 0)
     used.ok("checkpoint")
     used.ok("key", "rotate")
     used.ok("audit", "verify", "--key", first)
     assert "replaced since (3 times)" in used.ok("journal", "restore", copy, "--yes")
-    other = tmp_path / "other.db"
-    used.ok("start", "--journal", str(other), "--", "true", cwd=used.root / "shop")
-    told = used.ok("journal", "restore", copy, "--journal", str(other), "--yes")
-    assert "replaced since" not in told
+    second = tmp_path / "other.db"
+    used.ok("start", "--journal", str(second), "--", "true", cwd=used.root / "shop")
+    report = used.ok("journal", "restore", copy, "--journal", str(second), "--yes")
+    assert "replaced since" not in report
 
 
 @pytest.mark.full
 def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
-    """Of a backup from before a rotation: there is the journal of before, or the restored one with its rotation, or
-    none. Then the restore, typed again, records the rotation."""
+    """A killed restore leaves the old journal, the restored one with its rotation, or none.
+
+    Without a journal, the same restore typed again records the rotation of the key.
+    """
     first, copy = used.ok("key", "show").strip(), str(tmp_path / "copy.db")
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
@@ -208,14 +210,14 @@ def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
             assert "replaced since (1 time)" in used.ok(*words)
             used.ok("checkpoint")
         assert verified(used, "--key", first)["unknown_checkpoints"] == 0
-        for kept in used.state.glob("journal.db.before-restore-*"):  # each of which a restore reads: more moments
-            kept.unlink()
+        for path in used.state.glob("journal.db.before-restore-*"):  # each of which a restore reads: more moments
+            path.unlink()
     assert lost
     assert not list(used.state.glob("journal.db.restoring*"))
 
 
 def restore_killed_of_before_a_rotation(used: Omac, tmp_path: Path) -> str:
-    """Kill a restore when the journal is moved away and the copy is not in its place; return the backup."""
+    """Kill a restore once the journal is moved away and before the copy replaces it; return the backup."""
     copy = str(tmp_path / "copy.db")
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
@@ -225,7 +227,7 @@ def restore_killed_of_before_a_rotation(used: Omac, tmp_path: Path) -> str:
 
 
 def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path) -> None:
-    """The next begins with the journal that was moved away: it keeps it, and records its rotation again."""
+    """A restore after a killed one keeps the journal that was moved away, and records its rotation again."""
     copy = restore_killed_of_before_a_rotation(used, tmp_path)
     done = used.run("journal", "restore", copy, "--yes")
     assert f"the journal that it had moved away is {used.state}/journal.db again" in done.err
@@ -235,16 +237,16 @@ def test_a_restore_killed_between_two_names(used: Omac, tmp_path: Path) -> None:
 
 
 def test_the_journal_that_a_killed_restore_moved_away_is_restored(used: Omac, tmp_path: Path) -> None:
-    """Whoever finds it beside names it as the backup: it is put back, and that is all."""
+    """A user can restore the journal that a killed restore moved away, and no copy of it stays."""
     restore_killed_of_before_a_rotation(used, tmp_path)
-    kept = f"{used.state}/journal.db.before-restore-1"
-    assert f"{used.state}/journal.db is restored to position" in used.ok("journal", "restore", kept, "--yes")
+    moved = f"{used.state}/journal.db.before-restore-1"
+    assert f"{used.state}/journal.db is restored to position" in used.ok("journal", "restore", moved, "--yes")
     used.ok("checkpoint")
     assert not list(used.state.glob("journal.db.before-restore-*"))
 
 
 def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
-    """Nothing signs until a new chain begins, which is told; only a checkpoint that was kept gets across."""
+    """A lost key signs nothing until a new chain begins; only a checkpoint that the user kept connects both chains."""
     refused = used.run("key", "rotate", "--lost")
     assert (refused.status, "none is lost" in refused.err) == (2, True)
     old = key_of(used)
@@ -259,21 +261,21 @@ def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
     new = used.ok("key", "rotate", "--lost").strip()
     assert new == key_of(used) != old
     (tmp_path / "kept").write_text(used.ok("checkpoint"))
-    found = verified(used)
-    assert (found["checkpoints"], found["unknown_checkpoints"], len(found["breaks"])) == (1, 1, 1)
+    report = verified(used)
+    assert (report["checkpoints"], report["unknown_checkpoints"], len(report["breaks"])) == (1, 1, 1)
     assert "only a checkpoint kept elsewhere gets across" in used.ok("audit", "verify")
     assert "a checkpoint that you kept counts it" in used.ok("audit", "verify", "--checkpoint", str(tmp_path / "kept"))
     assert verified(used, "--key", old, "--key", new)["checkpoints"] == 2
     done = used.run("audit", "verify", "--key", old)
     assert (done.status, "a new chain begins" in done.out) == (10, True)
     used.ok("key", "rotate")
-    assert verified(used, "--key", new)["breaks"] == found["breaks"]
+    assert verified(used, "--key", new)["breaks"] == report["breaks"]
     (row,) = [json.loads(line) for line in used.ok("audit", "--json", "--kind", "key.lost").splitlines()]
     assert "begins a new chain" in row["detail"]
 
 
 def test_the_last_checkpoint_was_set_aside(used: Omac) -> None:
-    """The key before it counts still: another signs nothing, and the chain goes on, or begins again."""
+    """A chain whose last checkpoint was set aside goes on with its key; once the key is lost, a new chain begins."""
     used.ok("checkpoint")
     used.ok("checkpoint")
     with closing(sqlite3.connect(used.state / "journal.db", isolation_level=None)) as connection:
@@ -290,7 +292,7 @@ def test_the_last_checkpoint_was_set_aside(used: Omac) -> None:
 
 @pytest.mark.full
 def test_beside_a_server(used: Omac) -> None:
-    """The key is rotated and moved while one runs, which then signs with the new one."""
+    """A running server signs with the new key after a rotation."""
     first, serving = key_of(used), used.serve()
     used.ok("checkpoint")
     used.ok("key", "rotate")
@@ -306,7 +308,7 @@ def test_beside_a_server(used: Omac) -> None:
 
 
 def test_a_loss_that_was_forged(used: Omac) -> None:
-    """Whoever records a loss that the new key has not signed, or that names his own key, is found."""
+    """The verification finds a forged loss that the new key has not signed, or that names the forger's own key."""
     used.ok("checkpoint")
     first = key_of(used)
     name, lost, seed = first.split("+")[0], "+".join(first.split("+")[:2]), b"e" * 32
@@ -320,39 +322,39 @@ def test_a_loss_that_was_forged(used: Omac) -> None:
 
 
 def test_each_journal_has_a_key(used: Omac, tmp_path: Path) -> None:
-    """A rotation in one changes nothing in another; a copy of before it verifies still, by the host itself."""
-    other = str(tmp_path / "other.db")
-    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": other})
+    """Each journal has a key: a rotation in one leaves the other's key, and a copy from before still verifies."""
+    second = str(tmp_path / "other.db")
+    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": second})
     used.ok("checkpoint")
-    used.ok("checkpoint", "--journal", other)
+    used.ok("checkpoint", "--journal", second)
     used.ok("journal", "backup", str(tmp_path / "copy.db"))
-    before = used.ok("key", "show", "--journal", other)
+    before = used.ok("key", "show", "--journal", second)
     assert before.strip() != key_of(used)
     used.ok("key", "rotate")
-    used.ok("checkpoint", "--journal", other)
-    assert used.ok("key", "show", "--journal", other) == before
-    assert verified(used, "--journal", other)["checkpoints"] == 2
+    used.ok("checkpoint", "--journal", second)
+    assert used.ok("key", "show", "--journal", second) == before
+    assert verified(used, "--journal", second)["checkpoints"] == 2
     assert verified(used, "--journal", str(tmp_path / "copy.db"))["checkpoints"] == 1
-    used.ok("key", "rotate", "--journal", other)
-    assert verified(used, "--journal", other, "--key", before.strip())["checkpoints"] == 2
+    used.ok("key", "rotate", "--journal", second)
+    assert verified(used, "--journal", second, "--key", before.strip())["checkpoints"] == 2
 
 
 def test_a_journal_that_the_shared_key_signed(used: Omac, tmp_path: Path) -> None:
-    """It was signed by the one key that the host had: it goes on with that, by a copy of its own."""
-    other = tmp_path / "other.db"
-    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": str(other)})
-    used.ok("checkpoint", "--journal", str(other))
+    """A journal that was signed with the key shared by the host goes on with a copy of that key."""
+    second = tmp_path / "other.db"
+    used.ok("settings", "set", "secrets.store", "vault", extra={"OMAC_JOURNAL": str(second)})
+    used.ok("checkpoint", "--journal", str(second))
     (own,) = used.state.glob("signing-*.key")
     own.rename(used.state / "signing.key")
-    first = used.ok("key", "show", "--journal", str(other))
+    first = used.ok("key", "show", "--journal", str(second))
     assert first.strip() == key_of(used)
-    used.ok("key", "rotate", "--journal", str(other))
+    used.ok("key", "rotate", "--journal", str(second))
     assert key_of(used) == first.strip()
-    assert verified(used, "--journal", str(other), "--key", first.strip())["checkpoints"] == 1
+    assert verified(used, "--journal", str(second), "--key", first.strip())["checkpoints"] == 1
 
 
 def killed(omac: Omac, moment: int, *command: str) -> bool:
-    """Run a command that is killed before it touches the state directory for the nth time; whether it was."""
+    """Run a command, kill it before it touches the state directory for the nth time, and return whether it was."""
     line = [sys.executable, "-c", KILLED, str(moment), str(omac.state), *command]
     done = subprocess.run(line, env=omac.environment, capture_output=True, timeout=60, cwd=omac.root)
     assert done.returncode in (0, -signal.SIGKILL), done
@@ -363,7 +365,7 @@ def killed(omac: Omac, moment: int, *command: str) -> bool:
 @pytest.mark.parametrize("store", ["file", "vault"])
 @pytest.mark.parametrize("command", [("key", "rotate"), ("key", "rotate", "--lost"), ("key", "move", "--to", "vault")])
 def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: str) -> None:
-    """Whatever ends it, one key signs, it is the one that is shown, and every checkpoint verifies."""
+    """A command that is killed at any moment leaves one key, which signs and is printed; every checkpoint verifies."""
     vault.ok("key", "move", "--to", store)
     command = ("key", "move", "--to", "file") if "move" in command and store == "vault" else command
     first, signed, moment = key_of(vault), 1, 0
@@ -380,8 +382,8 @@ def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: st
         vault.ok("checkpoint")
         signed += 1
         assert key_of(vault) == before
-        found = verified(vault, *(() if is_lost else ("--key", first)))
-        assert found["checkpoints"] + found["unknown_checkpoints"] == signed
+        report = verified(vault, *(() if is_lost else ("--key", first)))
+        assert report["checkpoints"] + report["unknown_checkpoints"] == signed
         if not was_killed:
             break
         if "move" in command:
@@ -393,7 +395,7 @@ def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: st
 
 @pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_rotation_that_was_killed(used: Omac, tmp_path: Path, is_recorded: bool) -> None:
-    """Before its record the old key signs, behind it the new one; it is shown at once."""
+    """`omac key show` after a killed rotation prints the key that signs: the new one if recorded, else the old."""
     used.ok("checkpoint")
     old, key = key_of(used), used.state / "signing.key"
     shutil.copy(key, tmp_path / "old")
@@ -412,7 +414,7 @@ def test_a_rotation_that_was_killed(used: Omac, tmp_path: Path, is_recorded: boo
 
 
 def test_the_key_is_kept_in_the_vault(vault: Omac, tmp_path: Path) -> None:
-    """It signs as before, and its file names the vault; locked, omac goes on, and says what is not signed."""
+    """A key in the vault signs as before and is in no file; while that is locked, omac verifies and signs nothing."""
     first = key_of(vault)
     seed = (vault.state / "signing.key").read_text()
     vault.ok("checkpoint")
@@ -445,7 +447,7 @@ def test_the_key_is_kept_in_the_vault(vault: Omac, tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_move_that_the_journal_does_not_take(vault: Omac) -> None:
-    """The key stays where it is, and signs."""
+    """The key stays in its store and signs if the journal cannot record its move."""
     with closing(sqlite3.connect(vault.state / "journal.db", isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         done = vault.run("key", "move", "--to", "vault")
@@ -454,7 +456,7 @@ def test_a_move_that_the_journal_does_not_take(vault: Omac) -> None:
 
 
 def test_a_vault_that_is_lost(vault: Omac) -> None:
-    """A key behind a lock is not lost; one whose vault is gone, or is never to be opened again, is."""
+    """A key in a locked vault is not lost; a key is lost once its vault or the reference to that is gone."""
     vault.ok("key", "move", "--to", "vault")
     vault.ok("checkpoint")
     key_file = vault.environment.pop("OMAC_VAULT_KEY_FILE")
@@ -474,7 +476,7 @@ def test_a_vault_that_is_lost(vault: Omac) -> None:
 
 @pytest.mark.full
 def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run ends as ever; the status and the doctor say since when nothing is signed, until it is."""
+    """A run with a locked vault ends as usual; status and doctor report the delay until a checkpoint is signed."""
     from tools.test_snapshots import called_often
 
     from omac.services.kernel.checkpointing import WORTH
@@ -492,22 +494,22 @@ def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.
     vault.environment["OMAC_VAULT_KEY_FILE"] = key_file
     vault.ok("start", "--", "true", cwd=vault.root / "shop")
     assert json.loads(vault.ok("status", "--json"))["unsigned"] == []
-    found = verified(vault)
-    assert (found["checkpoints"], found["size"] >= WORTH) == (2, True)
+    report = verified(vault)
+    assert (report["checkpoints"], report["size"] >= WORTH) == (2, True)
 
 
 @pytest.fixture
 def keyring(used: Omac) -> Iterator[PrivateKeyring]:
-    """A real gnome-keyring, where there is one."""
+    """Yield a real gnome-keyring, or skip the test without one."""
     if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
         pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(used.folder) as found:
-        used.environment |= {name: found[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
-        yield found
+    with private_keyring(used.folder) as private:
+        used.environment |= {name: private[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+        yield private
 
 
 def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) -> None:
-    """The same with a keychain: rotated there, and moved back."""
+    """A key in the keychain signs and is rotated there; while that is locked, `omac checkpoint` exits with 8."""
     first = key_of(used)
     used.ok("key", "move", "--to", "keychain")
     used.ok("checkpoint")

@@ -1,8 +1,8 @@
-"""kill -9 of commands that write for long, at moments spread over their work: what was recorded stays whole, and the
-same command, typed again, does its work.
+"""kill -9 of long commands that write, at moments spread over their work, leaves the journal whole.
 
-Seals and prunes have theirs beside their other tests, an append in `tests/journal/test_sql_recorder.py`, a server in
-`tests/tools/test_serve.py`, the taking over of an old journal in `tests/journal/test_long_take_over.py`.
+The same command, typed again, does its work. Kills of seals and prunes are beside their other tests. Kills of an append
+are in `tests/journal/test_sql_recorder.py`, of a server in `tests/tools/test_serve.py`, and of the import of an old
+journal in `tests/journal/test_long_take_over.py`.
 """
 
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host with a long journal, sealed in part."""
+    """Yield a host with a long journal, sealed in part."""
     with omac_in(tmp_path_factory.mktemp("busy")) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         called_often(omac, CALLS // 4)
@@ -43,14 +43,14 @@ def events(omac: Omac) -> int:
 
 
 def require_whole(omac: Omac, least: int) -> None:
-    """Every event is what was recorded, and at least so many are there."""
+    """Check that every event is as it was recorded, and that the journal has at least so many."""
     verified = json.loads(omac.ok("audit", "verify", "--json"))
     assert (verified["findings"], verified["checked"]) == ([], verified["size"])
     assert verified["size"] >= least
 
 
 def moments(omac: Omac, *words: str) -> Iterator[float]:
-    """Do it once, and yield moments of its work, in seconds after its beginning."""
+    """Run a command once, and yield moments of its work, in seconds after its start."""
     began = time.monotonic()
     omac.process(*words, cwd=omac.root / "shop")
     whole = time.monotonic() - began
@@ -59,7 +59,7 @@ def moments(omac: Omac, *words: str) -> Iterator[float]:
 
 
 def kill(omac: Omac, after_s: float, *words: str) -> bool:
-    """Kill a command a moment after its beginning; return whether it still ran then."""
+    """Kill a command a moment after its start, and return whether it still ran then."""
     started = omac.start(*words)
     try:
         started.process.wait(after_s)
@@ -69,7 +69,7 @@ def kill(omac: Omac, after_s: float, *words: str) -> bool:
 
 
 def test_index(busy: Omac) -> None:
-    """The index is taken up where it was, and gives the rows that the journal gives."""
+    """An index whose command was killed is completed by the next, and has the same rows."""
     words = ("audit", "--skill", "echo", "--json")
     folder = busy.state / "journals"
 
@@ -91,7 +91,7 @@ def test_index(busy: Omac) -> None:
 
 
 def test_export(busy: Omac, tmp_path: Path) -> None:
-    """There is a whole bundle or none, and what was left goes away with the next."""
+    """A killed export leaves a whole bundle or none, and the next export removes its remains."""
     folder = tmp_path / "bundle"
     words = ("export", "--out", str(folder))
     key = busy.ok("key", "show").strip()
@@ -112,7 +112,7 @@ def test_export(busy: Omac, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("checkpoint",), ("revoke", "echo"), ("approve", "echo"), ("key", "rotate")])
 def test_record(busy: Omac, words: tuple[str, ...]) -> None:
-    """What a command records is there whole, or not at all; a checkpoint that it printed is kept."""
+    """A killed command leaves the journal whole with all earlier events, and a checkpoint printed later verifies."""
     printed = busy.folder / "printed"
     at = (*words, "--workdir", str(busy.root / "shop")) if "echo" in words else words
     for moment in moments(busy, *at):
@@ -127,7 +127,7 @@ def test_record(busy: Omac, words: tuple[str, ...]) -> None:
 
 
 def test_backup(busy: Omac, tmp_path: Path) -> None:
-    """A backup that was killed is not taken for one; the next needs another name, and is whole."""
+    """A killed backup does not pass the check unless it verifies; the next one, by another name, is whole."""
     copy = tmp_path / "copy.db"
     killed = 0
     for number, moment in enumerate(moments(busy, "journal", "backup", str(tmp_path / "first.db"))):
@@ -143,24 +143,24 @@ def test_backup(busy: Omac, tmp_path: Path) -> None:
 
 
 def test_restore(busy: Omac, tmp_path: Path) -> None:
-    """The journal is what it was, or what was restored, or omac says how to go on; nothing that was there is lost."""
+    """A killed restore leaves the old journal, the restored one, or a message with the command; no event is lost."""
     copy = tmp_path / "copy.db"
     busy.ok("journal", "backup", str(copy))
     least = events(busy)
     words = ("journal", "restore", str(copy), "--yes")
-    told = []
+    statuses = []
     for moment in moments(busy, *words):
         kill(busy, moment, *words)
         done = busy.run("audit", "verify", "--json")
-        told.append(done.status)
+        statuses.append(done.status)
         if done.status:
             assert "omac journal restore" in done.err, done
             busy.ok(*words)
         require_whole(busy, least)
-        for kept in busy.state.glob("journal.db.before-restore-*"):
-            if kept.suffix.removeprefix(".before-restore-").isdigit():
-                verified = busy.run("audit", "verify", "--journal", str(kept), "--json")
-                assert verified.status == 0, (kept, verified)
+        for path in busy.state.glob("journal.db.before-restore-*"):
+            if path.suffix.removeprefix(".before-restore-").isdigit():
+                verified = busy.run("audit", "verify", "--journal", str(path), "--json")
+                assert verified.status == 0, (path, verified)
     busy.ok(*words)
     require_whole(busy, least)
     busy.ok("journal", "check")
@@ -168,13 +168,12 @@ def test_restore(busy: Omac, tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """What no handler of omac's catches."""
+    """An exception that no handler of omac catches."""
 
 
 @pytest.mark.parametrize("step", range(1, 7))
 def test_restore_between_two_names(busy: Omac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """A restore that ends after any of its renames is finished by the next; the journal that was there is kept whole,
-    with its segments."""
+    """A restore that ends at any of its renames is finished by the next, and the earlier journal is kept whole."""
     copy = tmp_path / "copy.db"
     busy.ok("journal", "backup", str(copy))
     busy.ok("revoke", "echo", "--workdir", str(busy.root / "shop"))
@@ -200,8 +199,8 @@ def test_restore_between_two_names(busy: Omac, tmp_path: Path, monkeypatch: pyte
     assert done.status == 0 or "omac journal restore" in done.err, done
     busy.ok("journal", "restore", str(copy), "--yes")
     require_whole(busy, 2 * CALLS)
-    kept = [path for path in set(busy.state.glob("journal.db.before-restore-*")) - before if path.suffix[-1].isdigit()]
-    verified = [json.loads(busy.ok("audit", "verify", "--journal", str(path), "--json")) for path in kept]
-    assert least in [one["size"] for one in verified]
-    assert all(one["findings"] == [] for one in verified)
+    moved = [path for path in set(busy.state.glob("journal.db.before-restore-*")) - before if path.suffix[-1].isdigit()]
+    verified = [json.loads(busy.ok("audit", "verify", "--journal", str(path), "--json")) for path in moved]
+    assert least in [report["size"] for report in verified]
+    assert all(report["findings"] == [] for report in verified)
     busy.approve(busy.root / "shop", "echo")

@@ -1,4 +1,4 @@
-"""tools/cli/listing.py and approve.py: what is there, what people vouched for, and what became of it since."""
+"""tools/cli/listing.py and approve.py list skills and approvals with the present state of their code."""
 
 import json
 import re
@@ -17,35 +17,35 @@ from omac.domain.skills.registration import ApprovalRevoked, Approved
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project whose skill wants values, where secrets are kept in a vault."""
+    """Return a project whose skill wants values, on a host whose secrets are in a vault."""
     with_vault(omac)
     return valued(omac)
 
 
 def rows(omac: Omac, *flags: str, cwd: Path | None = None) -> list[dict[str, Any]]:
-    """What `omac list --json` says."""
+    """Return the rows that `omac list --json` prints."""
     return [json.loads(line) for line in omac.ok("list", "--json", *flags, cwd=cwd).splitlines()]
 
 
 def states(omac: Omac, project: Path, *flags: str) -> dict[str, str]:
-    """The state of each skill of a project, by name."""
+    """Return the state of each skill of a project, by name."""
     return {row["name"]: row["state"] for row in rows(omac, "--workdir", str(project), *flags)}
 
 
 def approved(omac: Omac, *flags: str) -> list[dict[str, Any]]:
-    """What `omac approvals --json` says."""
+    """Return the rows that `omac approvals --json` prints."""
     return [json.loads(line) for line in omac.ok("approvals", "--json", *flags).splitlines()]
 
 
 def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command where there is no terminal, with `extra` in its environment."""
-    mine = copy(omac)
-    mine.environment = omac.environment | dict(extra or {})
-    return piped(mine, stdin, *arguments)
+    """Run a command without a terminal, with `extra` in its environment."""
+    configured = copy(omac)
+    configured.environment = omac.environment | dict(extra or {})
+    return piped(configured, stdin, *arguments)
 
 
 def registered(omac: Omac, project: Path, *flags: str) -> Done:
-    """Register its skill."""
+    """Register the project's skill."""
     where = flags or ("--workdir", str(project))
     done = alone(omac, "register", "slack", *where, extra={"OMAC_SECRET_TOKEN": "xoxb-1"})
     assert done.status == 0, done
@@ -53,19 +53,19 @@ def registered(omac: Omac, project: Path, *flags: str) -> Done:
 
 
 def test_nothing_yet(omac: Omac) -> None:
-    """Neither a journal nor a skill is needed, and none is made."""
+    """The lists need neither a journal nor a skill, report that they are empty, and make no file."""
     assert omac.run("list") == (0, "", f"no skills in {omac.root}, and none that all projects share\n")
-    for flags, said in (
+    for flags, message in (
         (["--workdir", str(omac.root)], f"no skills in {omac.root}\n"),
         (["--global"], "no skills that all projects share\n"),
     ):
-        assert omac.run("list", *flags) == (0, "", said), "nothing is said of places that were not searched"
+        assert omac.run("list", *flags) == (0, "", message), "nothing is said of places that were not searched"
     assert omac.run("approvals") == (0, "", "nothing is approved\n")
     assert list(omac.state.iterdir()) == []
 
 
 def test_a_journal_that_is_about_to_be_created(omac: Omac) -> None:
-    """Is none yet, as for a command that begins a moment earlier: another process has made the file, and no table."""
+    """A journal's empty file, which another process has just made, counts as no journal."""
     project = omac.project("shop")
     before = states(omac, project)
     journal = omac.state / "journal.db"
@@ -75,7 +75,7 @@ def test_a_journal_that_is_about_to_be_created(omac: Omac) -> None:
 
 
 def test_each_state(omac: Omac, shop: Path) -> None:
-    """From not registered to approved, changed and not approved; what is broken says why."""
+    """The list has each state of a skill, from not registered to approved and changed, and why a skill is broken."""
     skills = shop / ".agents" / "skills"
     omac.skill(shop, "bad", "name: bad\nsidecar: {command: []}\n")
     (skills / "words").mkdir()
@@ -101,7 +101,7 @@ def test_each_state(omac: Omac, shop: Path) -> None:
 
 
 def test_as_data(omac: Omac, shop: Path) -> None:
-    """One object a skill, with stable fields."""
+    """The list as JSON has an object for each skill, with stable fields."""
     registered(omac, shop)
     (row,) = rows(omac, "--workdir", str(shop))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", row.pop("registered_at"))
@@ -124,7 +124,7 @@ def test_as_data(omac: Omac, shop: Path) -> None:
 
 
 def test_what_a_project_hides_and_what_lies_elsewhere(omac: Omac, shop: Path) -> None:
-    """A project's skill hides a shared one of its name; `--all` shows other directories, and what is stale."""
+    """A project's skill hides a shared one of its name; `--all` lists other directories, and stale registrations."""
     home = Path(omac.environment["HOME"]) / ".agents" / "skills"
     shutil.copytree(shop / ".agents" / "skills", home)
     market, fair = valued(omac, "market"), valued(omac, "fair")
@@ -147,18 +147,18 @@ def test_what_a_project_hides_and_what_lies_elsewhere(omac: Omac, shop: Path) ->
 
 
 def test_approvals(omac: Omac, shop: Path) -> None:
-    """One row each: since when, and whether the code on disk still is what was approved."""
+    """An approval has a row with its time, and with whether the code on disk is still the approved one."""
     market, fair = valued(omac, "market"), valued(omac, "fair")
     for project in (shop, market, fair):
         registered(omac, project)
     (market / ".agents" / "skills" / "slack" / "more.py").write_text("pass\n")
     shutil.rmtree(fair)
-    found = approved(omac)
-    assert [(row["scope"], row["code"]) for row in found] == [
+    entries = approved(omac)
+    assert [(row["scope"], row["code"]) for row in entries] == [
         (str(fair), "gone"), (str(market), "changed"), (str(shop), "ok")
     ]  # fmt: skip
-    assert {row["harness"] for row in found} == {"agents"}
-    assert all(re.fullmatch("sha256:[0-9a-f]{64}", row[name]) for row in found for name in ("bundle_hash", "digest"))
+    assert {row["harness"] for row in entries} == {"agents"}
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", row[name]) for row in entries for name in ("bundle_hash", "digest"))
     assert {row["code"] for row in approved(omac, "--no-check")} == {None}
     text = omac.ok("approvals").splitlines()
     assert re.split("  +", text[0]) == ["SKILL", "SCOPE", "FOLDER", "SINCE", "CODE", "HASH", "SOURCE"]
@@ -169,7 +169,7 @@ def test_approvals(omac: Omac, shop: Path) -> None:
 
 
 def test_unknown_keys_are_noted(omac: Omac, shop: Path) -> None:
-    """A key that omac ignores is named wherever a person looks at the skill, which works all the same."""
+    """A key that omac ignores is named by each command that reads the skill, which works all the same."""
     meta = shop / ".agents" / "skills" / "slack" / "omac.yaml"
     many = "".join(f"  key{number}: 1\n" for number in range(10))
     meta.write_text(meta.read_text() + f"  install_script: {{linux: x}}\n{many}")
@@ -187,21 +187,21 @@ def test_unknown_keys_are_noted(omac: Omac, shop: Path) -> None:
 
 
 def test_approving_and_revoking(omac: Omac, shop: Path) -> None:
-    """Each is recorded once, and can be read by programs; a SKILL.md that breaks its contract is told of."""
+    """Approval and revocation are recorded once each and printed as data; an invalid SKILL.md is reported."""
     source = shop / ".agents" / "skills" / "slack"
     (source / "SKILL.md").write_text("---\nname: slick\ndescription: x\n---\n")
     command = ("approve", "slack", "--workdir", str(shop), "--json")
     first = omac.run(*command)
     assert "note: slack: " in first.err
     assert "SKILL.md, line 2: name: 'slick' must be 'slack'" in first.err
-    told = json.loads(first.out)
-    assert (told["new"], told["dir"], told["source"]) == (True, str(shop), str(source))
-    assert told["digest"] == approved(omac)[0]["digest"]
-    assert json.loads(omac.ok(*command)) == told | {"new": False}
+    approval = json.loads(first.out)
+    assert (approval["new"], approval["dir"], approval["source"]) == (True, str(shop), str(source))
+    assert approval["digest"] == approved(omac)[0]["digest"]
+    assert json.loads(omac.ok(*command)) == approval | {"new": False}
     revoked = json.loads(omac.ok(*command, "--revoke"))
     assert revoked == {
         "skill": "slack", "dir": str(shop), "repository": "", "source": str(source),
-        "bundle_hash": told["bundle_hash"], "digest": told["digest"], "revoked": True,
+        "bundle_hash": approval["bundle_hash"], "digest": approval["digest"], "revoked": True,
     }  # fmt: skip
     assert omac.ok(*command[:-1], "--revoke") == f"was not approved: slack in {source}\n"
     assert (len(omac.events(Approved)), len(omac.events(ApprovalRevoked))) == (1, 1)
@@ -210,12 +210,12 @@ def test_approving_and_revoking(omac: Omac, shop: Path) -> None:
 
 
 def test_names_are_shown_and_not_obeyed(omac: Omac) -> None:
-    """A directory may be called like a terminal's command."""
+    """The lists escape a directory's name, which may have characters that a terminal obeys."""
     with_vault(omac)
     project = valued(omac, "evil\x1b]0;x\x07\n\x1b[2J")
-    shown = [registered(omac, project), omac.run("list", "--all", cwd=project), omac.run("approvals")]
+    outputs = [registered(omac, project), omac.run("list", "--all", cwd=project), omac.run("approvals")]
     shutil.rmtree(project)
-    shown += [omac.run("list", "--all"), alone(omac, "deregister", "--prune", "--workdir", str(project))]
-    for done in shown:
+    outputs += [omac.run("list", "--all"), alone(omac, "deregister", "--prune", "--workdir", str(project))]
+    for done in outputs:
         assert not {"\x1b", "\x07"} & set(done.out + done.err), done
-    assert "\\x1b" in shown[2].out
+    assert "\\x1b" in outputs[2].out
