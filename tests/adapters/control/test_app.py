@@ -42,7 +42,7 @@ def exchange(sock: socket.socket, *headers: str) -> http.client.HTTPResponse:
 
 @pytest.mark.parametrize("action", ["activate", "deactivate", "reload"])
 def test_what_changes_something_is_post_only(server: Serving, action: str) -> None:
-    """The 405 names the method to use in words and in the Allow header that RFC 9110 section 15.5.6 requires."""
+    """A GET of a changing endpoint is a 405 with the method to use, in words and in Allow (RFC 9110 section 15.5.6)."""
     answer = server.call(action)
     assert (answer.status, answer.headers["x-omac-reason"]) == (405, "method-not-allowed")
     assert answer.headers["allow"] == "POST"

@@ -264,7 +264,7 @@ async def test_an_entry_that_is_no_text(stores: SecretStores, keyring: PrivateKe
 
 
 class Lying(KeyringBackend):
-    """A backend that fails or lies as the test says, and stores values otherwise."""
+    """A backend that fails or lies as the test specifies, and stores values otherwise."""
 
     priority = 1
 

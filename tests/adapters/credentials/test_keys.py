@@ -35,7 +35,7 @@ def test_a_new_key_file(tmp_path: Path) -> None:
 
 
 def test_a_key_is_shown_to_nobody() -> None:
-    """A key prints as <hidden>, by any way to print it."""
+    """A key prints as <hidden>, however it is formatted. Bytes of a wrong length are no key."""
     assert {repr(KEY), str(KEY), f"{KEY}", f"{KEY!r:>3}"} == {"<hidden>"}
     with pytest.raises(ValueError, match="32 bytes, not 3"):
         VaultKey(b"abc")

@@ -63,7 +63,7 @@ async def test_a_command_chooses_once(keyring: PrivateKeyring, state: Path) -> N
 
 @pytest.mark.parametrize("choice", ["vault", "keychain"])
 async def test_a_choice_is_final(keyring: PrivateKeyring, vault: Vault, state: Path, choice: Choice) -> None:
-    """An explicit choice of a store stands, even if that store does not exist."""
+    """An explicit choice of a store is final, even if that store does not exist."""
     assert await SecretStores(str(state), keyring, choice).chosen() == choice
     assert await SecretStores(str(state / "empty"), {}, choice).chosen() == choice
 
@@ -102,7 +102,7 @@ async def test_a_locked_vault(vault: Vault, state: Path, tmp_path: Path, refused
 
 
 async def test_a_key_that_was_given_and_is_wrong(vault: Vault, state: Path, refused: Refused) -> None:
-    """A wrong key in memory is refused, and forgotten by unlocking. Bytes of a wrong length are no key."""
+    """A wrong key in memory is refused, and unlocking discards it. Bytes of a wrong length are no key."""
     stores = SecretStores(str(state), {})
     stores.give_vault_key(OTHER_KEY)
     assert (await refused(stores.read("vault", SERVICE, [NAME]))).reason == "vault-key-wrong"

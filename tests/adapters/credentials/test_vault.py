@@ -363,7 +363,7 @@ def test_writers_killed_at_any_moment(vault: Vault, state: Path) -> None:
 
 
 def test_a_file_that_may_not_grow(vault: Vault, state: Path) -> None:
-    """A writer that reaches the file size limit leaves the earlier vault, and no other file."""
+    """A writer that reaches the file size limit leaves the earlier vault, and only its lock beside it."""
     before = Path(vault.path).read_bytes()
     program = (
         "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
@@ -377,7 +377,7 @@ def test_a_file_that_may_not_grow(vault: Vault, state: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_a_full_disk(state: Path) -> None:
-    """A writer on a full disk leaves the earlier vault, and no other file."""
+    """A writer on a full disk leaves the earlier vault, and only its lock beside it."""
     disk = state / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(disk)]

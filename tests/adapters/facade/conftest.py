@@ -98,7 +98,7 @@ class RecordingGate:
         return self.transcript[-1]
 
     async def until(self, kind: str, count: int = 1) -> tuple[Any, ...]:
-        """Wait until `kind` stands in the transcript `count` times; return the last such entry."""
+        """Wait until the transcript has `count` entries of `kind`; return the last of them."""
 
         def of_kind() -> list[tuple[Any, ...]]:
             return [entry for entry in self.transcript if entry[0] == kind]
@@ -191,7 +191,7 @@ class House:
 
 @pytest.fixture(params=["polled", "tasks"])
 def polling(request: pytest.FixtureRequest) -> bool:
-    """Return whether the poller has the connections, or a task has each: all assertions hold for both."""
+    """Return True for connections in the poller, False for a task for each: all assertions hold for both."""
     return bool(request.param == "polled")
 
 

@@ -127,8 +127,8 @@ ANSWERS = {
 async def test_what_a_skill_sends_and_what_its_client_gets(
     build: Build, read_request: Any, tmp_path: Path, case: Answered, where: str, again: bool
 ) -> None:
-    """The client gets the expected bytes, and the record one outcome. A broken answer never has an orderly end on TCP.
-    The same holds on a connection to the skill that has served another request."""
+    """The client gets the expected bytes, and the record has one outcome. A broken answer never has an orderly end on
+    TCP. The same holds on a connection to the skill that has served another request."""
     answers = [ok(LENGTH, b"ok")] if again else []
 
     async def upstream(stream: trio.SocketStream) -> None:

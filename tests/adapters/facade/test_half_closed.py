@@ -1,4 +1,4 @@
-"""Clients that finish sending and still read: on Unix sockets the system tells them from those that have left.
+"""Clients that finish sending and still read: on Unix sockets the system distinguishes them from those that have left.
 
 On TCP both send the same, the end of their stream (RFC 9293 section 3.6). The facade, like nginx, then takes the client
 for gone.

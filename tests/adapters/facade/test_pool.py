@@ -1,4 +1,4 @@
-"""Connections to skills that serve several requests: when they rest, when they end, and which calls they must not
+"""Connections to skills that serve several requests: when they rest, when they end, and which calls they never
 delay."""
 
 import contextlib
@@ -194,7 +194,7 @@ async def test_a_body_that_must_not_be_sent_is_not_the_next_answer(
 async def test_a_head_without_end_is_refused_soon(
     build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer's head that grows too large is a 502 at once, not only at the time-out: omac stops reading it."""
+    """An answer's head that grows too large is a 502 at once, not only at the time-out: omac stops reading."""
     monkeypatch.setattr(polled, "PATIENCE_S", 3600.0)
 
     async def skill(stream: trio.SocketStream) -> None:

@@ -481,7 +481,7 @@ async def test_an_answer_that_breaks_off_never_looks_whole(
 
 
 async def test_a_reset_ends_no_body(build: Build, read_request: Any) -> None:
-    """A body without length ends with an orderly end of the connection, never with a reset."""
+    """A reset does not end a body without length: only the orderly end of the connection does."""
     arrived = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -544,7 +544,7 @@ async def test_interim_answers_are_not_passed_on(build: Build, replies: Replies)
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"])
 async def test_a_client_that_leaves_cancels_its_request(build: Build, read_request: Any, sent: bytes) -> None:
-    """The facade closes the skill's connection at once, both before and behind the head of the answer."""
+    """The facade closes the skill's connection at once when the client leaves, before and behind the answer's head."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_request(stream)
