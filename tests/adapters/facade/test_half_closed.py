@@ -31,10 +31,10 @@ SENT = {
 STEPS = ("together", "behind", "later")  # when the end follows the requests
 
 
-def answering(read_request: Any, seen: list[bytes], may_answer: trio.Event) -> Callable[..., Awaitable[None]]:
+def answering(read_request: Any, paths: list[bytes], may_answer: trio.Event) -> Callable[..., Awaitable[None]]:
     async def skill(stream: trio.SocketStream) -> None:
         while head := (await read_request(stream))[0]:
-            seen.append(head.split()[1])
+            paths.append(head.split()[1])
             await may_answer.wait()
             await stream.send_all(OK)
 

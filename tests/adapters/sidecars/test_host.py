@@ -502,8 +502,8 @@ def test_bound_before_spawn_returns(tmp_path: Path) -> None:
         await_end(processes)
 
 
-def await_end(found: list[tuple[int, int]]) -> None:
-    eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in found), 1, "the end of all processes")
+def await_end(processes: list[tuple[int, int]]) -> None:
+    eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in processes), 1, "the end of all processes")
 
 
 def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def paths(found: tuple[Interpreter, ...]) -> list[tuple[str, str]]:
+def paths(resolved: tuple[Interpreter, ...]) -> list[tuple[str, str]]:
     """Return names of programs and the paths that they resolve to."""
-    return [(each.name, each.path) for each in found]
+    return [(each.name, each.path) for each in resolved]
 
 
 async def test_a_bare_name_is_not_the_projects(host: Host) -> None:
