@@ -1,4 +1,4 @@
-"""One real omac serve for the tests of its control plane."""
+"""A real `omac serve` for the tests of its control plane."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from real_omac import Omac, Serving, omac_in
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """The omac that these tests share."""
+    """Yield the omac that these tests share."""
     with omac_in(tmp_path_factory.mktemp("control")) as shared:
         yield shared
 
 
 @pytest.fixture(scope="module")
 def server(house: Omac) -> Serving:
-    """Its server."""
+    """Return the server of that omac."""
     return house.serve()

@@ -23,7 +23,7 @@ def test_every_endpoint_is_a_call_that_refusals_name() -> None:
 
 
 def connect(server: Serving) -> socket.socket:
-    """A connection to the private socket."""
+    """Return a connection to the private socket."""
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(10)
     sock.connect(server.ready["control_socket"])
@@ -31,7 +31,7 @@ def connect(server: Serving) -> socket.socket:
 
 
 def exchange(sock: socket.socket, *headers: str) -> http.client.HTTPResponse:
-    """GET dirs on a connection; its whole answer."""
+    """Send GET dirs on a connection, read the whole answer, and return it."""
     lines = ("GET /__omac__/dirs HTTP/1.1", "Host: localhost", *headers, "", "")
     sock.sendall("\r\n".join(lines).encode())
     response = http.client.HTTPResponse(sock)
@@ -42,7 +42,7 @@ def exchange(sock: socket.socket, *headers: str) -> http.client.HTTPResponse:
 
 @pytest.mark.parametrize("action", ["activate", "deactivate", "reload"])
 def test_what_changes_something_is_post_only(server: Serving, action: str) -> None:
-    """405 names the method to use, in words and as the Allow header that RFC 9110 section 15.5.6 wants."""
+    """A GET of a changing endpoint is a 405 with the method to use, in words and in Allow (RFC 9110 section 15.5.6)."""
     answer = server.call(action)
     assert (answer.status, answer.headers["x-omac-reason"]) == (405, "method-not-allowed")
     assert answer.headers["allow"] == "POST"
@@ -77,21 +77,21 @@ def test_reading_records_nothing(house: Omac, server: Serving) -> None:
 
 
 def test_a_connection_serves_many_requests(server: Serving) -> None:
-    """Keep-alive: request after request on one connection, in order."""
+    """A connection that is kept alive serves request after request, in order."""
     with connect(server) as sock:
         for _ in range(20):
             assert exchange(sock).status == 200
 
 
 def test_a_connection_closes_when_asked(server: Serving) -> None:
-    """`Connection: close` is obeyed: the end of the stream follows the answer at once."""
+    """The server obeys `Connection: close`: the end of the stream follows the answer at once."""
     with connect(server) as sock:
         assert exchange(sock, "Connection: close").status == 200
         assert sock.recv(1) == b""
 
 
 def test_connections_leave_nothing_behind(server: Serving) -> None:
-    """Hundreds of them, closed in order or torn off in the middle of a request, leak no descriptor in the server."""
+    """Hundreds of connections, closed in order or broken off inside a request, leak no descriptor in the server."""
     with connect(server) as sock:
         exchange(sock)
     before = eventually(server.descriptors, 1.0, "descriptors")
@@ -106,7 +106,7 @@ def test_connections_leave_nothing_behind(server: Serving) -> None:
 
 
 def test_bytes_that_are_not_http(server: Serving) -> None:
-    """Noise, an endless head, a half request: each costs its own connection and nothing else."""
+    """Noise, an endless head and half a request each cost the connection that they came on, and nothing else."""
     for noise in (b"\x16\x03\x01\x02\x00" * 50, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000, b"GET /__omac__/di"):
         with connect(server) as sock:
             try:
@@ -121,7 +121,7 @@ def test_bytes_that_are_not_http(server: Serving) -> None:
 
 
 def test_many_callers_at_once(house: Omac, server: Serving) -> None:
-    """200 requests at the same moment are all answered; those that activate one directory share one activation."""
+    """200 simultaneous requests are all answered. Requests to activate one directory share one activation."""
     project = house.project("crowd")
     barrier = threading.Barrier(200)
     answers: list[tuple[int, str]] = []
@@ -145,6 +145,10 @@ def test_many_callers_at_once(house: Omac, server: Serving) -> None:
     assert len(answers) == 200
     assert {status for status, _ in answers} == {200}
     assert len({token for _, token in answers}) == 2
-    asked = [one.event.path for one in house.events(ActivationRequested) if isinstance(one.event, ActivationRequested)]
-    assert asked == [str(project)]
+    paths = [
+        record.event.path
+        for record in house.events(ActivationRequested)
+        if isinstance(record.event, ActivationRequested)
+    ]
+    assert paths == [str(project)]
     assert server.call("deactivate", {"dir": str(project)}).status == 200

@@ -1,4 +1,4 @@
-"""What an agent's bridge may ask of a real server, by its socket and its token."""
+"""Calls that an agent's bridge may make to a real server, with its socket and its token."""
 
 import json
 import os
@@ -17,7 +17,7 @@ REPEATED = 15
 
 
 def bridge(server: Serving, action: str, document: object = None, *, token: str | None = None) -> Answer:
-    """A call by the bridge's socket, with its token or another."""
+    """Make a call on the bridge's socket, with the bridge's token or the given one."""
     folder = Path(os.path.dirname(server.ready["control_socket"]))
     bearer = token if token is not None else (folder / "bridge.token").read_text()
     sends = () if document is None else ("--json", json.dumps(document))
@@ -27,22 +27,24 @@ def bridge(server: Serving, action: str, document: object = None, *, token: str 
 
 @pytest.mark.parametrize("call", sorted({*CALLS, "nosuch"} - BRIDGE_CALLS))
 def test_a_bridge_is_offered_few_calls(house: Omac, server: Serving, call: str) -> None:
-    """Everything but activation and reports of the guard is refused and recorded, whatever comes with it."""
-    before = Counter(one.event.action for one in house.events(ControlRefused) if isinstance(one.event, ControlRefused))
+    """The server refuses and records every call of a bridge but activation, deactivation and reports of denials."""
+    before = Counter(
+        record.event.action for record in house.events(ControlRefused) if isinstance(record.event, ControlRefused)
+    )
     answer = bridge(server, call, {"dir": str(house.folder)})
     assert (answer.status, answer.headers["x-omac-reason"]) == (403, "forbidden")
 
     def is_recorded() -> bool:
-        told = [one.event for one in house.events(ControlRefused) if isinstance(one.event, ControlRefused)]
-        named = call if call in CALLS else ""
-        return sum(e.count for e in told if (e.action, e.listener, e.reason) == (named, "bridge", "forbidden")) > 0
+        refusals = [record.event for record in house.events(ControlRefused) if isinstance(record.event, ControlRefused)]
+        action = call if call in CALLS else ""
+        return sum(e.count for e in refusals if (e.action, e.listener, e.reason) == (action, "bridge", "forbidden")) > 0
 
     eventually(is_recorded, 15.0, f"the refusal of {call}, beside {before}")
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "null", "https://evil.example"])
 def test_no_bridge_is_a_web_page(server: Serving, origin: str) -> None:
-    """One that this machine serves is turned away as well: under --bridge-compat it would need no token."""
+    """A web page that this machine serves is refused like any other: under --bridge-compat it would need no token."""
     folder = Path(os.path.dirname(server.ready["control_socket"]))
     bearer = f"Authorization: Bearer {(folder / 'bridge.token').read_text()}"
     where = ("--unix-socket", str(folder / "bridge.sock"), "http://localhost/__omac__/activate")
@@ -51,7 +53,7 @@ def test_no_bridge_is_a_web_page(server: Serving, origin: str) -> None:
 
 
 def test_the_tokens_of_the_two_listeners_are_not_the_same(server: Serving) -> None:
-    """Neither opens the other's listener."""
+    """Neither token opens the other's listener. Only the user can open the bridge's token file and socket."""
     folder = Path(os.path.dirname(server.ready["control_socket"]))
     own = (folder / "bridge.token").read_text()
     assert bridge(server, "activate", {"dir": "/"}, token=server.token).status == 401
@@ -61,47 +63,54 @@ def test_the_tokens_of_the_two_listeners_are_not_the_same(server: Serving) -> No
 
 
 def test_a_session_activates_by_the_bridge(house: Omac, server: Serving) -> None:
-    """It gets a manifest with a token of its own, and the journal says by which listener."""
+    """Each session gets a manifest with a token of its own, and the journal names the listener of the call."""
     project = house.project("bridged")
     manifest = bridge(server, "activate", {"dir": str(project), "session": "s1"}).json()
     assert manifest["dir"] == str(project)
-    other = bridge(server, "activate", {"dir": str(project), "session": "s2"}).json()
-    assert manifest["dir_token"] != other["dir_token"]
-    called = [one for one in house.events(ControlCalled) if isinstance(one.event, ControlCalled)]
-    mine = [(one.event.action, one.event.listener, one.actor) for one in called if one.event.dir == str(project)]
-    assert set(mine) == {("activate", "bridge", "bridge")}
+    other_manifest = bridge(server, "activate", {"dir": str(project), "session": "s2"}).json()
+    assert manifest["dir_token"] != other_manifest["dir_token"]
+    called = [record for record in house.events(ControlCalled) if isinstance(record.event, ControlCalled)]
+    calls = [
+        (record.event.action, record.event.listener, record.actor)
+        for record in called
+        if record.event.dir == str(project)
+    ]
+    assert set(calls) == {("activate", "bridge", "bridge")}
 
 
 def test_a_session_is_ended_by_the_bridge_and_a_directory_is_not(house: Omac, server: Serving) -> None:
-    """The other session and the directory stay; the journal has the session's end, and the refusal."""
+    """The bridge ends one session: the other session and the directory stay active. The journal records the end. The
+    bridge's call to deactivate the whole directory is refused."""
     project = house.project("ended")
     house.approve(project)
-    ended, other = (bridge(server, "activate", {"dir": str(project), "session": one}).json() for one in ("e1", "e2"))
-    bases = [f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/status" for manifest in (ended, other)]
+    ended, remaining = (
+        bridge(server, "activate", {"dir": str(project), "session": each}).json() for each in ("e1", "e2")
+    )
+    bases = [f"{server.ready['facade_base']}/{manifest['dir_token']}/echo/status" for manifest in (ended, remaining)]
     eventually(lambda: [curl(base).status for base in bases] == [200, 200], 10.0, "the skill")
     answer = bridge(server, "deactivate", {"dir": str(project), "session": "e1"})
     assert answer.json() == {"dir": str(project), "session": "e1", "status": "session-ended"}
     assert [curl(base).status for base in bases] == [404, 200]
-    (recorded,) = [one.event for one in house.events(SessionEnded)]
+    (recorded,) = [each.event for each in house.events(SessionEnded)]
     assert isinstance(recorded, SessionEnded)
     assert recorded.session == "e1"
     rows = [json.loads(line) for line in house.ok("audit", "--json").splitlines()]
     (row,) = [row for row in rows if row["kind"] == "control.called" and "deactivate" in row["detail"]]
     assert (row["session"], row["detail"], row["dir"]) == ("e1", "deactivate of the session by bridge", str(project))
     again = bridge(server, "activate", {"dir": str(project), "session": "e1"}).json()
-    assert again["dir_token"] not in (ended["dir_token"], other["dir_token"])
+    assert again["dir_token"] not in (ended["dir_token"], remaining["dir_token"])
     refused = bridge(server, "deactivate", {"dir": str(project)})
     assert (refused.status, refused.json()["reason"]) == (403, "forbidden")
     assert {"dir": str(project), "state": "active"} in server.call("dirs").json()["dirs"]
 
 
 def denials(house: Omac) -> list[GuardDenied]:
-    """What is recorded of the guard."""
-    return [one.event for one in house.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+    """Return the denials of the guard that the journal records."""
+    return [record.event for record in house.events(GuardDenied) if isinstance(record.event, GuardDenied)]
 
 
 def test_a_denial_is_recorded_as_claimed(house: Omac, server: Serving) -> None:
-    """`omac audit` says that it is a claim."""
+    """The journal records a denial as the bridge reports it, and `omac audit` marks it as a claim."""
     claim = {"harness": "claude", "tool": "Write", "path": "/w/other/x", "root": "/w/tree", "session": "s1"}
     answer = bridge(server, "denied", claim)
     assert (answer.status, answer.json()) == (200, {"ok": True})
@@ -111,7 +120,7 @@ def test_a_denial_is_recorded_as_claimed(house: Omac, server: Serving) -> None:
 
 @pytest.mark.full
 def test_denials_that_repeat_are_counted(house: Omac, server: Serving) -> None:
-    """An agent that reports the same again and again fills no journal."""
+    """An agent that reports the same denial again and again does not fill the journal: a few events hold the count."""
     claim = {"harness": "claude", "tool": "Edit", "path": "/w/again", "root": "/w/tree"}
     for _ in range(REPEATED):
         assert bridge(server, "denied", claim).status == 200
@@ -133,7 +142,7 @@ def test_denials_that_repeat_are_counted(house: Omac, server: Serving) -> None:
     ],
 )
 def test_a_report_of_another_form_is_refused(house: Omac, server: Serving, document: object) -> None:
-    """It is a bad request, and nothing is recorded."""
+    """A malformed report is a bad request, and nothing is recorded."""
     before = len(denials(house))
     answer = bridge(server, "denied", document)
     assert (answer.status, answer.headers["x-omac-reason"]) == (400, "bad-request")

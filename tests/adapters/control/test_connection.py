@@ -1,4 +1,4 @@
-"""Bytes sent to the control plane: what is understood one way only is served, all else refused as JSON."""
+"""Bytes sent to the control plane: unambiguous requests are served, all others are refused as JSON."""
 
 import json
 import re
@@ -32,7 +32,7 @@ MALFORMED: dict[str, bytes] = {
 
 
 def ask(server: Serving, request: bytes) -> tuple[Answer, bytes]:
-    """The answer to these bytes by the private socket, and what comes behind it until the server closes."""
+    """Send bytes to the private socket; return the answer, and the bytes behind it until the server closes."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(10)
         sock.connect(server.ready["control_socket"])
@@ -47,7 +47,7 @@ def ask(server: Serving, request: bytes) -> tuple[Answer, bytes]:
 
 
 def refused(answer: Answer, status: int, reason: str) -> None:
-    """It is the refusal, as JSON and as header."""
+    """Assert that an answer is this refusal, as JSON and in its header."""
     assert (answer.status, answer.headers["x-omac-reason"]) == (status, reason), answer
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["reason"] == reason
@@ -56,7 +56,8 @@ def refused(answer: Answer, status: int, reason: str) -> None:
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_request_is_refused(server: Serving, name: str) -> None:
-    """The rules are the facade's; the connection ends behind the refusal, whatever was sent with it."""
+    """The control plane refuses malformed requests by the facade's rules, and ends the connection behind the
+    refusal."""
     answer, rest = ask(server, MALFORMED[name] + GET + b"\r\n")
     refused(answer, 400, "bad-request")
     assert answer.headers["connection"] == "close"
@@ -64,7 +65,7 @@ def test_a_malformed_request_is_refused(server: Serving, name: str) -> None:
 
 
 def test_what_is_too_large_is_refused(server: Serving) -> None:
-    """Heads over 16 KiB are 431; bodies over 64 KiB 413, announced or in chunks."""
+    """A head over 16 KiB is a 431. A body over 64 KiB is a 413, announced or in chunks."""
     refused(ask(server, GET + b"A: " + b"a" * 20_000 + b"\r\n\r\n")[0], 431, "head-too-large")
     refused(ask(server, POST + b"Content-Length: 65537\r\n\r\n")[0], 413, "body-too-large")
     chunks = b"8000\r\n" + b"a" * 0x8000 + b"\r\n"
@@ -73,14 +74,14 @@ def test_what_is_too_large_is_refused(server: Serving) -> None:
 
 @pytest.mark.parametrize("method", ["OPTIONS", "DELETE", "PUT", "TRACE"])
 def test_every_other_method_is_refused_as_json(server: Serving, method: str) -> None:
-    """405 with the methods that are offered."""
+    """Any other method is a 405 that names the methods of the endpoint."""
     answer, _ = ask(server, GET.replace(b"GET", method.encode()) + b"Connection: close\r\n\r\n")
     refused(answer, 405, "method-not-allowed")
     assert answer.headers["allow"] == "GET"
 
 
 def test_head_is_answered_without_a_body(server: Serving) -> None:
-    """The length is that of the answer to GET, and the next request on the connection is understood."""
+    """The answer to HEAD announces the length of the answer to GET. The next request on the connection is served."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(10)
         sock.connect(server.ready["control_socket"])
@@ -94,7 +95,7 @@ def test_head_is_answered_without_a_body(server: Serving) -> None:
 
 
 def test_chunks_and_pipelined_calls_are_understood(server: Serving) -> None:
-    """A chunked body is one body; what follows it is the next call; an awaited 100 Continue comes first."""
+    """A chunked body is one body, and the bytes behind it are the next call. An awaited 100 Continue comes first."""
     body = json.dumps({"dir": "/nowhere"}).encode()
     chunked = b"%x\r\n%b\r\n0\r\nT: x\r\n\r\n" % (len(body), body)
     with socket.socket(socket.AF_UNIX) as sock:

@@ -1,4 +1,4 @@
-"""Who is turned away from the control plane, over real sockets of a real server."""
+"""Callers that the control plane refuses, over real sockets of a real server."""
 
 import os
 import stat
@@ -13,26 +13,27 @@ from omac.domain.access.control import ControlRefused
 
 @pytest.fixture
 def bearer(server: Serving) -> str:
-    """The header that opens TCP."""
+    """Return the header that authorizes a call over TCP."""
     return f"Authorization: Bearer {server.token}"
 
 
 @pytest.fixture(scope="module")
 def refusals() -> list[str]:
-    """The reasons that the calls of these tests were refused for, for `test_every_refusal_is_counted`."""
+    """Return the list of this module's refusals, by reason, which `test_every_refusal_is_counted` compares."""
     return []
 
 
 def denied(answer: Answer, status: int, reason: str) -> None:
-    """It is the refusal, in the form every refusal has."""
+    """Assert that an answer is this refusal, in the form of every refusal."""
     assert (answer.status, answer.headers["x-omac-reason"]) == (status, reason), answer
-    told = answer.json()
-    assert told["reason"] == reason
-    assert told["error"]
+    document = answer.json()
+    assert document["reason"] == reason
+    assert document["error"]
 
 
 def test_tcp_wants_the_token(server: Serving, bearer: str, refusals: list[str]) -> None:
-    """No token, a wrong one, the right one twice, in part, or in another scheme: 401, recorded; the right one: 200."""
+    """A call over TCP needs the token. No token, a wrong one, a part of it, the token twice or in another scheme is a
+    401, which is recorded."""
     wrong = [
         (),
         ("-H", "Authorization: Bearer " + "0" * 64),
@@ -56,12 +57,12 @@ def test_tcp_wants_the_token(server: Serving, bearer: str, refusals: list[str]) 
 
 
 def test_the_private_socket_wants_none(server: Serving) -> None:
-    """Whoever may connect to a 0600 socket is the person who runs omac."""
+    """The private socket needs no token: only the user who runs omac can connect to a 0600 socket."""
     assert server.call("dirs").status == 200
 
 
 def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals: list[str]) -> None:
-    """A name that was rebound to 127.0.0.1 brings its own Host, and gets nowhere; so does none, or a look-alike."""
+    """A DNS name rebound to 127.0.0.1 brings its own Host and is refused. So are look-alikes of loopback names."""
     hosts = [
         "evil.example",
         "127.0.0.1.evil.example",
@@ -78,7 +79,7 @@ def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals
 
 
 def test_web_pages_are_not_answered(server: Serving, bearer: str, refusals: list[str]) -> None:
-    """A foreign Origin, an opaque one, or a fetch across sites is refused even with the token."""
+    """A foreign Origin, an opaque one or a cross-site fetch is refused even with the token."""
     pages = [
         "Origin: https://evil.example",
         "Origin: null",
@@ -93,7 +94,7 @@ def test_web_pages_are_not_answered(server: Serving, bearer: str, refusals: list
 
 
 def test_a_refusal_does_nothing(house: Omac, server: Serving, refusals: list[str]) -> None:
-    """A call that is turned away changes nothing: the directory stays offline, only the refusal is recorded."""
+    """A refused call changes nothing: the directory stays offline, and only the refusal is recorded."""
     project = house.project("untouched")
     answer = server.call_tcp("activate", "--json", f'{{"dir": "{project}"}}')
     denied(answer, 401, "unauthorized")
@@ -102,14 +103,14 @@ def test_a_refusal_does_nothing(house: Omac, server: Serving, refusals: list[str
 
 
 def test_hostile_paths_are_recorded_in_short(house: Omac, server: Serving, refusals: list[str]) -> None:
-    """However long or odd a refused path is, what is recorded of it is short text."""
+    """The journal records a short text for a refused path, however long or odd the path is."""
     for path in ("x" * 5_000, "%ff%fe%01", "a/../../b", "%1b%5b31m"):
         denied(server.call_tcp(path, "-g", "--path-as-is"), 401, "unauthorized")
         refusals.append("unauthorized")
-    for one in house.events(ControlRefused):
-        assert isinstance(one.event, ControlRefused)
-        assert len(one.event.action) <= 64
-        assert (one.event.listener, one.actor) == ("tcp", "bridge")
+    for record in house.events(ControlRefused):
+        assert isinstance(record.event, ControlRefused)
+        assert len(record.event.action) <= 64
+        assert (record.event.listener, record.actor) == ("tcp", "bridge")
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c"])
@@ -131,16 +132,16 @@ def test_no_other_protocol_is_offered(server: Serving, bearer: str, refusals: li
 
 @pytest.mark.full
 def test_every_refusal_is_counted(house: Omac, server: Serving, refusals: list[str]) -> None:
-    """However many there were of a kind, all are in the journal, in a few events."""
+    """The journal counts all refusals, however many of a kind, in a few events."""
     for _ in range(3):
         denied(server.call_tcp("dirs"), 401, "unauthorized")
         refusals.append("unauthorized")
 
     def recorded() -> Counter[str]:
         counts: Counter[str] = Counter()
-        for one in house.events(ControlRefused):
-            assert isinstance(one.event, ControlRefused)
-            counts[one.event.reason] += one.event.count
+        for record in house.events(ControlRefused):
+            assert isinstance(record.event, ControlRefused)
+            counts[record.event.reason] += record.event.count
         return counts
 
     eventually(lambda: recorded() == Counter(refusals), 25.0, f"{Counter(refusals)}")
@@ -148,15 +149,15 @@ def test_every_refusal_is_counted(house: Omac, server: Serving, refusals: list[s
 
 
 def test_places_are_private(server: Serving) -> None:
-    """The socket, the token and all folders above them up to the state directory are the owner's alone."""
+    """The sockets, the token and all folders above them up to the state directory are accessible to the owner alone."""
     for key in ("control_socket", "control_token_file", "facade_socket"):
         assert stat.S_IMODE(os.stat(server.ready[key]).st_mode) == 0o600
     folder = os.path.dirname(server.ready["control_socket"])
-    for place in (
+    for path in (
         folder,
         os.path.join(folder, "logs"),
         os.path.dirname(folder),
         os.path.dirname(os.path.dirname(folder)),
     ):
-        assert stat.S_IMODE(os.stat(place).st_mode) == 0o700, place
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700, path
     assert len(bytes.fromhex(server.token)) == 32

@@ -1,4 +1,4 @@
-"""Stores in a state directory of their own, beside a keyring of their own."""
+"""Secret stores in a state directory of their own, beside a keyring of their own."""
 
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -13,7 +13,7 @@ from omac.domain.kernel.refusal import Refusal
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """An empty state directory."""
+    """Return an empty state directory."""
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     return folder
@@ -21,19 +21,19 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def keyring(tmp_path: Path) -> Iterator[real_keyring.PrivateKeyring]:
-    """An open keyring on a bus of its own."""
-    with real_keyring.private_keyring(tmp_path) as found:
-        yield found
+    """Yield an open keyring on a bus of its own."""
+    with real_keyring.private_keyring(tmp_path) as private_keyring:
+        yield private_keyring
 
 
 @pytest.fixture
 def stores(keyring: real_keyring.PrivateKeyring, state: Path) -> SecretStores:
-    """The stores of a machine with that keyring."""
+    """Return the secret stores of a machine with that keyring."""
     return SecretStores(str(state), keyring)
 
 
 def shown(error: BaseException) -> str:
-    """All that a log, a debugger or a crash report could show of an error, local variables included."""
+    """Return all text that a log, a debugger or a crash report could show of an error, local variables included."""
     chain: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in chain:
@@ -47,7 +47,7 @@ def shown(error: BaseException) -> str:
 
 @pytest.fixture
 def refused() -> Callable[[Awaitable[object]], Awaitable[Refusal]]:
-    """The refusal that a call ends with; it shows no value, wherever one looks."""
+    """Return a function that awaits a call and returns its refusal; no text of the refusal shows a value."""
 
     async def catch(call: Awaitable[object]) -> Refusal:
         with pytest.raises(Refusal) as caught:

@@ -1,4 +1,4 @@
-"""A connection to a bus that is slow, that floods, or that sends too much."""
+"""A connection to a session bus that is slow, floods, or sends too much."""
 
 import socket
 import time
@@ -18,14 +18,14 @@ Ends = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """The ends of a connection: ours, and that of a bus."""
+    """Yield the two ends of a connection: ours, and that of a bus."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours, theirs
 
 
 def greeted(ends: Ends, seconds: float, *, prompting: bool = False) -> BoundedConnection:
-    """A connection whose greeting the bus has answered."""
+    """Return a connection whose greeting the bus has answered."""
     hello = message_bus.Hello()
     hello.header.serial = 1
     ends[1].sendall(new_method_return(hello, "s", (":1.1",)).serialise(serial=1))
@@ -33,7 +33,7 @@ def greeted(ends: Ends, seconds: float, *, prompting: bool = False) -> BoundedCo
 
 
 def test_a_greeting_without_an_answer(ends: Ends) -> None:
-    """It ends at the deadline, and leaves no socket open."""
+    """The connection gives up at the deadline and leaves no socket open."""
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
         BoundedConnection(ends[0], begun + 0.1)
@@ -42,7 +42,7 @@ def test_a_greeting_without_an_answer(ends: Ends) -> None:
 
 
 def test_a_flood_ends_at_the_deadline(ends: Ends) -> None:
-    """Messages that are ready do not extend it."""
+    """Messages that are ready do not extend the deadline."""
 
     def flood() -> None:
         begun = time.monotonic()
@@ -55,7 +55,7 @@ def test_a_flood_ends_at_the_deadline(ends: Ends) -> None:
 
 
 def test_a_message_of_which_the_end_does_not_come(ends: Ends) -> None:
-    """It is waited for until the deadline, or for as long as the caller says."""
+    """A connection waits for the rest of a message until its deadline, or until the caller's own time-out."""
     with greeted(ends, 0.3) as connection:
         ends[1].sendall(SIGNAL[:-1])
         for timeout, least in ((0.1, 0.1), (10, 0.15)):
@@ -73,7 +73,7 @@ def test_a_message_that_nobody_reads(ends: Ends) -> None:
 
 
 def test_a_message_that_is_too_large(ends: Ends) -> None:
-    """It is refused by its header, before it is read."""
+    """The connection refuses a message that is too large by its header, before it reads the body."""
     header = bytearray(SIGNAL[:16])
     header[4:8] = MESSAGE_BYTES_MAX.to_bytes(4, "little")
     with greeted(ends, 5) as connection:
@@ -96,7 +96,7 @@ def test_a_prompt_is_shown_only_on_request(ends: Ends) -> None:
 
 
 def test_no_message_starts_a_daemon(ends: Ends) -> None:
-    """Each says that it must not, prompts too."""
+    """Every message carries the flag that forbids the bus to start a daemon, prompts included."""
     with greeted(ends, 5, prompting=True) as connection:
         connection.send(new_method_call(PROMPT, "Prompt", "s", ("",)))
         messages = Parser().feed(ends[1].recv(4096))

@@ -1,4 +1,4 @@
-"""A real Secret Service, and what becomes of omac when it is locked, gone, slow or lying."""
+"""A real Secret Service, and the behaviour of omac when the service is locked, gone, slow or lying."""
 
 import subprocess
 import sys
@@ -38,31 +38,31 @@ VALUES = {
 
 
 def entries(keyring: PrivateKeyring, service: str = SERVICE) -> dict[str, str]:
-    """What any other program finds in the keyring."""
+    """Return the entries that any other program finds in the keyring."""
     with open_dbus_connection(keyring["DBUS_SESSION_BUS_ADDRESS"]) as connection:
         items = list(secretstorage.search_items(connection, {"service": service}))
-        found = {item.get_attributes()["username"]: item.get_secret().decode() for item in items}
-    assert len(found) == len(items), "an entry is there twice"
-    return found
+        values = {item.get_attributes()["username"]: item.get_secret().decode() for item in items}
+    assert len(values) == len(items), "an entry is there twice"
+    return values
 
 
 def write_elsewhere(keyring: PrivateKeyring, attributes: dict[str, str], value: bytes, collection: str = "") -> None:
-    """What another program writes."""
+    """Write an entry as another program does."""
     with open_dbus_connection(keyring["DBUS_SESSION_BUS_ADDRESS"]) as connection:
         secretstorage.Collection(connection, collection or keyring.collection).create_item("x", attributes, value, True)
 
 
 async def test_values_come_back_as_they_were(stores: SecretStores, keyring: PrivateKeyring) -> None:
-    """Line ends, blanks, any Unicode and 100 KiB survive, and are what other programs find, each once."""
+    """Line ends, blanks, any Unicode and 100 KiB survive. Other programs find the same values, each once."""
     assert await stores.chosen() == "keychain"
     await stores.write("keychain", SERVICE, {name: Hidden(value) for name, value in VALUES.items()})
-    found = await stores.read("keychain", SERVICE, [*VALUES, "absent"])
-    assert {name: value.reveal() for name, value in found.items()} == VALUES
+    values = await stores.read("keychain", SERVICE, [*VALUES, "absent"])
+    assert {name: value.reveal() for name, value in values.items()} == VALUES
     assert entries(keyring) == VALUES
 
 
 async def test_services_are_apart(stores: SecretStores) -> None:
-    """The same name in another service is another value, and removing one leaves the other."""
+    """A name in two services holds two values. Removing one value leaves the others."""
     await stores.write("keychain", SERVICE, {NAME: Hidden("a"), "OTHER": Hidden("b")})
     await stores.write("keychain", "omac/slack2", {NAME: Hidden("c")})
     await stores.write("keychain", SERVICE, {NAME: Hidden("d")})
@@ -83,7 +83,7 @@ async def test_services_are_apart(stores: SecretStores) -> None:
 async def test_entries_of_other_programs(
     stores: SecretStores, keyring: PrivateKeyring, attributes: dict[str, str]
 ) -> None:
-    """They are found, changed in place, and removed."""
+    """The stores read entries of other programs, change them in place, and remove them."""
     write_elsewhere(keyring, {"service": SERVICE, "username": NAME, **attributes}, b"theirs")
     assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("theirs")}
     await stores.write("keychain", SERVICE, {NAME: Hidden("ours")})
@@ -93,7 +93,7 @@ async def test_entries_of_other_programs(
 
 
 async def test_entries_that_are_there_twice(stores: SecretStores, keyring: PrivateKeyring) -> None:
-    """Two programs may keep a value under the same name: the later is read, and writing leaves one."""
+    """Two programs may store a value under the same name: omac reads the later one, and writing leaves one entry."""
     attributes = {"service": SERVICE, "username": NAME}
     write_elsewhere(keyring, attributes, b"earlier")
     written_s = int(time.time())
@@ -105,7 +105,8 @@ async def test_entries_that_are_there_twice(stores: SecretStores, keyring: Priva
 
 
 async def test_entries_in_another_collection(stores: SecretStores, keyring: PrivateKeyring) -> None:
-    """They are found too; one in the default collection goes before them; removing removes all."""
+    """The stores read entries in other collections too. An entry in the default collection takes precedence. Removing
+    removes all of them."""
     session = "/org/freedesktop/secrets/collection/session"
     write_elsewhere(keyring, {"service": SERVICE, "username": NAME}, b"elsewhere", session)
     assert await stores.read("keychain", SERVICE, [NAME]) == {NAME: Hidden("elsewhere")}
@@ -116,7 +117,8 @@ async def test_entries_in_another_collection(stores: SecretStores, keyring: Priv
 
 
 async def test_a_locked_keychain(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
-    """It is still the chosen one; nothing prompts, and the fix is said. What was asked for is there once it is open."""
+    """A locked keychain stays the chosen store. Calls are refused without a prompt, and name the command that unlocks
+    it. Its values are there once it is open."""
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     keyring.lock()
     assert await stores.chosen() == "keychain"
@@ -139,7 +141,8 @@ async def test_a_locked_keychain(stores: SecretStores, keyring: PrivateKeyring, 
 
 
 async def test_no_bus(state: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a session bus there is no keychain, and the vault is offered; this process's own bus does not count."""
+    """Without a session bus omac reports no keychain and offers the vault. The bus of omac's own process does not
+    count."""
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
     for address in (None, f"unix:path={tmp_path}/gone", "tcp:host=localhost,port=1", "nonsense", "unix:tmpdir=/tmp"):
         environment = {"XDG_RUNTIME_DIR": str(tmp_path)} | ({"DBUS_SESSION_BUS_ADDRESS": address} if address else {})
@@ -149,7 +152,7 @@ async def test_no_bus(state: Path, tmp_path: Path, refused: Refused, monkeypatch
 
 
 async def test_a_bus_without_a_daemon(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """There is no keychain, whatever is asked."""
+    """A session bus without a Secret Service has no keychain: every call is refused, and the vault is offered."""
     with private_bus(tmp_path) as bus:
         stores = SecretStores(str(state), bus)
         for call in (stores.chosen(), stores.read("keychain", SERVICE, [NAME]), stores.unlock("keychain")):
@@ -158,7 +161,7 @@ async def test_a_bus_without_a_daemon(state: Path, tmp_path: Path, refused: Refu
 
 
 async def test_a_daemon_is_started_by_nobody_but_unlock(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """Where the bus would start one for who asks, only `omac unlock` asks."""
+    """Only `omac unlock` lets the bus start a daemon that it can start on demand."""
     daemon = tmp_path / "daemon"
     daemon.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
     daemon.chmod(0o755)
@@ -175,7 +178,7 @@ async def test_a_daemon_is_started_by_nobody_but_unlock(state: Path, tmp_path: P
 
 
 async def test_a_daemon_without_a_default_keyring(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """It takes nothing: whoever would make a keyring has to be asked for its password."""
+    """A daemon without a default keyring stores nothing: creating a keyring would prompt for its password."""
     with private_bus(
         tmp_path, activatable="/usr/bin/gnome-keyring-daemon --start --foreground --components=secrets"
     ) as bus:
@@ -188,7 +191,7 @@ async def test_a_daemon_without_a_default_keyring(state: Path, tmp_path: Path, r
 
 
 async def test_a_daemon_that_ends(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
-    """What it held is out of reach, not absent."""
+    """The values of a daemon that has ended are unavailable, not absent."""
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     keyring.stop()
     refusal = await refused(stores.read("keychain", SERVICE, [NAME]))
@@ -196,7 +199,7 @@ async def test_a_daemon_that_ends(stores: SecretStores, keyring: PrivateKeyring,
 
 
 async def test_a_slow_keychain(stores: SecretStores, keyring: PrivateKeyring, state: Path, refused: Refused) -> None:
-    """A call ends when its time is up, holds nothing else up, and the next one works when the daemon does."""
+    """A call to a slow keychain ends at its time-out or when cancelled. The next call works once the daemon does."""
     hurried = SecretStores(str(state), keyring, timeout_s=0.2)
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     keyring.pause()
@@ -228,7 +231,7 @@ print(len(sent))
 async def test_many_values_cost_little_more_than_one(
     stores: SecretStores, keyring: PrivateKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten together take at most twice as many messages as keyring sends for one: 18 and 11."""
+    """Reading ten values takes at most twice as many messages as keyring sends for one: 18 and 11."""
     names = [f"N{number}" for number in range(10)]
     await stores.write("keychain", SERVICE, {name: Hidden(name) for name in names})
     argv = [sys.executable, "-c", KEYRING_CALLS]
@@ -248,20 +251,20 @@ async def test_many_values_cost_little_more_than_one(
 @pytest.mark.parametrize("value", ["\udcff", "x" * (128 * 1024 + 1), "é" * (64 * 1024 + 1)])
 @pytest.mark.parametrize("store", ["keychain", "vault"])
 async def test_values_that_are_not_taken(state: Path, store: str, value: str, refused: Refused) -> None:
-    """What is not Unicode, or too large, is refused before anything is written."""
+    """Both stores refuse a value that is not Unicode or too large before they write anything."""
     refusal = await refused(SecretStores(str(state), {}).write(store, SERVICE, {NAME: Hidden(value)}))
     assert refusal.reason == "value-refused"
     assert NAME in refusal.message
 
 
 async def test_an_entry_that_is_no_text(stores: SecretStores, keyring: PrivateKeyring, refused: Refused) -> None:
-    """It cannot be a value."""
+    """An entry of another program that is no text cannot be a value: reading it fails."""
     write_elsewhere(keyring, {"service": SERVICE, "username": NAME}, b"\xff\xfe")
     assert (await refused(stores.read("keychain", SERVICE, [NAME]))).reason == "keychain-failed"
 
 
 class Lying(KeyringBackend):
-    """A backend that does what the test says, and remembers the rest."""
+    """A backend that fails or lies as the test specifies, and stores values otherwise."""
 
     priority = 1
 
@@ -288,7 +291,8 @@ class Lying(KeyringBackend):
 
 
 async def test_a_backend_of_the_library(state: Path) -> None:
-    """Where the keychain is that of macOS or Windows, it is used value by value, in the same way."""
+    """The keychains of macOS and Windows behave the same, one value at a time, through a backend of the keyring
+    library."""
     stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying()))
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     assert await stores.read("keychain", SERVICE, [NAME, "absent"]) == {NAME: Hidden(SECRET)}
@@ -308,13 +312,13 @@ async def test_a_backend_of_the_library(state: Path) -> None:
     ],
 )
 async def test_a_lying_or_failing_keychain(state: Path, does: dict[str, Any], reason: str, refused: Refused) -> None:
-    """A value that does not come back was not written; an error that quotes the value is not passed on."""
+    """Writing fails when the value does not read back. A refusal does not quote an error that contains the value."""
     stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(**does)))
     assert (await refused(stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)}))).reason == reason
 
 
 async def test_a_keychain_that_only_says_it_forgot(state: Path, refused: Refused) -> None:
-    """A value that is still there was not removed."""
+    """Removing fails when the value is still there afterwards."""
     stores = SecretStores(str(state), {}, keychain=LibraryKeychain(Lying(keeps=True)))
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     refusal = await refused(stores.remove("keychain", SERVICE, [NAME]))
@@ -324,7 +328,7 @@ async def test_a_keychain_that_only_says_it_forgot(state: Path, refused: Refused
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
 def test_only_backends_that_work_here(platform: str) -> None:
-    """Another system's keychain is not there, and no other backend takes its place."""
+    """The keychain of another system is unavailable, and no other backend takes its place."""
     with pytest.raises(Refusal) as caught:
         LibraryKeychain.of(platform)
     assert caught.value.reason == "keychain-unavailable"

@@ -1,4 +1,4 @@
-"""Files of keys as they are made, and keys as they are shown."""
+"""Key files as omac makes them, and keys as Python prints them."""
 
 import os
 import stat
@@ -14,14 +14,14 @@ KEY = VaultKey(bytes(range(32)))
 
 
 def refused(path: Path) -> Refusal:
-    """The refusal to make a key file there."""
+    """Return the refusal to make a key file at a path."""
     with pytest.raises(Refusal) as caught:
         make_key_file(str(path))
     return caught.value
 
 
 def test_a_new_key_file(tmp_path: Path) -> None:
-    """Holds a random key that only its owner can read; what stands there already stays."""
+    """A new key file holds a random key that only its owner can read. An existing file or link is never replaced."""
     path = tmp_path / "key"
     key = make_key_file(str(path))
     assert path.read_text() == key.hex() + "\n"
@@ -35,7 +35,7 @@ def test_a_new_key_file(tmp_path: Path) -> None:
 
 
 def test_a_key_is_shown_to_nobody() -> None:
-    """Whichever way it is printed."""
+    """A key prints as <hidden>, however it is formatted. Bytes of a wrong length are no key."""
     assert {repr(KEY), str(KEY), f"{KEY}", f"{KEY!r:>3}"} == {"<hidden>"}
     with pytest.raises(ValueError, match="32 bytes, not 3"):
         VaultKey(b"abc")

@@ -1,4 +1,4 @@
-"""Daemons other than gnome-keyring: one that prompts for everything, does not encrypt, or answers nonsense."""
+"""Daemons other than gnome-keyring: some prompt for everything, some do not encrypt, some answer nonsense."""
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -52,7 +52,7 @@ class Daemon(PrivateBus):
         self.calls: list[str] = []
 
     def serve(self, connection: DBusConnection) -> None:
-        """Answer until the bus ends."""
+        """Answer calls until the bus ends."""
         with connection, suppress(ConnectionError):
             while True:
                 call = connection.receive()
@@ -73,20 +73,20 @@ class Daemon(PrivateBus):
 
 @contextmanager
 def daemon(folder: Path, answers: dict[str, Answer]) -> Iterator[Daemon]:
-    """A Secret Service that gives these answers."""
+    """Start a Secret Service that gives these answers, and yield it."""
     with private_bus(folder) as bus:
-        found = Daemon(bus, answers)
+        service = Daemon(bus, answers)
         connection = open_dbus_connection(bus["DBUS_SESSION_BUS_ADDRESS"])
         Proxy(message_bus, connection).RequestName(BUS_NAME)
-        thread = threading.Thread(target=found.serve, args=[connection])
+        thread = threading.Thread(target=service.serve, args=[connection])
         thread.start()
-        yield found
+        yield service
     thread.join(5)
     assert not thread.is_alive()
 
 
 async def test_no_prompt_is_shown(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """A daemon that wants to ask somebody before it creates or deletes an item is refused its prompt."""
+    """A daemon that wants to prompt before it creates or deletes an item gets no prompt, and the call is refused."""
     with daemon(tmp_path, {}) as asking:
         stores = SecretStores(str(state), asking)
         refusal = await refused(stores.write("keychain", SERVICE, VALUES))
@@ -97,7 +97,7 @@ async def test_no_prompt_is_shown(state: Path, tmp_path: Path, refused: Refused)
 
 
 async def test_a_daemon_that_does_not_encrypt(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """No value crosses the bus in plain."""
+    """The stores neither read nor write over an unencrypted session, so no value crosses the bus in plain text."""
     with daemon(tmp_path, ONE_ITEM) as plain:
         del plain.answers["OpenSession"]
         stores = SecretStores(str(state), plain)
@@ -108,7 +108,7 @@ async def test_a_daemon_that_does_not_encrypt(state: Path, tmp_path: Path, refus
 
 
 async def test_a_dismissed_prompt(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """Its result may have any form: only a keychain that is open afterwards is open."""
+    """A prompt's result may have any form: unlocking succeeds only if the keychain is open afterwards."""
     locked: dict[str, Answer] = {"Get": ("v", (("b", True),)), "Unlock": ("aoo", ([], PROMPT)), "Prompt": ("", ())}
     with daemon(tmp_path, locked) as dismissing:
         refusal = await refused(SecretStores(str(state), dismissing).unlock("keychain"))
@@ -121,8 +121,8 @@ NONE: Answer = ("o", ("/",))  # no collection has that alias
 
 
 async def test_a_daemon_that_forgets_its_default(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """gnome-keyring 42 may say once to a client that is new to it that it has no default collection; it is asked again
-    before that is believed."""
+    """gnome-keyring 42 may deny once to a new client that it has a default collection. The stores ask again before they
+    report that the default keyring is missing."""
     with daemon(tmp_path, {}) as forgetful:
         stores = SecretStores(str(state), forgetful)
         forgetful.before["ReadAlias"] = [NONE, NONE]
@@ -133,7 +133,7 @@ async def test_a_daemon_that_forgets_its_default(state: Path, tmp_path: Path, re
 
 
 async def test_items_of_other_names(state: Path, tmp_path: Path) -> None:
-    """An item that a daemon finds by other rules, such as without regard to case, is another item."""
+    """An item that a daemon matches by other rules, such as regardless of case, is another item."""
     with daemon(tmp_path, ONE_ITEM) as lenient:
         stores = SecretStores(str(state), lenient)
         assert await stores.read("keychain", SERVICE, [NAME.lower()]) == {}
@@ -156,14 +156,14 @@ async def test_items_of_other_names(state: Path, tmp_path: Path) -> None:
     ],
 )
 async def test_nonsense(state: Path, tmp_path: Path, nonsense: dict[str, Answer], refused: Refused) -> None:
-    """An answer in another form than the API's is no value, and is not quoted."""
+    """The stores take no value from an answer in another form than the API's, and do not quote the answer."""
     with daemon(tmp_path, ONE_ITEM | nonsense) as lying:
         refusal = await refused(SecretStores(str(state), lying).read("keychain", SERVICE, [NAME]))
     assert (refusal.reason, refusal.fix) == ("keychain-failed", ("omac vault init",))
 
 
 async def test_too_many_items(state: Path, tmp_path: Path, refused: Refused) -> None:
-    """A service's items are counted before any of them is asked for."""
+    """The stores count the items of a service before they request any of them."""
     paths = [f"{ITEM}{number}" for number in range(600)]
     with daemon(tmp_path, {"SearchItems": ("aoao", (paths, paths))}) as full:
         refusal = await refused(SecretStores(str(state), full).read("keychain", SERVICE, [NAME]))

@@ -1,4 +1,4 @@
-"""The two stores behind the port: which is chosen, whose key opens the vault, what is shown when something fails."""
+"""The two stores behind the port: which one is chosen, which key opens the vault, what text a failure shows."""
 
 import hashlib
 import os
@@ -29,10 +29,10 @@ Refused = Callable[[Awaitable[object]], Awaitable[Refusal]]
 
 @pytest.fixture
 def vault(state: Path) -> Vault:
-    """An empty vault in the state directory."""
-    found = Vault(str(state / "vault"))
-    found.create_with_key(KEY)
-    return found
+    """Return an empty vault in the state directory."""
+    empty_vault = Vault(str(state / "vault"))
+    empty_vault.create_with_key(KEY)
+    return empty_vault
 
 
 def key_file(path: Path, content: bytes = KEY.hex().encode() + b"\n", mode: int = 0o600) -> str:
@@ -42,7 +42,7 @@ def key_file(path: Path, content: bytes = KEY.hex().encode() + b"\n", mode: int 
 
 
 async def test_the_vault_goes_before_the_keychain(stores: SecretStores, state: Path) -> None:
-    """Where there is one, new values go there, whatever is in its place; where not, to the keychain."""
+    """New values go to the vault if anything is at its path, even a broken link, and otherwise to the keychain."""
     port: Secrets = stores
     assert await port.chosen() == "keychain"
     Vault(str(state / "vault")).create_with_key(KEY)
@@ -53,7 +53,7 @@ async def test_the_vault_goes_before_the_keychain(stores: SecretStores, state: P
 
 
 async def test_a_command_chooses_once(keyring: PrivateKeyring, state: Path) -> None:
-    """A vault that is made while a person types a value does not take it: the store that was opened does."""
+    """A vault that appears while a user types a value does not get it: the value goes to the store that was opened."""
     stores = SecretStores(str(state), keyring, choose_once=True)
     assert await stores.chosen() == "keychain"
     Vault(str(state / "vault")).create_with_key(KEY)
@@ -63,13 +63,13 @@ async def test_a_command_chooses_once(keyring: PrivateKeyring, state: Path) -> N
 
 @pytest.mark.parametrize("choice", ["vault", "keychain"])
 async def test_a_choice_is_final(keyring: PrivateKeyring, vault: Vault, state: Path, choice: Choice) -> None:
-    """What was asked for is chosen, even if it is not there."""
+    """An explicit choice of a store is final, even if that store does not exist."""
     assert await SecretStores(str(state), keyring, choice).chosen() == choice
     assert await SecretStores(str(state / "empty"), {}, choice).chosen() == choice
 
 
 async def test_one_store_does_not_see_the_other(keyring: PrivateKeyring, vault: Vault, state: Path) -> None:
-    """A value is where it was written."""
+    """A value is only in the store that it was written to."""
     stores = SecretStores(str(state), keyring)
     stores.give_vault_key(KEY)
     await stores.write("vault", SERVICE, {NAME: Hidden(SECRET)})
@@ -80,7 +80,7 @@ async def test_one_store_does_not_see_the_other(keyring: PrivateKeyring, vault: 
 
 
 async def test_a_locked_vault(vault: Vault, state: Path, tmp_path: Path, refused: Refused) -> None:
-    """Without a key the fixes say how to get one; one in memory opens it."""
+    """A call to a vault without a key is refused with the command that gets one. A key in memory opens the vault."""
     for environment in (
         {},
         {"CREDENTIALS_DIRECTORY": str(tmp_path)},
@@ -102,7 +102,7 @@ async def test_a_locked_vault(vault: Vault, state: Path, tmp_path: Path, refused
 
 
 async def test_a_key_that_was_given_and_is_wrong(vault: Vault, state: Path, refused: Refused) -> None:
-    """Is refused and forgotten; one of a wrong length is none."""
+    """A wrong key in memory is refused, and unlocking discards it. Bytes of a wrong length are no key."""
     stores = SecretStores(str(state), {})
     stores.give_vault_key(OTHER_KEY)
     assert (await refused(stores.read("vault", SERVICE, [NAME]))).reason == "vault-key-wrong"
@@ -117,14 +117,15 @@ async def test_a_key_that_was_given_and_is_wrong(vault: Vault, state: Path, refu
     "content", [bytes(KEY), KEY.hex().encode(), KEY.hex().encode() + b"\n", KEY.hex().upper().encode() + b"\r\n"]
 )
 async def test_what_a_key_file_holds(vault: Vault, state: Path, tmp_path: Path, content: bytes) -> None:
-    """Digits, with or without a line's end, or the bytes themselves; from the user or from systemd."""
+    """A key file holds hexadecimal digits, with or without a line end, or the bytes themselves. The user or systemd
+    names the file."""
     path = key_file(tmp_path / "omac-key", content, 0o400)
     await SecretStores(str(state), {"OMAC_VAULT_KEY_FILE": path}).unlock("vault")
     await SecretStores(str(state), {"CREDENTIALS_DIRECTORY": str(tmp_path)}).unlock("vault")
 
 
 async def test_the_order_of_keys(vault: Vault, state: Path, tmp_path: Path, refused: Refused) -> None:
-    """systemd's goes before the file's, and that before the one in memory; a wrong one is not passed over."""
+    """systemd's key comes before the key file's, and that one before the key in memory. A wrong key is not skipped."""
     environment = {"OMAC_VAULT_KEY_FILE": key_file(tmp_path / "file", OTHER_KEY)}
     stores = SecretStores(str(state), environment)
     stores.give_vault_key(KEY)
@@ -141,7 +142,7 @@ async def test_the_order_of_keys(vault: Vault, state: Path, tmp_path: Path, refu
 async def test_a_file_that_holds_no_key(
     vault: Vault, state: Path, tmp_path: Path, content: bytes, refused: Refused
 ) -> None:
-    """Is named, and what it holds is not shown."""
+    """The refusal names a file that holds no key, and does not show its content."""
     path = key_file(tmp_path / "key", content)
     refusal = await refused(SecretStores(str(state), {"OMAC_VAULT_KEY_FILE": path}).unlock("vault"))
     assert refusal.reason == "vault-unusable"
@@ -149,7 +150,8 @@ async def test_a_file_that_holds_no_key(
 
 
 async def test_a_key_file_that_others_may_read(vault: Vault, state: Path, tmp_path: Path, refused: Refused) -> None:
-    """Is refused with the command that mends it; so is a link, and a FIFO at once."""
+    """A key file that others may read is refused with the command that mends it. So are a link, and a FIFO without
+    waiting."""
     path = key_file(tmp_path / "key", mode=0o640)
     stores = SecretStores(str(state), {"OMAC_VAULT_KEY_FILE": path})
     refusal = await refused(stores.unlock("vault"))
@@ -164,7 +166,8 @@ async def test_a_key_file_that_others_may_read(vault: Vault, state: Path, tmp_pa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of root's")
 async def test_a_credential_behind_an_access_list(vault: Vault, state: Path, tmp_path: Path, refused: Refused) -> None:
-    """systemd leaves root the owner, and the list's mask shows as rights of the group. Rights of all are refused."""
+    """systemd keeps root as the owner, and its access list's mask shows as rights of the group: such a file opens the
+    vault. A file that all users may read is refused."""
     key_file(tmp_path / "omac-key", mode=0o440)
     stores = SecretStores(str(state), {"CREDENTIALS_DIRECTORY": str(tmp_path)})
     await stores.unlock("vault")
@@ -173,7 +176,7 @@ async def test_a_credential_behind_an_access_list(vault: Vault, state: Path, tmp
 
 
 async def test_a_vault_opens_without_a_key_derivation(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passphrase is stretched once, for its key; reading and writing take milliseconds."""
+    """The vault derives a key from a passphrase once. Reading and writing need no derivation."""
     stores = SecretStores(str(state), {})
     stores.give_vault_key(stores.vault.create_with_passphrase(Hidden("a passphrase"), vault_format.Scrypt(10, 8, 1)))
     monkeypatch.delattr(hashlib, "scrypt")
@@ -182,7 +185,8 @@ async def test_a_vault_opens_without_a_key_derivation(state: Path, monkeypatch: 
 
 
 async def test_a_damaged_vault_shows_nothing(vault: Vault, state: Path, refused: Refused) -> None:
-    """Neither its values nor its key are in the error, nor in what the functions behind it held."""
+    """Neither the values nor the key of a damaged vault are in the error, nor in the locals of the functions behind
+    it."""
     stores = SecretStores(str(state), {})
     stores.give_vault_key(KEY)
     await stores.write("vault", SERVICE, {NAME: Hidden(SECRET)})
@@ -193,40 +197,40 @@ async def test_a_damaged_vault_shows_nothing(vault: Vault, state: Path, refused:
 
 
 class Broken(Keychain):
-    """A keychain that fails in its own way, or never answers."""
+    """A keychain that fails with an error of its own, or never answers."""
 
     def __init__(self, hangs: threading.Event | None = None) -> None:
         self.hangs = hangs
 
     def read(self, service: str, names: object) -> dict[str, Hidden]:
-        """Raises what quotes a value, from a frame that holds it."""
+        """Raise an error that quotes a value, from a frame that holds the value."""
         held = SECRET
         if self.hangs:
             self.hangs.wait(5)
         raise RuntimeError(held) from ValueError(held)
 
     def check(self) -> None:
-        """It is there."""
+        """Pass the check."""
 
     def write(self, service: str, values: object) -> None:
-        """Keeps nothing."""
+        """Store nothing."""
 
     def remove(self, service: str, names: object) -> None:
-        """Has nothing."""
+        """Remove nothing."""
 
     def unlock(self) -> None:
-        """It is open."""
+        """Succeed without a prompt."""
 
 
 async def test_errors_that_nobody_expected(state: Path, refused: Refused) -> None:
-    """Become a refusal that names them and quotes nothing."""
+    """An unexpected error becomes a refusal that names its type and quotes nothing of it."""
     refusal = await refused(SecretStores(str(state), {}, keychain=Broken()).read("keychain", SERVICE, [NAME]))
     assert refusal.reason == "keychain-failed"
     assert "RuntimeError" in refusal.message
 
 
 async def test_a_keychain_that_hangs_holds_up_nothing_else(vault: Vault, state: Path, refused: Refused) -> None:
-    """Whoever waits for it is told in time, also when all threads wait; the vault answers."""
+    """A call to a keychain that hangs times out, even when all its threads hang. The vault still answers."""
     never = threading.Event()
     stores = SecretStores(str(state), {}, keychain=Broken(never), timeout_s=0.5)
     stores.give_vault_key(KEY)
@@ -241,7 +245,7 @@ async def test_a_keychain_that_hangs_holds_up_nothing_else(vault: Vault, state: 
 
 
 async def test_nothing_to_do_asks_nobody(state: Path) -> None:
-    """No names, no values: no store is needed."""
+    """A call without names or values needs no store."""
     stores = SecretStores(str(state), {})
     for store in ("keychain", "vault"):
         assert await stores.read(store, SERVICE, []) == {}

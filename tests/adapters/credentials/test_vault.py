@@ -1,4 +1,4 @@
-"""The vault's file: what it survives, whom it opens for, and what it says when it does not."""
+"""The vault's file: the faults that it survives, the keys that open it, and the refusals when it cannot be used."""
 
 import errno
 import hashlib
@@ -45,29 +45,29 @@ PASSPHRASE = Hidden("Grüße an Zoë")
 
 @pytest.fixture
 def vault(state: Path) -> Vault:
-    """A vault with one value."""
-    found = Vault(str(state / "vault"), lock_wait_s=5.0)
-    found.create_with_key(KEY.key)
-    found.write(KEY, SERVICE, {NAME: Hidden(SECRET)})
-    return found
+    """Return a vault with one value."""
+    new_vault = Vault(str(state / "vault"), lock_wait_s=5.0)
+    new_vault.create_with_key(KEY.key)
+    new_vault.write(KEY, SERVICE, {NAME: Hidden(SECRET)})
+    return new_vault
 
 
 def refused(call: Callable[[], object]) -> Refusal:
-    """The refusal that a call ends with; its traceback shows no value and no key."""
+    """Return the refusal of a call; its traceback shows no value and no key."""
     with pytest.raises(Refusal) as caught:
         call()
-    shown = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
-    assert not any(text in shown for text in (SECRET, repr(bytes(KEY.key)), KEY.key.hex(), PASSPHRASE.reveal()))
+    trace = "".join(traceback.TracebackException.from_exception(caught.value, capture_locals=True).format())
+    assert not any(text in trace for text in (SECRET, repr(bytes(KEY.key)), KEY.key.hex(), PASSPHRASE.reveal()))
     return caught.value
 
 
 def whole(body: bytes) -> bytes:
-    """A vault with a checksum that fits, as whoever changes one on purpose would make it."""
+    """Return a vault with a checksum that fits, as an attacker who changes a vault would make it."""
     return body + hashlib.sha256(body).digest()
 
 
 def child(program: str, *arguments: str, cwd: Path, stdout: int | None = None) -> subprocess.Popen[bytes]:
-    """A program that has the `vault` of the folder, and its `KEY`."""
+    """Start a program that has the `vault` of the folder, and its `KEY`."""
     begin = (
         "import os, signal, sys\nfrom omac.adapters.credentials.keys import KeyAtHand\n"
         "from omac.adapters.credentials.vault_format import VaultKey\n"
@@ -79,16 +79,16 @@ def child(program: str, *arguments: str, cwd: Path, stdout: int | None = None) -
 
 
 def test_values_come_back_as_they_were(vault: Vault) -> None:
-    """Whatever Unicode they are; services are apart, and what is not there is left out."""
+    """Values of any Unicode read back unchanged. Services are separate, and absent names are left out."""
     values = {"a": "x\r\ny\n", "b": "Zürich 東京 🗝 \0", "c": "é" * 60_000, "d": ""}
     vault.write(KEY, "omac/other", {name: Hidden(value) for name, value in values.items()})
-    found = Vault(vault.path).read(KEY, "omac/other", [*values, NAME])
-    assert {name: value.reveal() for name, value in found.items()} == values
+    stored = Vault(vault.path).read(KEY, "omac/other", [*values, NAME])
+    assert {name: value.reveal() for name, value in stored.items()} == values
     assert vault.read(KEY, SERVICE, [NAME, "a"]) == {NAME: Hidden(SECRET)}
 
 
 def test_removed_values_are_gone(vault: Vault) -> None:
-    """Others stay; what is not there is no error."""
+    """Removing a value leaves the others. Removing an absent name is no error."""
     vault.write(KEY, SERVICE, {"a": Hidden("1"), "b": Hidden("2")})
     vault.remove(KEY, SERVICE, ["a", "absent"])
     vault.remove(KEY, "omac/absent", ["a"])
@@ -96,7 +96,8 @@ def test_removed_values_are_gone(vault: Vault) -> None:
 
 
 def test_nothing_can_be_read_off_the_file(vault: Vault) -> None:
-    """Neither values nor names; the same content never looks the same twice; mode 0600 whatever the umask."""
+    """The file shows neither values nor names, and never holds the same bytes twice. Its mode is 0600 whatever the
+    umask is."""
     first = Path(vault.path).read_bytes()
     before = os.umask(0)
     vault.write(KEY, SERVICE, {NAME: Hidden(SECRET)})
@@ -125,7 +126,7 @@ def test_the_form_is_the_documented_one(state: Path) -> None:
 
 
 def test_a_vault_is_made_once(vault: Vault) -> None:
-    """Another is refused, and the first is as it was."""
+    """Creating a vault where one exists is refused, and leaves the first unchanged."""
     before = Path(vault.path).read_bytes()
     for make in (
         lambda: vault.create_with_key(OTHER_KEY.key),
@@ -136,14 +137,14 @@ def test_a_vault_is_made_once(vault: Vault) -> None:
 
 
 def test_a_vault_that_is_not_there(state: Path) -> None:
-    """Says how to make one, and leaves nothing behind."""
+    """Writing to an absent vault is refused with the command that creates one, and leaves nothing behind."""
     refusal = refused(lambda: Vault(str(state / "vault")).write(KEY, SERVICE, {NAME: Hidden("x")}))
     assert (refusal.reason, refusal.fix) == ("vault-unusable", ("omac vault init",))
     assert os.listdir(state) == []
 
 
 def test_a_passphrase(state: Path) -> None:
-    """The right one makes the key, however its letters were composed; a wrong one is told."""
+    """The right passphrase makes the key, composed or decomposed. A wrong one is refused."""
     vault = Vault(str(state / "vault"))
     made = vault.create_with_passphrase(PASSPHRASE, CHEAP)
     assert vault.has_passphrase()
@@ -155,7 +156,7 @@ def test_a_passphrase(state: Path) -> None:
 
 
 def test_the_cost_of_a_passphrase(state: Path) -> None:
-    """One passphrase costs a guesser a good part of a second; an empty one is none."""
+    """Each guess of a passphrase costs a good part of a second. An empty passphrase is refused."""
     vault = Vault(str(state / "vault"))
     assert refused(lambda: vault.create_with_passphrase(Hidden(""))).reason == "value-refused"
     begun = time.process_time()
@@ -165,14 +166,14 @@ def test_the_cost_of_a_passphrase(state: Path) -> None:
 
 
 def test_a_passphrase_for_a_vault_without(vault: Vault) -> None:
-    """Says that a key file is wanted."""
+    """The refusal of a passphrase names the key file that this vault needs."""
     assert not vault.has_passphrase()
     refusal = refused(lambda: vault.key_from_passphrase(PASSPHRASE))
     assert (refusal.reason, refusal.fix) == ("vault-key-wrong", ("export OMAC_VAULT_KEY_FILE=PATH",))
 
 
 def test_a_wrong_key(vault: Vault) -> None:
-    """Is told from damage, with where it came from; it changes nothing."""
+    """A wrong key is not reported as damage: the refusal names the key's origin. The vault is unchanged."""
     before = Path(vault.path).read_bytes()
     for call in (
         lambda: vault.read(OTHER_KEY, SERVICE, [NAME]),
@@ -187,7 +188,7 @@ def test_a_wrong_key(vault: Vault) -> None:
 
 
 def test_every_flipped_bit_shows(vault: Vault) -> None:
-    """A disk that changes a bit, or cuts the file off, damages the vault, and is never taken for a wrong key."""
+    """A disk that changes a bit or truncates the file damages the vault. The refusal never blames the key."""
     sound = Path(vault.path).read_bytes()
     assert unseal(sound, KEY.key)
     changed = [
@@ -207,17 +208,17 @@ def test_every_flipped_bit_shows(vault: Vault) -> None:
 
 
 def test_every_change_on_purpose_shows(vault: Vault) -> None:
-    """Whoever can make the checksum fit, but has no key, changes nothing that omac believes."""
+    """An attacker who can fix the checksum but has no key cannot change anything that omac accepts."""
     body = Path(vault.path).read_bytes()[:-32]
-    found = []
+    errors = []
     for at in range(len(body)):
         with pytest.raises((Damaged, Newer, WrongKey)) as caught:
             unseal(whole(body[:at] + bytes([body[at] ^ 0x10]) + body[at + 1 :]), KEY.key)
-        found.append(caught.type)
+        errors.append(caught.type)
     version, salt_and_check = slice(8, 10), slice(16, 48)
-    assert set(found[version]) == {Newer}
-    assert set(found[salt_and_check]) == {WrongKey}
-    assert set(found[:8] + found[10:16] + found[48:]) == {Damaged}
+    assert set(errors[version]) == {Newer}
+    assert set(errors[salt_and_check]) == {WrongKey}
+    assert set(errors[:8] + errors[10:16] + errors[48:]) == {Damaged}
     for at in range(64, len(body)):
         with pytest.raises(Damaged):
             unseal(whole(body[:60] + (at - 64).to_bytes(4, "big") + body[64:at]), KEY.key)
@@ -227,7 +228,7 @@ def test_every_change_on_purpose_shows(vault: Vault) -> None:
     "cost", [(24, 8, 1), (22, 1, 1), (1, 65535, 65535), (17, 8, 5), (255, 8, 1), (0, 8, 1), (17, 0, 1)]
 )
 def test_a_header_that_would_eat_the_machine(state: Path, cost: tuple[int, int, int]) -> None:
-    """Is damage: no more than a bounded time and memory is spent on a passphrase."""
+    """A header with excessive costs is damage: omac spends bounded time and memory on a passphrase."""
     vault = Vault(str(state / "vault"))
     vault.create_with_passphrase(PASSPHRASE, CHEAP)
     body = Path(vault.path).read_bytes()[:-32]
@@ -241,7 +242,7 @@ def test_a_header_that_would_eat_the_machine(state: Path, cost: tuple[int, int, 
 
 
 def test_a_later_version(vault: Vault) -> None:
-    """Is not damage."""
+    """A vault of a newer omac is not reported as damaged."""
     body = Path(vault.path).read_bytes()[:-32]
     Path(vault.path).write_bytes(whole(body[:8] + b"\0\2" + b"anything"))
     refusal = refused(lambda: vault.read(KEY, SERVICE, [NAME]))
@@ -251,7 +252,7 @@ def test_a_later_version(vault: Vault) -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
 def test_a_vault_that_others_may_use(vault: Vault, mode: int) -> None:
-    """Is refused with the command that mends it."""
+    """A vault that other users may use is refused with the command that mends it."""
     os.chmod(vault.path, mode)
     refusal = refused(lambda: vault.read(KEY, SERVICE, [NAME]))
     assert (refusal.reason, refusal.fix) == ("vault-unusable", (f"chmod 600 {vault.path}",))
@@ -260,7 +261,7 @@ def test_a_vault_that_others_may_use(vault: Vault, mode: int) -> None:
 
 
 def test_a_folder_that_others_may_write_to(vault: Vault, state: Path) -> None:
-    """Is refused: they could put another file there."""
+    """A folder that other users may write to is refused: they could replace the vault's file."""
     state.chmod(0o777)
     refusal = refused(lambda: vault.read(KEY, SERVICE, [NAME]))
     assert (refusal.reason, refusal.fix) == ("vault-unusable", (f"chmod 700 {state}",))
@@ -268,7 +269,7 @@ def test_a_folder_that_others_may_write_to(vault: Vault, state: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "socket"])
 def test_what_is_no_file(vault: Vault, state: Path, kind: str) -> None:
-    """Is refused at once, and still in the vault's place."""
+    """Anything at the vault's path that is no file is refused at once, and still counts as an existing vault."""
     os.rename(vault.path, state / "elsewhere")
     match kind:
         case "link":
@@ -287,7 +288,7 @@ def test_what_is_no_file(vault: Vault, state: Path, kind: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_vault_that_is_another_users(vault: Vault) -> None:
-    """Is refused."""
+    """A vault that belongs to another user is refused."""
     os.chown(vault.path, 12_345, 12_345)
     refusal = refused(lambda: vault.read(KEY, SERVICE, [NAME]))
     assert refusal.reason == "vault-unusable"
@@ -295,7 +296,7 @@ def test_a_vault_that_is_another_users(vault: Vault) -> None:
 
 
 def test_a_vault_that_is_too_large(vault: Vault) -> None:
-    """Is neither read nor written."""
+    """A vault that is too large is neither read nor written."""
     values = {f"N{number}": Hidden("x" * 128 * 1024) for number in range(129)}
     assert refused(lambda: vault.write(KEY, SERVICE, values)).reason == "value-refused"
     assert vault.read(KEY, SERVICE, [NAME]) == {NAME: Hidden(SECRET)}
@@ -306,7 +307,7 @@ def test_a_vault_that_is_too_large(vault: Vault) -> None:
 
 @pytest.mark.full
 def test_many_writers_lose_nothing(vault: Vault, state: Path) -> None:
-    """Eight processes that write ten values each, all at once; a reader finds a whole vault at any time."""
+    """Eight processes write ten values each at once, and no value is lost. A reader finds a whole vault at any time."""
     program = "for n in range(10): vault.write(KEY, 'omac/slack', {f'{sys.argv[1]}_{n}': Hidden(f'{sys.argv[1]} {n}')})"
     writers = [child(program, f"W{number}", cwd=state) for number in range(8)]
     while any(writer.poll() is None for writer in writers):
@@ -317,7 +318,7 @@ def test_many_writers_lose_nothing(vault: Vault, state: Path) -> None:
 
 
 def test_a_writer_that_does_not_end(vault: Vault) -> None:
-    """Is named when its turn takes too long; readers do not wait for it."""
+    """A writer that holds the lock too long is named in the next writer's refusal. Readers do not wait for it."""
     held = lock.hold(vault.path + ".lock")
     impatient = Vault(vault.path, lock_wait_s=0.05)
     refusal = refused(lambda: impatient.write(KEY, SERVICE, {"a": Hidden("b")}))
@@ -330,7 +331,7 @@ def test_a_writer_that_does_not_end(vault: Vault) -> None:
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
 def test_a_writer_that_is_killed(vault: Vault, state: Path, step: str) -> None:
-    """Leaves the earlier vault; what it left beside is removed by the next writer."""
+    """A killed writer leaves the earlier vault. The next writer removes the files that the killed one left."""
     before = Path(vault.path).read_bytes()
     program = (
         "setattr(os, sys.argv[1], lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))\n"
@@ -345,7 +346,7 @@ def test_a_writer_that_is_killed(vault: Vault, state: Path, step: str) -> None:
 
 
 def test_writers_killed_at_any_moment(vault: Vault, state: Path) -> None:
-    """The vault is whole, with the earlier values or the later ones."""
+    """The vault is whole after a kill, with either the earlier values or the later ones."""
     program = (
         "for n in range(10**9):\n    vault.write(KEY, 'omac/slack', {'a': Hidden(str(n)), 'b': Hidden(str(n))})\n"
         "    if not n: os.write(1, b'x')\n"
@@ -356,13 +357,13 @@ def test_writers_killed_at_any_moment(vault: Vault, state: Path) -> None:
             writer.stdout.read(1)
             time.sleep(delay_ms / 1000)
             writer.kill()
-        found = vault.read(KEY, SERVICE, [NAME, "a", "b"])
-        assert found[NAME] == Hidden(SECRET)
-        assert found.get("a") == found.get("b")
+        values = vault.read(KEY, SERVICE, [NAME, "a", "b"])
+        assert values[NAME] == Hidden(SECRET)
+        assert values.get("a") == values.get("b")
 
 
 def test_a_file_that_may_not_grow(vault: Vault, state: Path) -> None:
-    """The earlier vault stays, and nothing beside it."""
+    """A writer that reaches the file size limit leaves the earlier vault, and only its lock beside it."""
     before = Path(vault.path).read_bytes()
     program = (
         "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
@@ -376,7 +377,7 @@ def test_a_file_that_may_not_grow(vault: Vault, state: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_a_full_disk(state: Path) -> None:
-    """The same, with a disk that is full."""
+    """A writer on a full disk leaves the earlier vault, and only its lock beside it."""
     disk = state / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", str(disk)]

@@ -1,4 +1,4 @@
-"""A facade on real sockets, a gate that keeps its transcript, and upstreams that do what they are told."""
+"""A facade on real sockets, an access recorder that keeps a transcript, and skills that follow a script."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,7 +20,8 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 class RecordingGate:
-    """Says yes to TOKEN, and writes down every question and every outcome in the order they came."""
+    """An access recorder that accepts TOKEN, and keeps requests and outcomes in a transcript, in the order they
+    came."""
 
     def __init__(self, port: int, max_body_bytes: int = 1 << 30) -> None:
         self.target = ResolvedRoute("/work", "fast", "fast", None, port, max_body_bytes, token_digest("t"))
@@ -97,7 +98,7 @@ class RecordingGate:
         return self.transcript[-1]
 
     async def until(self, kind: str, count: int = 1) -> tuple[Any, ...]:
-        """Wait until `kind` stands in the transcript `count` times; the last of them."""
+        """Wait until the transcript has `count` entries of `kind`; return the last of them."""
 
         def of_kind() -> list[tuple[Any, ...]]:
             return [entry for entry in self.transcript if entry[0] == kind]
@@ -113,14 +114,14 @@ class RecordingGate:
 
 
 class ShortGate(RecordingGate):
-    """One whose token has a single letter."""
+    """A recorder whose token has a single letter."""
 
     def resolve(self, token: str | None, mount: str) -> ResolvedRoute:
         return super().resolve(TOKEN if token == "T" else "", mount)
 
 
 class Client:
-    """A raw client: it sends any bytes, and reads what comes."""
+    """A raw client: it sends any bytes, and reads the bytes that come."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -134,15 +135,15 @@ class Client:
         await self.send("\r\n".join(lines).encode("latin-1") + body)
 
     async def until(self, mark: bytes) -> bytes:
-        """Everything up to and including `mark`."""
+        """Return all bytes up to and including `mark`."""
         with trio.fail_after(5):
             while mark not in self.buffer:
                 data = await self.stream.receive_some(65536)
                 assert data, f"closed after {self.buffer!r}"
                 self.buffer += data
         end = self.buffer.index(mark) + len(mark)
-        taken, self.buffer = self.buffer[:end], self.buffer[end:]
-        return taken
+        part, self.buffer = self.buffer[:end], self.buffer[end:]
+        return part
 
     async def exactly(self, count: int) -> bytes:
         with trio.fail_after(5):
@@ -150,23 +151,23 @@ class Client:
                 data = await self.stream.receive_some(65536)
                 assert data, f"closed after {self.buffer!r}"
                 self.buffer += data
-        taken, self.buffer = self.buffer[:count], self.buffer[count:]
-        return taken
+        part, self.buffer = self.buffer[:count], self.buffer[count:]
+        return part
 
     async def rest(self) -> bytes:
-        """Everything until the facade closes; raises trio.BrokenResourceError when it resets."""
+        """Return all bytes until the facade closes; raises trio.BrokenResourceError when it resets."""
         with trio.fail_after(5):
             while data := await self.stream.receive_some(65536):
                 self.buffer += data
-        taken, self.buffer = self.buffer, b""
-        return taken
+        remainder, self.buffer = self.buffer, b""
+        return remainder
 
 
 Handler = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class House:
-    """Facade, gate and upstream of one test."""
+    """The facade, the recorder and the skill of a test."""
 
     def __init__(self, address: int | str, gate: RecordingGate, facade_scope: trio.CancelScope) -> None:
         self.address = address
@@ -190,13 +191,14 @@ class House:
 
 @pytest.fixture(params=["polled", "tasks"])
 def polling(request: pytest.FixtureRequest) -> bool:
-    """Whether the poller has the connections, or a task has each: all that is asserted holds for both."""
+    """Return True for connections in the poller, False for a task for each: all assertions hold for both."""
     return bool(request.param == "polled")
 
 
 @pytest.fixture
 def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaitable[House]]]:
-    """Start a facade in front of `handler`; None: a skill that is not listening. `path`: of a Unix socket, else TCP."""
+    """Yield a function that starts a facade before a skill, `handler`; with None the skill does not listen. `path` is
+    that of a Unix socket; without it the facade listens on TCP."""
     houses: list[House] = []
 
     async def start(
@@ -239,7 +241,7 @@ def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaita
 
 
 async def read_request(stream: trio.SocketStream) -> tuple[bytes, bytes]:
-    """Head and body of a request as it reached the upstream; the body still chunked if it was."""
+    """Return head and body of a request as it reached the skill; a chunked body stays chunked."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = await stream.receive_some(65536)
@@ -263,7 +265,7 @@ async def read_request(stream: trio.SocketStream) -> tuple[bytes, bytes]:
 
 @pytest.fixture
 def replies() -> Callable[..., Handler]:
-    """A handler that reads the whole request, keeps it in `seen`, and sends the given bytes."""
+    """Return a maker of handlers that read a whole request, append it to `seen`, and send the given bytes."""
 
     def make(answer: bytes, seen: list[tuple[bytes, bytes]] | None = None) -> Handler:
         async def handler(stream: trio.SocketStream) -> None:
@@ -289,5 +291,5 @@ def read_request_fixture() -> Callable[[trio.SocketStream], Awaitable[tuple[byte
 
 @pytest.fixture
 def make_gate() -> Callable[[int], RecordingGate]:
-    """Gates before a skill on a port, whose token is the letter T."""
+    """Return a maker of recorders before a skill on a port, whose token is the letter T."""
     return ShortGate

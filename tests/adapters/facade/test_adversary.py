@@ -1,4 +1,4 @@
-"""Hostile and unusual requests, byte for byte: what the client gets, what the skill received, what is recorded."""
+"""Hostile and unusual requests, byte for byte: the client's answers, the skill's requests, and the record."""
 
 import os
 import re
@@ -18,11 +18,11 @@ PLAIN = b"Host: localhost\r\nConnection: close\r\n"
 
 
 class Case(NamedTuple):
-    """What a client sends; `/T/` stands for the token.
+    """Bytes that a client sends, and what follows from them; `/T/` stands for the token.
 
-    `answers` are the statuses it gets, `received` what came to the skill, each request on a connection of its own,
-    `recorded` the entries of the record by kind, status and reason. `on_unix` are answers and record there when they
-    differ: its Host says nothing. `eof`: the client finishes sending behind it.
+    `answers` are the statuses that the client gets. `received` are the requests that reach the skill, each on a
+    connection of its own. `recorded` are the entries of the record by kind, status and reason. With `any_host` the
+    facade accepts the request's Host on a Unix socket. With `eof` the client finishes sending behind the bytes.
     """
 
     sent: bytes
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 def get(fields: bytes = b"", path: bytes = b"/", method: bytes = b"GET", version: bytes = b"HTTP/1.1") -> bytes:
-    """A request that would be good without what is in `fields`."""
+    """Return a request that is good but for its `fields`."""
     return method + b" /T/fast" + path + b" " + version + b"\r\n" + PLAIN + fields + b"\r\n"
 
 
@@ -43,25 +43,25 @@ def post(fields: bytes, body: bytes = b"") -> bytes:
 
 
 def got(fields: bytes = b"", path: bytes = b"/", method: bytes = b"GET", body: bytes = b"") -> bytes:
-    """A request as the skill gets it; PORT stands for its own."""
+    """Return a request as the skill gets it; PORT stands for the skill's own."""
     head = b"%b %b HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nX-Forwarded-Prefix: /fast\r\n"
     close = b"Connection: close\r\n" if re.search(b"chunked|Length: 0*[1-9]", fields) else b""  # behind a body
     return head % (method, path) + close + fields + b"\r\n" + body
 
 
 def refused(sent: bytes, status: int = 400, reason: str = "bad-request") -> Case:
-    """Nothing reaches the skill, and the record names the reason."""
+    """Return a case whose request does not reach the skill; the record names the reason."""
     return Case(sent, (status,), (), (("refused", status, reason),))
 
 
 def passed(sent: bytes, *received: bytes) -> Case:
-    """All of it is forwarded and answered."""
+    """Return a case whose requests are all forwarded and answered."""
     count = len(received)
     return Case(sent, (200,) * count, received, (("completed", 200),) * count)
 
 
 def cut(sent: bytes, received: bytes, status: int = 400, reason: str = "bad-request") -> Case:
-    """It was admitted, and ended in its body; what came before the fault was forwarded."""
+    """Return a case whose request is admitted and ends in its body; the part before the fault is forwarded."""
     return Case(sent, (status,), (received,), (("aborted", status, reason),))
 
 
@@ -283,7 +283,7 @@ CASES = {**FRAMING, **BODIES, **LINES, **TARGETS, **CALLERS, **FIELDS, **SEQUENC
 
 
 def statuses(data: bytes) -> tuple[int, ...]:
-    """The statuses of the answers in `data`, whose bodies hold no status lines."""
+    """Return the statuses of the answers in `data`, whose bodies hold no status lines."""
     return tuple(map(int, re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", data)))
 
 
@@ -292,7 +292,8 @@ def statuses(data: bytes) -> tuple[int, ...]:
 async def test_what_is_sent_what_is_forwarded_and_what_is_recorded(
     build: Build, token: str, tmp_path: Path, case: Case, where: str
 ) -> None:
-    """The client's answers, the very bytes that reached the skill, and one entry in the record for each request."""
+    """The client gets the expected answers, exactly the expected bytes reach the skill, and the record has an entry for
+    each request."""
     received: list[bytearray] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -322,25 +323,27 @@ async def test_what_is_sent_what_is_forwarded_and_what_is_recorded(
     assert outcomes == list(case.recorded)
     port = b"%d" % house.gate.target.port
     has_left = case.eof and where == "tcp"  # before anything was forwarded
-    assert list(map(bytes, received)) == ([] if has_left else [one.replace(b"PORT", port) for one in case.received])
+    assert list(map(bytes, received)) == (
+        [] if has_left else [request.replace(b"PORT", port) for request in case.received]
+    )
     admitted = [entry for entry in house.gate.transcript if entry[0] == "admit"]
     assert len(admitted) == len(case.received), "what reached the skill was recorded before"
 
 
 async def outcomes_of(gate: Any, count: int) -> list[tuple[Any, ...]]:
-    """Completed, aborted and refused requests, by status and reason, once there are `count` of them."""
+    """Return the outcomes of requests by kind, status and reason, once there are `count` of them."""
 
     def entries() -> list[tuple[Any, ...]]:
         return [entry for entry in gate.transcript if entry[0] != "admit"]
 
     await gate.until_holds(lambda: len(entries()) >= count)
     await trio.testing.wait_all_tasks_blocked(0.005)
-    shown = {"completed": slice(2, 3), "aborted": slice(2, 6, 3), "refused": slice(5, 7)}
-    return [(entry[0], *entry[shown[entry[0]]]) for entry in entries()]
+    fields = {"completed": slice(2, 3), "aborted": slice(2, 6, 3), "refused": slice(5, 7)}
+    return [(entry[0], *entry[fields[entry[0]]]) for entry in entries()]
 
 
 def whole(data: bytes) -> bool:
-    """Whether `data` is a request with all its body."""
+    """Return whether `data` is a request with all its body."""
     head, end, body = data.partition(b"\r\n\r\n")
     if CHUNKED.strip() in head:
         return body.endswith(b"0\r\n\r\n")

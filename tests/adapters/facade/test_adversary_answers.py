@@ -1,4 +1,4 @@
-"""Hostile and unusual answers of a skill, byte for byte: what the client gets of them, and what is recorded."""
+"""Hostile and unusual answers of a skill, byte for byte: the parts that the client gets, and the record."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -12,10 +12,10 @@ Build = Callable[..., Awaitable[Any]]
 
 
 class Answered(NamedTuple):
-    """What a skill sends, before it closes, to a request of `method`.
+    """Bytes that a skill sends, before it closes, as its answer to a request of `method`.
 
-    `relayed` is all that the client gets; None: a 502 by the facade. `status` and `reason` are those of the record,
-    without a reason that of a completed request.
+    `relayed` are all bytes that the client gets; None stands for a 502 of the facade. `status` and `reason` are those
+    of the record; a completed request has no reason.
     """
 
     sent: bytes
@@ -26,17 +26,17 @@ class Answered(NamedTuple):
 
 
 def ok(fields: bytes, body: bytes = b"", status: bytes = b"200 OK") -> bytes:
-    """An answer with these fields."""
+    """Return an answer with these fields."""
     return b"HTTP/1.1 " + status + b"\r\n" + fields + b"\r\n" + body
 
 
 def untrusted(sent: bytes) -> Answered:
-    """Nothing of it is handed on."""
+    """Return a case whose answer is not relayed at all."""
     return Answered(sent, None, 502, "upstream-error")
 
 
 def broken(sent: bytes, relayed: bytes) -> Answered:
-    """It was begun, and does not look whole."""
+    """Return a case whose answer is relayed in part, and does not look whole."""
     return Answered(sent, relayed, 200, "upstream-error")
 
 
@@ -127,8 +127,8 @@ ANSWERS = {
 async def test_what_a_skill_sends_and_what_its_client_gets(
     build: Build, read_request: Any, tmp_path: Path, case: Answered, where: str, again: bool
 ) -> None:
-    """Every byte that the client gets, and the one outcome; a broken answer never has an orderly end on TCP. The same
-    on a connection to the skill that has served another request."""
+    """The client gets the expected bytes, and the record has one outcome. A broken answer never has an orderly end on
+    TCP. The same holds on a connection to the skill that has served another request."""
     answers = [ok(LENGTH, b"ok")] if again else []
 
     async def upstream(stream: trio.SocketStream) -> None:

@@ -35,12 +35,12 @@ PREFIX, SEEN = b"/s3cr3t/fast", b"/fast"
     ],
 )
 def test_where_a_cookie_goes(value: bytes, expected: bytes | None) -> None:
-    """Path is the mount's or below it, Domain is gone, other attributes stay."""
+    """The facade sets Path to the mount or below it, drops Domain, and keeps other attributes."""
     assert confined(value, PREFIX, SEEN, b"/sub") == expected
 
 
 def test_without_a_token_the_prefix_is_the_mount() -> None:
-    """On the socket of a run with one directory."""
+    """A cookie's path is the mount's, without a token, on the socket of a run with one directory."""
     assert confined(b"a=1; Path=/fast/b", SEEN, SEEN, b"") == b"a=1; Path=/fast/b"
     assert confined(b"a=1; Path=/b", SEEN, SEEN, b"") == b"a=1; Path=/fast/b"
 
@@ -51,16 +51,16 @@ def test_a_requested_path_adds_no_attribute() -> None:
 
 
 def test_a_shared_skill_has_a_mount_of_two_parts() -> None:
-    """The prefix that such a skill sees has both."""
-    prefix, seen = b"/s3cr3t/__global__/fast", b"/__global__/fast"
-    assert confined(b"a=1; Path=/__global__/fast/b", prefix, seen, b"") == b"a=1; Path=/s3cr3t/__global__/fast/b"
-    other = confined(b"a=1; Path=/__global__/other", prefix, seen, b"")
-    assert other == b"a=1; Path=/s3cr3t/__global__/fast/__global__/other"
+    """A skill with a mount of two parts sees both of them in its prefix."""
+    prefix, mount = b"/s3cr3t/__global__/fast", b"/__global__/fast"
+    assert confined(b"a=1; Path=/__global__/fast/b", prefix, mount, b"") == b"a=1; Path=/s3cr3t/__global__/fast/b"
+    rewritten = confined(b"a=1; Path=/__global__/other", prefix, mount, b"")
+    assert rewritten == b"a=1; Path=/s3cr3t/__global__/fast/__global__/other"
 
 
 @given(st.text(st.sampled_from('a=;/ \t,"._-PpathDdomain'), max_size=60))
 def test_no_cookie_reaches_a_neighbour(attributes: str) -> None:
-    """A client that takes the rewritten cookie sends it to its own skill at most."""
+    """A client that takes the rewritten cookie sends it to no other path than the skill's."""
     value = confined(b"a=1;" + attributes.encode(), PREFIX, SEEN, b"/sub")
     assert value is not None
     text = value.decode()

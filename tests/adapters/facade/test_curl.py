@@ -1,4 +1,4 @@
-"""The facade as curl sees it: a client that nobody here wrote."""
+"""The facade with curl, a client that does not come from this project."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ def url(house: Any, token: str, path: str) -> str:
 
 
 async def test_an_upload_of_50_mib_with_expect(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:
-    """curl waits for 100 Continue, sends 50 MiB, and gets them back unharmed; by length and in chunks."""
+    """curl waits for 100 Continue, sends 50 MiB, and gets them back unchanged, by length and in chunks."""
     block = os.urandom(1 << 20)
     (tmp_path / "body").write_bytes(block * 50)
     digest = hashlib.sha256(block * 50).hexdigest()
@@ -64,7 +64,7 @@ async def test_an_upload_of_50_mib_with_expect(build: Build, token: str, tmp_pat
 
 
 async def test_an_upload_over_the_limit_is_a_413(build: Build, token: str, tmp_path: Path, read_request: Any) -> None:
-    """curl reads the refusal although it had more to send."""
+    """curl reads the refusal although it has more to send."""
     (tmp_path / "body").write_bytes(b"x" * 1_000_000)
     house = await build(read_request, max_body_bytes=1000)
     for field in ("Expect:", "Expect: 100-continue", "Transfer-Encoding: chunked"):
@@ -87,20 +87,20 @@ async def test_events_arrive_as_they_are_sent(build: Build, token: str, read_req
     command = ["curl", "-q", "-sSNi", "--noproxy", "*", url(house, token, "/events")]
     async with trio.open_nursery() as nursery:
         process = await nursery.start(lambda task_status: trio.run_process(command, stdout=-1, task_status=task_status))
-        seen = b""
+        output = b""
         with trio.fail_after(5):
             async with process.stdout as stdout:
                 async for data in stdout:
-                    seen += data
-                    if b"data: 1\n\n" in seen:
+                    output += data
+                    if b"data: 1\n\n" in output:
                         go.set()
-    assert seen.endswith(b"data: 1\n\ndata: 2\n\n")
-    assert b"X-Accel-Buffering: no\r\n" in seen
+    assert output.endswith(b"data: 1\n\ndata: 2\n\n")
+    assert b"X-Accel-Buffering: no\r\n" in output
     await house.gate.until("completed")
 
 
 async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nursery: trio.Nursery) -> None:
-    """One facade listens on several sockets; a refusal travels over the private one as well."""
+    """A facade listens on several sockets. The private one carries refusals as well."""
     facade = Facade((await build(None)).gate, FacadeLimits())
     path = str(tmp_path / "facade.sock")
     tcp = FacadeListener(listen.listener(listen.tcp("127.0.0.1", 0, "")), SlotLimits())
@@ -114,10 +114,10 @@ async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nur
 async def test_the_socket_of_one_directory_takes_flat_paths(
     build: Build, token: str, tmp_path: Path, replies: Any, nursery: trio.Nursery
 ) -> None:
-    """The skill sees the same by either path, but for a Referer, from which no token could be cut; a path with a dead
-    token is a mount that is not there."""
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Path=/\r\nContent-Length: 0\r\n\r\n", seen))
+    """A skill gets the same request by a flat path as by one with a token, except for a Referer, which is dropped on a
+    flat path. A dead token counts as an unknown mount."""
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Path=/\r\nContent-Length: 0\r\n\r\n", requests))
     path = str(tmp_path / "facade.sock")
     listener = FacadeListener(listen.listener(listen.unix(path)), SlotLimits(), unix=True, flat=True)
     await nursery.start(Facade(house.gate, FacadeLimits()).serve, [listener])
@@ -126,7 +126,7 @@ async def test_the_socket_of_one_directory_takes_flat_paths(
     assert b"Set-Cookie: a=1; Path=/fast\r\n" in flat
     by_token = await curl(*by_socket, f"http://x/{token}/fast/a?b=//")
     assert f"Set-Cookie: a=1; Path=/{token}/fast\r\n".encode() in by_token
-    heads = [head.split(b"\r\n") for head, _ in seen]
+    heads = [head.split(b"\r\n") for head, _ in requests]
     assert heads[0][0] == b"GET /a?b=// HTTP/1.1"
     assert [line for line in heads[1] if line not in heads[0]] == [b"Referer: http://x/fast/page"]
     await curl(*by_socket, "http://x/0000/fast/secret")
@@ -145,13 +145,13 @@ async def test_head_of_a_large_answer(build: Build, token: str, replies: Any) ->
 
 async def test_a_cookie_goes_to_no_other_skill(build: Build, token: str, replies: Any, tmp_path: Path) -> None:
     """A skill that sets a cookie for the whole host gets it back, and its neighbour does not."""
-    seen: list[tuple[bytes, bytes]] = []
+    requests: list[tuple[bytes, bytes]] = []
     answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=1; Path=/; Domain=127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-    house = await build(replies(answer, seen))
+    house = await build(replies(answer, requests))
     jar = ("--cookie-jar", str(tmp_path / "jar"), "--cookie", str(tmp_path / "jar"), "--noproxy", "*")
     await curl(*jar, url(house, token, "/login"))
     await curl(*jar, url(house, token, "/page"))
-    assert b"Cookie: sid=1\r\n" in seen[1][0]
+    assert b"Cookie: sid=1\r\n" in requests[1][0]
     trace = await curl(*jar, "--trace-ascii", "-", url(house, token, "/page").replace("/fast/", "/other/"))
     assert b"/other/page" in trace
     assert b"Cookie: sid" not in trace

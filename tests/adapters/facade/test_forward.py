@@ -1,4 +1,4 @@
-"""What each side gets to see of the other's head."""
+"""Heads of requests and answers as the facade forwards them."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ ALWAYS = ["GET /a?b HTTP/1.1", "Host: 127.0.0.1:4711", "X-Forwarded-Prefix: /fas
 
 
 def test_a_skill_sees_its_own_path_and_host() -> None:
-    """The request line is below the mount, the host is the skill's, and the prefix is without token."""
+    """A skill gets its own path below the mount, its own host, and a prefix without token."""
     assert upstream("Accept: */*", "Cookie: a=b") == [*ALWAYS, "Accept: */*", "Cookie: a=b"]
 
 
@@ -50,19 +50,19 @@ def test_a_skill_sees_its_own_path_and_host() -> None:
     ],
 )
 def test_what_concerns_one_connection_or_claims_a_way_is_dropped(field: str) -> None:
-    """Hop-by-hop fields and the client's story of the way here stop at the facade, underscores or not."""
+    """The facade drops hop-by-hop fields and a client's claims about the request's route, with underscores or not."""
     assert upstream(field) == ALWAYS
 
 
 def test_fields_named_in_connection_are_dropped_but_never_ours() -> None:
-    """Connection can drop a client's fields; it cannot drop what the proxy adds or the length of the body."""
-    named = "Connection: x-private, Host, X-Forwarded-Prefix, content-length, close"
-    head = upstream(named, "X-Private: 1", "X-Public: 2", "Content-Length: 3", line="POST /s3cr3t/fast/a HTTP/1.1")
+    """A client's Connection field can drop the client's fields, but not the proxy's own or the length of the body."""
+    connection = "Connection: x-private, Host, X-Forwarded-Prefix, content-length, close"
+    head = upstream(connection, "X-Private: 1", "X-Public: 2", "Content-Length: 3", line="POST /s3cr3t/fast/a HTTP/1.1")
     assert head == ["POST /a?b HTTP/1.1", *ALWAYS[1:], "Connection: close", "Content-Length: 3", "X-Public: 2"]
 
 
 def test_a_chunked_body_stays_chunked() -> None:
-    """The framing of the forwarded request is the one that was judged, written once."""
+    """The forwarded request has the framing that the facade has checked, written once."""
     assert upstream("transfer-encoding: Chunked") == [*ALWAYS, "Connection: close", "Transfer-Encoding: chunked"]
 
 
@@ -81,8 +81,7 @@ def test_a_chunked_body_stays_chunked() -> None:
     ],
 )
 def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> None:
-    """A skill cannot learn the capability that reaches its neighbours from where its own page was opened, nor that of
-    another directory from a page there."""
+    """A skill learns from no Referer the token that reaches its neighbours, nor that of another directory."""
     assert upstream(f"Referer: {referer}") == [*ALWAYS, *seen]
     for name in ("HX-Current-URL", "Ping-From", "ping-to"):
         assert upstream(f"{name}: {referer}") == [*ALWAYS, *(field.replace("Referer", name) for field in seen)]
@@ -97,7 +96,8 @@ def test_the_token_never_leaves_in_referer(referer: str, seen: list[str]) -> Non
     ],
 )
 def test_the_token_is_in_no_other_field(field: str, seen: list[str]) -> None:
-    """What merely looks like a token stays in fields that hold no address of a page."""
+    """The facade removes the token from all other fields. Text that only looks like a token stays in fields that hold
+    no page's address."""
     assert upstream(field) == [*ALWAYS, *seen]
 
 
@@ -110,7 +110,7 @@ def answer(*fields: str, line: str = "HTTP/1.1 200 OK", to: RequestHead | None =
 
 
 def test_hop_by_hop_fields_of_an_answer_are_dropped() -> None:
-    """The skill's connection is not the client's."""
+    """The facade drops an answer's hop-by-hop fields, which concern only the skill's connection."""
     head, delivery = answer(
         "Content-Length: 3", "Connection: X-Mine, content-length", "X-Mine: 1", "Keep-Alive: 5", "ETag: x"
     )
@@ -119,7 +119,8 @@ def test_hop_by_hop_fields_of_an_answer_are_dropped() -> None:
 
 
 def test_a_skill_speaks_neither_for_omac_nor_for_the_host() -> None:
-    """A client that reads X-Omac-Reason reads omac; what concerns all of the host is not one skill's to say."""
+    """A skill cannot send the fields of omac: clients trust X-Omac-Reason. Nor can it send fields that apply to the
+    whole host."""
     forged = ("X-Omac-Reason: pending-credentials", "x-omac-x: 1", "X_Omac_Reason: revoked")
     of_the_host = (
         'Alt-Svc: h2="evil:443"',
@@ -132,7 +133,7 @@ def test_a_skill_speaks_neither_for_omac_nor_for_the_host() -> None:
 
 
 def test_cookies_are_confined_to_the_mount() -> None:
-    """Each Set-Cookie is rewritten by itself; one that demands the whole host is dropped."""
+    """The facade rewrites each Set-Cookie by itself, and drops a cookie that demands the whole host."""
     head, _ = answer("Set-Cookie: a=1; Path=/; Domain=127.0.0.1", "set-cookie: __Host-b=2; Secure; Path=/")
     assert [line for line in head if "ookie" in line] == ["Set-Cookie: a=1; Path=/s3cr3t/fast"]
 
@@ -155,18 +156,18 @@ def test_answers_without_body_announce_what_they_may() -> None:
 
 
 def test_event_streams_are_not_to_be_buffered() -> None:
-    """Whoever stands before the facade is told to pass events on as they come, once."""
+    """An event stream carries one field that asks proxies before the facade not to buffer it."""
     head, _ = answer("Content-Type: text/event-stream; charset=utf-8", "X-Accel-Buffering: yes")
     assert [line for line in head if line.startswith("X-Accel")] == ["X-Accel-Buffering: no"]
 
 
 def test_a_client_that_closes_is_told_so() -> None:
-    """`Connection: close` is answered in kind (RFC 9112 section 9.6)."""
+    """The facade answers `Connection: close` in kind (RFC 9112 section 9.6)."""
     assert answer("Content-Length: 1", to=request("Connection: close"))[0][-1] == "Connection: close"
 
 
 def test_chunks_are_written_as_the_decoder_reads_them() -> None:
-    """An empty piece is no chunk, for an empty chunk would end the body."""
+    """The facade writes no chunk for an empty piece, because an empty chunk would end the body."""
     assert encode_body(b"", "chunked", last=False) == b""
     assert encode_body(b"0123456789", "chunked", last=False) == b"a\r\n0123456789\r\n"
     assert encode_body(b"x", "chunked", last=True) == b"1\r\nx\r\n0\r\n\r\n"
@@ -175,7 +176,8 @@ def test_chunks_are_written_as_the_decoder_reads_them() -> None:
 
 
 def test_a_refusal_is_a_whole_answer() -> None:
-    """Status, reason header and a JSON body with the way out, which is a line; HEAD gets the same head."""
+    """A refusal has a status, a reason header and a JSON body of one line, which names the fix. HEAD gets the same
+    head."""
     refusal = Refusal("pending-credentials", "A secret is missing.", fix=["omac secrets set fast KEY"])
     head, _, body = refusal_answer(refusal, close=True, skill="fast").partition(b"\r\n\r\n")
     assert head.decode().split("\r\n") == [

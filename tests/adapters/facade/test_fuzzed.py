@@ -1,4 +1,4 @@
-"""Mutated requests against a strict model of what may be forwarded: nothing else reaches the skill."""
+"""Mutated requests against a strict model of the requests that may be forwarded: no other reaches the skill."""
 
 import contextlib
 import os
@@ -97,7 +97,7 @@ FORBIDDEN = re.compile(
 
 
 class Forwarded(NamedTuple):
-    """A request that may reach the skill: with all its body if it is `whole`, else at most with what is there."""
+    """A request that may reach the skill: with all its body if `whole`, else with at most this part of it."""
 
     line: bytes
     body: bytes
@@ -105,8 +105,8 @@ class Forwarded(NamedTuple):
 
 
 def model(data: bytes) -> list[Forwarded]:
-    """What may be forwarded of a connection's bytes: nothing behind the first fault."""
-    found: list[Forwarded] = []
+    """Return the requests that may be forwarded of a connection's bytes: none behind the first fault."""
+    forwardable: list[Forwarded] = []
     while (head := HEAD.match(data.lstrip(b"\r\n"))) is not None:
         data = data.lstrip(b"\r\n")[head.end() :]
         parts = [line.partition(b":") for line in head[4].split(b"\r\n")[:-1]]
@@ -124,18 +124,18 @@ def model(data: bytes) -> list[Forwarded]:
         else:
             length = int(lengths[0]) if lengths else 0
             body, whole, data = data[:length], len(data) >= length, data[length:]
-        found.append(Forwarded(head[1] + b" " + path + b" HTTP/1.1", body, whole))
+        forwardable.append(Forwarded(head[1] + b" " + path + b" HTTP/1.1", body, whole))
         options = b",".join(value for name, value in fields if name == b"connection").lower().split(b",")
         if not whole or head[3] == b"0" or b"close" in [option.strip() for option in options]:
             break
-    return found
+    return forwardable
 
 
 NAMES = (b"host", b"content-length", b"transfer-encoding", b"origin")
 
 
 def chunks(data: bytes) -> tuple[bytes, bool, bytes]:
-    """The body in chunks at the front of `data`, whether it is whole, and what follows."""
+    """Return the chunked body at the front of `data`, whether it is whole, and the bytes behind it."""
     body = b""
     while (line := CHUNK.match(data)) is not None:
         size, data = int(line[1], 16), data[line.end() :]
@@ -150,7 +150,7 @@ def chunks(data: bytes) -> tuple[bytes, bool, bytes]:
 
 
 def read(data: bytes) -> Forwarded:
-    """A request as it came to the skill, and nothing behind it."""
+    """Parse a request as it reached the skill, with no bytes behind it."""
     head, end, rest = data.partition(b"\r\n\r\n")
     assert end
     line, _, fields = head.partition(b"\r\n")
@@ -184,7 +184,7 @@ edits = st.lists(
 
 @st.composite
 def connections(draw: st.DrawFn) -> bytes:
-    """All that one client sends: good requests, changed in a few places, and a last one."""
+    """Draw all bytes that a client sends: good requests with a few changes, and a last one."""
     data = b"".join(draw(st.lists(st.sampled_from(BASES), min_size=1, max_size=3)))
     for at, cut, piece in draw(edits):
         at %= len(data) + 1
@@ -203,29 +203,29 @@ def connections(draw: st.DrawFn) -> bytes:
 def test_nothing_reaches_the_skill_that_the_model_does_not_forward(
     make_gate: Callable[[int], Any], sent: list[bytes], polled: bool, apart: bool
 ) -> None:
-    """Each connection's requests come as the model reads them, one at a time, and each has an entry in the record."""
+    """Requests reach the skill one at a time, as the model reads them, and each has an entry in the record."""
     received, gates = trio.run(partial(forwarded, make_gate, sent, polled=polled, apart=apart))
-    for data, came, gate in zip(sent, received, gates, strict=True):
+    for data, requests, gate in zip(sent, received, gates, strict=True):
         expected = model(data)
-        assert len(came) <= len(expected), (data, came)
-        for raw, may in zip(came, expected, strict=False):
-            got = read(raw)
-            assert got.line == may.line, data
-            assert got.body == may.body if got.whole else may.body.startswith(got.body), data
-            assert may.whole or not got.whole, data
+        assert len(requests) <= len(expected), (data, requests)
+        for raw, may in zip(requests, expected, strict=False):
+            request = read(raw)
+            assert request.line == may.line, data
+            assert request.body == may.body if request.whole else may.body.startswith(request.body), data
+            assert may.whole or not request.whole, data
         kinds = [entry[0] for entry in gate.transcript]
-        assert kinds.count("admit") == kinds.count("completed") + kinds.count("aborted") >= len(came), data
+        assert kinds.count("admit") == kinds.count("completed") + kinds.count("aborted") >= len(requests), data
 
 
 @pytest.mark.parametrize("polled", [True, False])
 @pytest.mark.parametrize("apart", [True, False])
 def test_the_model_forwards_what_is_good(make_gate: Callable[[int], Any], polled: bool, apart: bool) -> None:
-    """Unchanged requests arrive, all of them and whole: the model and the facade agree on more than nothing."""
+    """Unchanged requests all arrive, and whole: the model and the facade also agree on good requests."""
     sent = [base + LAST for base in BASES] + [BASES[0] + BASES[1] + BASES[2] + LAST]
     patient = partial(forwarded, make_gate, sent, polled=polled, apart=apart, patience_s=5.0)  # nothing good is late
     received, _ = trio.run(patient)
-    for data, came in zip(sent, received, strict=True):
-        assert [read(raw) for raw in came] == model(data)
+    for data, requests in zip(sent, received, strict=True):
+        assert [read(raw) for raw in requests] == model(data)
 
 
 async def forwarded(
@@ -236,8 +236,8 @@ async def forwarded(
     apart: bool,
     patience_s: float = PATIENCE_S,
 ) -> tuple[list[list[bytes]], list[Any]]:
-    """What came to the skill for each of the clients, request by request, and what was recorded. `polled`: the poller
-    has the connections; `apart`: heads and bodies are sent one after the other."""
+    """Return the requests that reached the skill for each client, and the clients' recorders. With `polled` the poller
+    has the connections; with `apart` heads and bodies are sent one after the other."""
     received: list[list[bytes]] = [[] for _ in sent]
     limits = FacadeLimits(head_timeout_s=patience_s, idle_timeout_s=patience_s, client_idle_timeout_s=patience_s)
     back = listen.listener(listen.tcp("127.0.0.1", 0, ""))

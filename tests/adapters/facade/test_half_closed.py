@@ -1,7 +1,7 @@
-"""Clients that finish sending and still read: told from those that have left where the system tells, on Unix sockets.
+"""Clients that finish sending and still read: on Unix sockets the system distinguishes them from those that have left.
 
-On TCP both send the same, the end of their stream (RFC 9293 section 3.6); nginx, too, takes it for the end of the
-client.
+On TCP both send the same, the end of their stream (RFC 9293 section 3.6). The facade, like nginx, then takes the client
+for gone.
 """
 
 import array
@@ -31,10 +31,10 @@ SENT = {
 STEPS = ("together", "behind", "later")  # when the end follows the requests
 
 
-def answering(read_request: Any, seen: list[bytes], may_answer: trio.Event) -> Callable[..., Awaitable[None]]:
+def answering(read_request: Any, paths: list[bytes], may_answer: trio.Event) -> Callable[..., Awaitable[None]]:
     async def skill(stream: trio.SocketStream) -> None:
         while head := (await read_request(stream))[0]:
-            seen.append(head.split()[1])
+            paths.append(head.split()[1])
             await may_answer.wait()
             await stream.send_all(OK)
 
@@ -51,10 +51,10 @@ async def send(sock: Any, data: bytes) -> None:
 async def test_a_half_closed_client_on_a_unix_socket_is_answered(
     build: Build, read_request: Any, token: str, tmp_path: Path, sent: list[bytes], step: str
 ) -> None:
-    """All that it has asked for, and then it gets an end, too."""
-    seen: list[bytes] = []
+    """A client that finishes sending gets the answers to all its requests, and then an end of the stream."""
+    paths: list[bytes] = []
     may_answer = trio.Event()
-    house = await build(answering(read_request, seen, may_answer), path=str(tmp_path / "facade.sock"))
+    house = await build(answering(read_request, paths, may_answer), path=str(tmp_path / "facade.sock"))
     client = await house.client()
     data = b"".join(sent).replace(b"/T/", b"/%b/" % token.encode())
     async with trio.open_nursery() as nursery:
@@ -75,18 +75,18 @@ async def test_a_half_closed_client_on_a_unix_socket_is_answered(
     assert answers.count(OK[:15]) == len(sent)
     await house.gate.until("completed", len(sent))
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"] * len(sent)
-    assert [int(path[1:]) for path in seen] == list(range(1, len(sent) + 1))
+    assert [int(path[1:]) for path in paths] == list(range(1, len(sent) + 1))
 
 
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT.keys())
 async def test_a_client_on_tcp_that_finishes_has_left(
     build: Build, read_request: Any, token: str, sent: list[bytes]
 ) -> None:
-    """What the skill is doing for it is cancelled, and no request begins."""
-    seen: list[bytes] = []
+    """A client on TCP that finishes sending counts as gone: its request under way is cancelled, and no other begins."""
+    paths: list[bytes] = []
 
     async def skill(stream: trio.SocketStream) -> None:
-        seen.append((await read_request(stream))[0].split()[1])
+        paths.append((await read_request(stream))[0].split()[1])
         assert await stream.receive_some(1) == b""
 
     house = await build(skill)
@@ -102,16 +102,16 @@ async def test_a_client_on_tcp_that_finishes_has_left(
         with trio.fail_after(2):
             await house.upstream_ended.wait()
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "aborted"]
-    assert seen == [b"/1"]
+    assert paths == [b"/1"]
 
 
 @pytest.mark.parametrize("name", [name for name in SENT if len(b"".join(SENT[name])) < 10_000])
 async def test_a_client_on_tcp_that_finishes_with_its_request_has_left(
     build: Build, read_request: Any, token: str, name: str
 ) -> None:
-    """Nothing of it goes to the skill, and it is on record."""
-    seen: list[bytes] = []
-    house = await build(answering(read_request, seen, trio.Event()))
+    """A request whose sender finishes at once never reaches the skill, and is recorded as aborted."""
+    paths: list[bytes] = []
+    house = await build(answering(read_request, paths, trio.Event()))
     client = await house.client()
     data = b"".join(SENT[name]).replace(b"/T/", b"/%b/" % token.encode())
     with socket.socket(fileno=client.stream.socket.detach()) as sock:
@@ -120,7 +120,7 @@ async def test_a_client_on_tcp_that_finishes_with_its_request_has_left(
         assert (await house.gate.until("aborted"))[1:] == (1, None, 0, 0, "client-gone")
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "aborted"]
-    assert seen == []
+    assert paths == []
 
 
 @pytest.mark.parametrize("how", ["close", "shut both", "reset"])
@@ -128,11 +128,11 @@ async def test_a_client_on_tcp_that_finishes_with_its_request_has_left(
 async def test_a_half_closed_client_that_leaves_cancels_its_request(
     build: Build, read_request: Any, token: str, tmp_path: Path, sent: list[bytes], how: str
 ) -> None:
-    """In time, also behind an answer that it has not read."""
-    seen: list[bytes] = []
+    """A half-closed client that leaves cancels its request in time, also behind an answer that it has not read."""
+    paths: list[bytes] = []
 
     async def skill(stream: trio.SocketStream) -> None:
-        seen.append((await read_request(stream))[0].split()[1])
+        paths.append((await read_request(stream))[0].split()[1])
         if how == "reset":
             await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
         assert await stream.receive_some(1) == b""
@@ -152,11 +152,11 @@ async def test_a_half_closed_client_that_leaves_cancels_its_request(
     assert (await house.gate.until("aborted"))[-1] == "client-gone"
     with trio.fail_after(2):
         await house.upstream_ended.wait()
-    assert seen == [b"/1"]
+    assert paths == [b"/1"]
 
 
 async def test_a_half_body_is_no_body(build: Build, read_request: Any, token: str, tmp_path: Path) -> None:
-    """A client that finishes in its body is not answered, wherever it is."""
+    """A client that finishes inside its body gets no answer, even on a Unix socket."""
     house = await build(answering(read_request, [], trio.Event()), path=str(tmp_path / "facade.sock"))
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 10", body=b"half")
@@ -170,10 +170,10 @@ async def test_a_half_body_is_no_body(build: Build, read_request: Any, token: st
 async def test_descriptors_hold_no_request_back(
     build: Build, read_request: Any, token: str, tmp_path: Path, at: tuple[int, ...], closes: bool
 ) -> None:
-    """They are dropped; a read ends behind the message that they came with, and what follows it is not overlooked."""
-    seen: list[bytes] = []
+    """The facade drops descriptors that come with a request. The bytes behind that message are read nevertheless."""
+    paths: list[bytes] = []
     may_answer = trio.Event()
-    house = await build(answering(read_request, seen, may_answer), path=str(tmp_path / "facade.sock"))
+    house = await build(answering(read_request, paths, may_answer), path=str(tmp_path / "facade.sock"))
     client = await house.client()
     requests = [GET.replace(b"/T/", b"/%b/" % token.encode()) % number for number in (1, 2, 3)]
     if closes:
@@ -192,4 +192,4 @@ async def test_descriptors_hold_no_request_back(
         await client.until(b"ok")
         if closes:
             assert await client.rest() == b""
-    assert seen == [b"/1", b"/2", b"/3"]
+    assert paths == [b"/1", b"/2", b"/3"]

@@ -1,4 +1,4 @@
-"""What is the same whether the poller has a connection or a task, and while one leaves it to the other."""
+"""Behaviour of the facade that is the same in the poller and in a task, and while one hands over to the other."""
 
 import socket
 import struct
@@ -20,7 +20,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.mark.parametrize("more", [b"\r\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 60_000])
 async def test_what_comes_behind_the_last_request_resets_nothing(build: Build, read_request: Any, more: bytes) -> None:
-    """It is neither answered nor forwarded, and the client gets its answer with an orderly end."""
+    """Bytes behind a client's last request are neither answered nor forwarded. The client gets its answer with an
+    orderly end."""
     heads: list[bytes] = []
     may_answer = trio.Event()
 
@@ -49,10 +50,10 @@ async def test_what_comes_behind_the_last_request_resets_nothing(build: Build, r
 async def test_an_empty_line_behind_a_body_begins_no_request(
     build: Build, replies: Any, mock_clock: trio.testing.MockClock, together: bool
 ) -> None:
-    """As old clients send one: the connection may rest as long as without it."""
+    """An empty line behind a body, as old clients send it, does not shorten how long the connection may rest."""
     mock_clock.rate = 1
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen), head_timeout_s=15, idle_timeout_s=300)
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests), head_timeout_s=15, idle_timeout_s=300)
     client = await house.client()
     await client.ask("POST", "/1", "Content-Length: 2", body=b"hi\r\n" if together else b"hi")
     await client.until(b"ok")
@@ -66,16 +67,17 @@ async def test_an_empty_line_behind_a_body_begins_no_request(
     await client.ask("GET", "/2")
     await client.until(b"ok")
     await house.gate.until("completed", 2)
-    assert [(head.split()[1], body) for head, body in seen] == [(b"/1", b"hi"), (b"/2", b"")]
+    assert [(head.split()[1], body) for head, body in requests] == [(b"/1", b"hi"), (b"/2", b"")]
 
 
 async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
     build: Build, replies: Any, mock_clock: trio.testing.MockClock, polling: bool
 ) -> None:
-    """The caller is told then, with or without a body, and what is recorded later is not forwarded."""
+    """A caller whose request is not recorded within RECORD_S gets a 503, with or without a body. A late record forwards
+    nothing."""
     mock_clock.rate = 1
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen))
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests))
     house.gate.durable = trio.Event()
     clients = [await house.client() for _ in range(2)]
     await clients[0].ask()
@@ -90,7 +92,7 @@ async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
     await trio.testing.wait_all_tasks_blocked(0.01)
     house.gate.durable.set()
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert seen == []
+    assert requests == []
     assert "completed" not in [entry[0] for entry in house.gate.transcript]
     if polling:  # in a task it is the recorder that notes this
         assert (await house.gate.until("aborted"))[2:] == (503, 0, 0, "journal-slow")
@@ -99,13 +101,13 @@ async def test_a_record_is_waited_for_as_long_as_the_recorder_lets_a_task(
 async def test_a_skill_that_ends_with_its_answer_is_down(
     build: Build, nursery: trio.Nursery, read_request: Any
 ) -> None:
-    """The end of a connection that comes with an answer is one: no other request is sent there, to fail in vain."""
-    seen: list[bytes] = []
+    """A connection whose end comes with an answer has ended: the facade sends no other request on it."""
+    heads: list[bytes] = []
 
     async def answer_once(listener: trio.SocketListener) -> None:
         stream = await listener.accept()
         await listener.aclose()
-        seen.append((await read_request(stream))[0])
+        heads.append((await read_request(stream))[0])
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # the answer goes with the end
         await stream.send_all(OK)
         await stream.aclose()
@@ -119,17 +121,17 @@ async def test_a_skill_that_ends_with_its_answer_is_down(
     await client.until(b"ok")
     await client.ask("GET", "/2")
     assert b"\r\nX-Omac-Reason: sidecar-down\r\n" in await client.until(b"\r\n\r\n")
-    assert [head.split()[1] for head in seen] == [b"/1"]
+    assert [head.split()[1] for head in heads] == [b"/1"]
     assert (await house.gate.until("aborted"))[2::3] == (503, "sidecar-down")
 
 
 @pytest.mark.parametrize("limits", [CallLimits(total_s=1), CallLimits(idle_s=1)])
 async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, limits: CallLimits) -> None:
-    """A second is a second: an answer that comes a moment later is no answer."""
-    seen: list[bytes] = []
+    """A limit of one second holds exactly: an answer that comes a moment later is a time-out."""
+    heads: list[bytes] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
-        seen.append((await read_request(stream))[0])
+        heads.append((await read_request(stream))[0])
         await trio.sleep(1.05)
         await stream.send_all(OK)
 
@@ -139,7 +141,7 @@ async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, lim
     await trio.sleep(0.1)  # behind the poller's last look at what is late before the second is over
     await client.ask()
     assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
-    assert len(seen) == 1
+    assert len(heads) == 1
     assert (await house.gate.until("aborted"))[2::3] == (504, "timeout")
 
 
@@ -148,7 +150,8 @@ async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, lim
 async def test_what_a_skill_sent_before_it_reset_is_its_answer(
     build: Build, read_request: Any, method: str, whole: bool
 ) -> None:
-    """The client gets it, and a reset of its own where it is not whole."""
+    """The client gets the bytes that a skill sent before it reset, and a reset of its own if the answer is not
+    whole."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_request(stream)

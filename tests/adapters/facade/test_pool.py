@@ -1,4 +1,5 @@
-"""Connections to skills that serve several requests: when they rest, when they end, and whom they must not hold up."""
+"""Connections to skills that serve several requests: when they rest, when they end, and which calls they never
+delay."""
 
 import contextlib
 import http.server
@@ -29,12 +30,12 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture
 def polling() -> bool:
-    """Connections of tasks alone do not rest."""
+    """Return True: connections of tasks alone do not rest."""
     return True
 
 
 class Skill:
-    """Answers each request with `answer`, and counts its connections and requests."""
+    """A skill that answers each request with `answer`, and counts its connections and requests."""
 
     def __init__(self, read_request: Any, answer: bytes = OK, closes_behind: int = 0) -> None:
         self._read = read_request
@@ -59,7 +60,8 @@ class Skill:
 
 
 async def test_one_connection_serves_one_client_after_the_other(build: Build, read_request: Any) -> None:
-    """But a body is the last that goes over a connection: what a skill did not read of it would be a request to it."""
+    """A connection to a skill serves one client after the other. A request with a body is its last: the skill could
+    take an unread rest of the body for a request."""
     skill = Skill(read_request)
     house = await build(skill)
     for _ in range(2):
@@ -79,7 +81,7 @@ async def test_one_connection_serves_one_client_after_the_other(build: Build, re
 async def test_a_connection_rests_for_a_moment(
     build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A skill that serves one connection after the other is soon free, and nothing is left open."""
+    """A connection rests only for a moment: a skill that serves one connection after the other is soon free."""
     skill = Skill(read_request)
     house = await build(skill)
     client = await house.client()
@@ -92,7 +94,7 @@ async def test_a_connection_rests_for_a_moment(
 
 
 async def test_it_rests_no_longer_when_nobody_else_calls(build: Build, read_request: Any, token: str) -> None:
-    """A task has the only client, for a while, and that leaves behind its answer."""
+    """A connection still rests only for a moment when a task has the only client, which leaves behind its answer."""
     skill = Skill(read_request)
     house = await build(skill)
     client = await house.client()
@@ -109,7 +111,8 @@ async def test_it_rests_no_longer_when_nobody_else_calls(build: Build, read_requ
 async def test_a_skill_that_ends_a_resting_connection_at_the_next_request(
     build: Build, read_request: Any, method: str
 ) -> None:
-    """Safe to repeat, it is sent again, and the client notices nothing; else the client is told, and it went once."""
+    """A request on a connection that the skill ends is sent again if that is safe, unnoticed by the client. An unsafe
+    one is sent once and is a 502."""
     skill = Skill(read_request, closes_behind=1)
     house = await build(skill)
     client = await house.client()
@@ -131,7 +134,8 @@ async def test_a_skill_that_ends_a_resting_connection_at_the_next_request(
 async def test_what_a_skill_says_unasked_reaches_nobody(
     build: Build, read_request: Any, surplus: bytes, pause_s: float
 ) -> None:
-    """Behind an answer, with it or a little later: the connection ends, and the next request has a new one."""
+    """Bytes behind an answer, with it or a little later, reach no client. The connection ends, and the next request
+    gets a new one."""
     evil = surplus.replace(b"ok", b"no")
 
     async def skill(stream: trio.SocketStream) -> None:
@@ -162,7 +166,7 @@ async def test_what_a_skill_says_unasked_reaches_nobody(
 async def test_a_body_that_must_not_be_sent_is_not_the_next_answer(
     build: Build, read_request: Any, method: str, head: bytes
 ) -> None:
-    """A skill that sends it nevertheless may do so after the next request has come."""
+    """A body that a skill must not send never becomes the next answer, even if it comes behind the next request."""
     evil = OK.replace(b"ok", b"no")
     asked_again = trio.Event()
 
@@ -190,7 +194,7 @@ async def test_a_body_that_must_not_be_sent_is_not_the_next_answer(
 async def test_a_head_without_end_is_refused_soon(
     build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only when it has taken too long: until then omac would read whatever comes."""
+    """An answer's head that grows too large is a 502 at once, not only at the time-out: omac stops reading."""
     monkeypatch.setattr(polled, "PATIENCE_S", 3600.0)
 
     async def skill(stream: trio.SocketStream) -> None:
@@ -208,7 +212,7 @@ async def test_a_head_without_end_is_refused_soon(
 
 
 async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More has happened than one look shows: what it does not show is no proof that a connection is quiet."""
+    """A resting connection is not reused when one poll cannot return all events: the connection may not be quiet."""
     monkeypatch.setattr(poller, "EVENTS_MAX", 1)
     watching = poller.Poller()
     connections = pool.SkillConnections(watching)
@@ -228,8 +232,8 @@ async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPa
 
 
 async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any) -> None:
-    """The route ends when a part of the answer has gone to a client that is slow to read it."""
-    here, there = socket.socketpair()
+    """A route that ends while a slow client has a part of the answer adds no refusal to it."""
+    here, peer = socket.socketpair()
     upstream, skill = socket.socketpair()
     client = Wire(here, ClientGone)
     client.gone_ahead = 10
@@ -239,19 +243,19 @@ async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any
     forwarded = proxy.Forwarded(Wire(upstream, UpstreamError, OK), b"", 0.0)
     begun = BegunRequest(address(head, gate, flat=False), trio.current_time(), 1, forwarded=forwarded)
     slot = await Slots(SlotLimits()).enter()
-    with there, skill:
+    with peer, skill:
         await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time)).run(begun)
-        assert there.recv(1000) == b""
+        assert peer.recv(1000) == b""
     assert gate.last == ("aborted", 1, None, 0, 0, "revoked")
 
 
 def test_one_read_shows_that_nothing_is_left() -> None:
-    """Behind the largest ordinary answer, too: of what is left no second event tells."""
+    """A single read holds more than the largest ordinary answer: the system reports no second event for a rest."""
     assert FacadeLimits().answer_head_bytes_max + ordinary.ANSWER_MAX < polled.READ_BYTES
 
 
 class OneAtATime(http.server.BaseHTTPRequestHandler):
-    """A server of Python that keeps its connections, and serves one of them at a time."""
+    """A server of Python's library that keeps connections open, and serves one of them at a time."""
 
     protocol_version = "HTTP/1.1"
 
@@ -272,7 +276,7 @@ class OneAtATime(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def one_at_a_time() -> Iterator[int]:
-    """The port of a skill that serves one connection at a time."""
+    """Yield the port of a skill that serves one connection at a time."""
     with http.server.HTTPServer(("127.0.0.1", 0), OneAtATime) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -284,7 +288,7 @@ def one_at_a_time() -> Iterator[int]:
 async def test_a_skill_that_serves_one_connection_at_a_time(
     build: Build, one_at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients at once, some of whose answers come in chunks: nobody waits for a connection that only rests."""
+    """Simultaneous clients, some with chunked answers, never wait for a connection that only rests."""
     monkeypatch.setattr(proxy, "LATE_S", 0.1)
     house = await build(None)
     house.gate.target = msgspec.structs.replace(house.gate.target, port=one_at_a_time)
@@ -308,7 +312,8 @@ async def test_a_skill_that_serves_one_connection_at_a_time(
 async def test_how_late_an_answer_may_be_while_another_client_calls(
     build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The poller's wait counts: a call that waits behind the connection of another one waits no longer than LATE_S."""
+    """A call that waits behind the connection of another client waits no longer than LATE_S, the poller's wait
+    included."""
     for module, name in ((polled, "PATIENCE_S"), (proxy, "LATE_S")):
         monkeypatch.setattr(module, name, 0.5)
     monkeypatch.setattr(plane, "SWEEP_S", 0.02)
@@ -343,7 +348,7 @@ async def test_how_late_an_answer_may_be_while_another_client_calls(
 
 
 async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read_request: Any) -> None:
-    """One for each request that was under way at once, and none behind them."""
+    """A burst opens at most one connection for each simultaneous request, and leaves none open."""
     skill = Skill(read_request)
     house = await build(skill)
 
@@ -364,32 +369,33 @@ async def test_a_burst_leaves_a_bounded_number_of_connections(build: Build, read
 
 
 async def test_a_client_that_leaves_cancels_what_the_skill_does(build: Build, read_request: Any) -> None:
-    """On a connection that was used before: the skill sees its end, and the outcome says why."""
-    asked, left = trio.Event(), trio.Event()
+    """A client that leaves ends its request on a reused connection: the skill sees the end, and the outcome names the
+    reason."""
+    requested, closed = trio.Event(), trio.Event()
 
     async def skill(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(OK)
         await read_request(stream)
-        asked.set()
+        requested.set()
         with contextlib.suppress(trio.BrokenResourceError):
             await stream.receive_some(1)
-        left.set()
+        closed.set()
 
     house = await build(skill)
     client = await house.client()
     await client.ask()
     await client.until(b"ok")
     await client.ask()
-    await asked.wait()
+    await requested.wait()
     await client.stream.aclose()
     with trio.fail_after(2):
-        await left.wait()
+        await closed.wait()
     assert (await house.gate.until("aborted"))[2:] == (None, 0, 0, "client-gone")
 
 
 class Unread(http.server.BaseHTTPRequestHandler):
-    """A server that answers without reading the body, and then would read it as requests."""
+    """A server that answers without reading the body, and then would read the body as requests."""
 
     protocol_version = "HTTP/1.1"
     came: ClassVar[list[str]] = []
@@ -409,7 +415,7 @@ class Unread(http.server.BaseHTTPRequestHandler):
 
 
 async def test_a_body_that_is_not_read_is_no_request(build: Build) -> None:
-    """What the journal does not know the skill does not get."""
+    """A skill gets no request that the journal does not record, even if it leaves a body unread."""
     Unread.came.clear()
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Unread) as server:
@@ -429,7 +435,7 @@ async def test_a_body_that_is_not_read_is_no_request(build: Build) -> None:
 
 
 def send_with_urgent_data(stream: trio.SocketStream, before: bytes, behind: bytes) -> None:
-    """Send some bytes, an urgent one and more before anybody else has a turn."""
+    """Send some bytes, an urgent one and more in one turn."""
     with socket.socket(fileno=os.dup(stream.socket.fileno())) as sock:
         sock.send(before)
         sock.send(b"!", socket.MSG_OOB)
@@ -437,11 +443,12 @@ def send_with_urgent_data(stream: trio.SocketStream, before: bytes, behind: byte
 
 
 async def test_what_follows_urgent_data_of_a_skill_is_no_answer(build: Build, read_request: Any) -> None:
-    """A read stops in front of it, so that nothing seems to follow: the connection serves no other request."""
-    seen: list[list[bytes]] = []
+    """A connection whose skill sends urgent data serves no other request: a read stops before that data, and hides the
+    bytes behind it."""
+    connections: list[list[bytes]] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
-        seen.append(requests := [])
+        connections.append(requests := [])
         while head := (await read_request(stream))[0]:
             requests.append(head.split()[1])
             send_with_urgent_data(stream, OK, OK.replace(b"ok", b"no"))
@@ -452,18 +459,18 @@ async def test_what_follows_urgent_data_of_a_skill_is_no_answer(build: Build, re
         await client.ask("GET", f"/{number}")
         assert await client.until(b"\r\n\r\n") + await client.exactly(2) == OK
     await house.gate.until("completed", 2)
-    assert seen == [[b"/1"], [b"/2"]]
+    assert connections == [[b"/1"], [b"/2"]]
 
 
 @pytest.mark.parametrize("later", [True, False])
 async def test_urgent_data_of_a_client_is_passed_over(build: Build, read_request: Any, token: str, later: bool) -> None:
-    """Its next request, behind that, is seen, and a call that is under way goes on."""
+    """The facade skips a client's urgent data: it serves the next request behind it, and a call under way goes on."""
     may_answer = trio.Event()
-    seen: list[bytes] = []
+    paths: list[bytes] = []
 
     async def skill(stream: trio.SocketStream) -> None:
         while head := (await read_request(stream))[0]:
-            seen.append(head.split()[1])
+            paths.append(head.split()[1])
             await may_answer.wait()
             await stream.send_all(OK)
 
@@ -480,4 +487,4 @@ async def test_urgent_data_of_a_client_is_passed_over(build: Build, read_request
     for _ in range(3):
         await client.until(b"ok")
     await house.gate.until("completed", 3)
-    assert seen == [b"/1", b"/2", b"/3"]
+    assert paths == [b"/1", b"/2", b"/3"]

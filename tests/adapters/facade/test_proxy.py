@@ -1,4 +1,4 @@
-"""Requests through a running facade: what reaches the skill, what reaches the client, what is recorded."""
+"""Requests through a running facade: the bytes that reach the skill and the client, and the record."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 async def passes(clock: trio.testing.MockClock, seconds: float) -> None:
-    """Let everything come to rest, then let so much time pass, and see what comes of it."""
+    """Let everything come to rest, advance the clock, and let everything come to rest again."""
     await trio.testing.wait_all_tasks_blocked(0.01)
     clock.jump(seconds)
     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -37,21 +37,21 @@ def hears_nothing(client: Any) -> bool:
 
 
 async def test_a_request_is_admitted_forwarded_and_completed(build: Build, replies: Replies, token: str) -> None:
-    """The skill sees its own path without the token; the transcript is one admission and one outcome."""
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen))
+    """A skill gets its own path without the token. The transcript has one admission and one outcome."""
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests))
     client = await house.client()
     await client.ask("POST", "/a%2Fb?q=1", "Content-Length: 3", f"Referer: http://x/{token}/fast/", body=b"abc")
     assert (await client.until(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
     await house.gate.until("completed")
     assert house.gate.transcript == [("admit", "POST", "/a%2Fb"), ("completed", 1, 200, 3, 2)]
-    assert seen[0][0].startswith(b"POST /a%2Fb?q=1 HTTP/1.1\r\nHost: 127.0.0.1:")
-    assert token.encode() not in seen[0][0]
-    assert seen[0][1] == b"abc"
+    assert requests[0][0].startswith(b"POST /a%2Fb?q=1 HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert token.encode() not in requests[0][0]
+    assert requests[0][1] == b"abc"
 
 
 async def test_nothing_is_forwarded_before_it_is_recorded(build: Build, replies: Replies) -> None:
-    """Until the admission is durable the skill sees no connection and the client no 100 Continue."""
+    """Until the admission is durable, the skill gets no connection and the client no 100 Continue."""
     connected: list[bool] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -74,16 +74,16 @@ async def test_nothing_is_forwarded_before_it_is_recorded(build: Build, replies:
 
 
 async def test_an_admission_that_fails_is_the_answer(build: Build, replies: Replies) -> None:
-    """When it cannot be recorded it does not happen, and there is no outcome of what did not happen."""
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen))
+    """A request that cannot be recorded is not forwarded, and gets no outcome. The client gets the refusal."""
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests))
     house.gate.admit_error = Refusal("journal-unavailable", "The disk is full.", fix=["df -h"])
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 3", body=b"abc")
     answer = await client.rest()
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nX-Omac-Reason: journal-unavailable\r\n")
     assert msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])["fix"] == ["df -h"]
-    assert not seen
+    assert not requests
     assert house.gate.transcript == [("admit", "POST", "/")]
 
 
@@ -207,9 +207,9 @@ REFUSALS = [
 async def test_refusals_are_recorded_and_answered(
     build: Build, replies: Replies, token: str, raw: bytes, status: int, reason: str, recorded: tuple[str, ...]
 ) -> None:
-    """Whatever is refused is recorded with its reason, told to the client, and never reaches the skill."""
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen))
+    """The facade records each refused request with its reason, answers the client, and forwards nothing."""
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests))
     client = await house.client()
     await client.send(raw.replace(b"T/", token.encode() + b"/").replace(b"/T?T", f"/{token}?{token}".encode()))
     answer = await client.until(b"\r\n\r\n")
@@ -220,11 +220,12 @@ async def test_refusals_are_recorded_and_answered(
     assert token not in str(body)
     expected = tuple(token if part == "T" else part for part in recorded)
     assert house.gate.transcript == [("refused", *expected, status, reason)]
-    assert not seen
+    assert not requests
 
 
 async def test_a_refused_request_leaves_the_connection_usable_unless_a_body_follows(build: Build, token: str) -> None:
-    """Without body the next request is served; with one the connection closes after the answer, without reset."""
+    """The next request is served behind a refused one without body. Behind one with a body the connection closes,
+    without a reset."""
     house = await build(None)
     house.gate.resolve_error = Refusal("skill-broken", "its code is not approved")
     client = await house.client()
@@ -236,7 +237,7 @@ async def test_a_refused_request_leaves_the_connection_usable_unless_a_body_foll
 
 
 async def test_who_knows_no_token_keeps_no_connection(build: Build) -> None:
-    """A stranger on loopback cannot hold on to a place that a skill's client needs."""
+    """A stranger on loopback cannot hold a place that a skill's client needs."""
     house = await build(None)
     client = await house.client()
     await client.send(b"HEAD /x/y HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -244,7 +245,7 @@ async def test_who_knows_no_token_keeps_no_connection(build: Build) -> None:
 
 
 async def test_a_refusal_that_cannot_be_recorded_says_so(build: Build) -> None:
-    """A refused request is refused either way; the answer names the journal when that is what failed."""
+    """The answer to a refused request names the journal if recording the refusal fails."""
     house = await build(None)
     house.gate.refused_error = Refusal("journal-unavailable", "The disk is full.")
     client = await house.client()
@@ -253,7 +254,7 @@ async def test_a_refusal_that_cannot_be_recorded_says_so(build: Build) -> None:
 
 
 async def test_an_announced_body_over_the_limit_is_refused_before_it_is_sent(build: Build, replies: Replies) -> None:
-    """413 at once: no admission, no 100 Continue, nothing forwarded."""
+    """A body announced over the limit is a 413 at once: no admission, no 100 Continue, nothing forwarded."""
     house = await build(replies(OK), max_body_bytes=10)
     client = await house.client()
     await client.ask("POST", "/", "Content-Length: 11", "Expect: 100-continue")
@@ -263,7 +264,8 @@ async def test_an_announced_body_over_the_limit_is_refused_before_it_is_sent(bui
 
 
 async def test_a_chunked_body_that_crosses_the_limit_is_cut(build: Build, read_request: Any) -> None:
-    """The skill never sees the end of such a body, the client reads its 413, the record says why."""
+    """The skill never gets the end of a chunked body over the limit. The client reads its 413, the record names the
+    reason."""
     house = await build(read_request, max_body_bytes=100_000)
     client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked")
@@ -276,7 +278,7 @@ async def test_a_chunked_body_that_crosses_the_limit_is_cut(build: Build, read_r
 
 
 async def test_a_malformed_chunked_body_is_cut(build: Build, read_request: Any) -> None:
-    """A body that breaks HTTP ends the exchange as one whose client left, with a 400."""
+    """A body that breaks HTTP is a 400, and the access ends as aborted."""
     house = await build(read_request)
     client = await house.client()
     await client.ask("POST", "/", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\nnonsense\r\n")
@@ -301,7 +303,7 @@ UPSTREAM_FAILURES = {
 
 @pytest.mark.parametrize("answer", UPSTREAM_FAILURES.values(), ids=UPSTREAM_FAILURES.keys())
 async def test_a_skill_that_breaks_http_is_a_502(build: Build, replies: Replies, answer: bytes) -> None:
-    """What cannot be trusted is not handed on; the client learns that it was the skill."""
+    """The facade relays no answer that it cannot trust. Its 502 names the skill as the cause."""
     house = await build(replies(answer))
     client = await house.client()
     await client.ask("GET", "/", "Upgrade: websocket", "Connection: upgrade")
@@ -312,7 +314,7 @@ async def test_a_skill_that_breaks_http_is_a_502(build: Build, replies: Replies,
 
 
 async def test_a_skill_that_is_not_listening_is_a_503(build: Build) -> None:
-    """Refused connections say sidecar-down, and name the skill."""
+    """A refused connection is `sidecar-down`, and the answer names the skill."""
     house = await build(None)
     client = await house.client()
     await client.ask()
@@ -340,7 +342,7 @@ async def test_a_skill_that_does_not_accept_is_a_504(build: Build, monkeypatch: 
 
 
 async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: trio.testing.MockClock) -> None:
-    """The time to the head of an answer is bounded, and counted from the end of the request's body."""
+    """The wait for an answer's head is bounded, and counted from the end of the request's body."""
     mock_clock.rate = 1
     whole = trio.Event()
 
@@ -368,8 +370,8 @@ async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: t
 async def test_a_body_that_stalls_is_given_up(
     build: Build, read_request: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    """A client may owe its body for client_idle_timeout_s, which is a 408, a skill its answer for
-    body_idle_timeout_s: then it is cut."""
+    """A client's body that stalls for client_idle_timeout_s is a 408. A skill's answer that stalls for
+    body_idle_timeout_s is cut."""
     mock_clock.rate = 1
     house = await build(read_request, client_idle_timeout_s=60, response_head_timeout_s=30)
     client = await house.client()
@@ -408,7 +410,7 @@ async def test_a_body_that_stalls_is_given_up(
 async def test_slow_heads_and_idle_connections_are_closed(
     build: Build, replies: Replies, mock_clock: trio.testing.MockClock
 ) -> None:
-    """A head takes at most head_timeout_s, a pause between requests at most idle_timeout_s; a begun one is a 408."""
+    """A head may take head_timeout_s, a pause between requests idle_timeout_s. A head that has begun is a 408."""
     mock_clock.rate = 1
     house = await build(replies(OK), head_timeout_s=15, idle_timeout_s=300)
     silent, slow, idle = [await house.client() for _ in range(3)]
@@ -431,7 +433,8 @@ async def test_slow_heads_and_idle_connections_are_closed(
 async def test_a_client_that_does_not_read_is_given_up(
     build: Build, read_request: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    """It may take nothing of the answer for client_idle_timeout_s; the skill's connection is closed with its own."""
+    """A client that takes no part of its answer for client_idle_timeout_s loses its connection, and the skill its
+    own."""
     mock_clock.rate = 1
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -465,7 +468,8 @@ CUT_ANSWERS = {
 async def test_an_answer_that_breaks_off_never_looks_whole(
     build: Build, replies: Replies, answer: bytes, minor: int
 ) -> None:
-    """The client's connection is reset: no final chunk, no orderly end, also where the end of it would be the end."""
+    """A client of a broken answer is reset: no final chunk, no orderly end, even if its body ends with the
+    connection."""
     house = await build(replies(answer))
     client = await house.client()
     await client.ask(minor=minor)
@@ -477,7 +481,7 @@ async def test_an_answer_that_breaks_off_never_looks_whole(
 
 
 async def test_a_reset_ends_no_body(build: Build, read_request: Any) -> None:
-    """An answer without length ends with the connection; a reset is not such an end."""
+    """A reset does not end a body without length: only the orderly end of the connection does."""
     arrived = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -512,7 +516,7 @@ async def test_an_answer_without_length_is_chunked_for_new_clients_and_closed_fo
 
 
 async def test_head_and_no_content_have_no_body(build: Build, read_request: Any) -> None:
-    """Bytes that a skill sends behind such an answer never reach the next request on the connection."""
+    """Bytes that a skill sends behind an answer without body never reach the next request on the connection."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         head, _ = await read_request(stream)
@@ -531,7 +535,7 @@ async def test_head_and_no_content_have_no_body(build: Build, read_request: Any)
 
 
 async def test_interim_answers_are_not_passed_on(build: Build, replies: Replies) -> None:
-    """The client's 100 Continue is the facade's own, so the skill's would be one too many."""
+    """The facade drops a skill's interim answers, because it sends the client's 100 Continue itself."""
     house = await build(replies(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK))
     client = await house.client()
     await client.ask()
@@ -540,7 +544,7 @@ async def test_interim_answers_are_not_passed_on(build: Build, replies: Replies)
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"])
 async def test_a_client_that_leaves_cancels_its_request(build: Build, read_request: Any, sent: bytes) -> None:
-    """The skill's connection is closed at once, before and behind the head of the answer."""
+    """The facade closes the skill's connection at once when the client leaves, before and behind the answer's head."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_request(stream)
@@ -562,7 +566,7 @@ async def test_a_client_that_leaves_cancels_its_request(build: Build, read_reque
 
 
 async def test_a_client_that_leaves_in_its_body_is_gone(build: Build) -> None:
-    """Half a body is never presented as a whole one."""
+    """A skill never gets half a body as a whole one."""
     received = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -582,7 +586,8 @@ async def test_a_client_that_leaves_in_its_body_is_gone(build: Build) -> None:
 
 
 async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -> None:
-    """A skill may answer before it has read; the client reads that answer, and the connection is not used again."""
+    """A skill may answer before it reads the body. The client reads that answer, and its connection is not used
+    again."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await stream.receive_some(1000)
@@ -600,7 +605,7 @@ async def test_an_early_answer_reaches_a_client_that_still_sends(build: Build) -
 
 
 async def test_an_early_answer_of_a_skill_that_hangs_up_still_counts(build: Build) -> None:
-    """When the skill stops taking the body, its answer is relayed if it sent one."""
+    """The answer of a skill that stops taking the body is relayed."""
     relayed = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -646,7 +651,7 @@ async def test_stopping_aborts_what_is_open(build: Build, read_request: Any) -> 
 async def test_every_access_has_exactly_one_outcome(
     build: Build, read_request: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Whatever clients and skills do, and when omac stops in the middle of it: one admission, one outcome."""
+    """Each admission has one outcome, for all behaviour of clients and skills, even if omac stops meanwhile."""
     random = Random(20)
     answers = [OK, OK, b"", b"HTTP/1.1 200 OK\r\n\r\nhello", *list(CUT_ANSWERS.values())[:3], b"nonsense\r\n\r\n"]
 
@@ -697,7 +702,7 @@ async def test_every_access_has_exactly_one_outcome(
 
 
 async def test_a_stop_during_the_admission_loses_no_outcome(build: Build, replies: Replies) -> None:
-    """An admission is waited for even while stopping, so that what was recorded is also ended in the record."""
+    """The facade waits for a pending admission even while it stops, so every recorded admission has an outcome."""
     house = await build(replies(OK))
     house.gate.durable = trio.Event()
     client = await house.client()
@@ -713,7 +718,7 @@ async def test_a_stop_during_the_admission_loses_no_outcome(build: Build, replie
 async def test_a_fault_in_one_connection_is_reported_and_no_more(
     build: Build, replies: Replies, token: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug ends its own exchange, is logged without what it quotes, and the next client is served."""
+    """A bug ends its own exchange, the log omits the text that it quotes, and the next client is served."""
     house = await build(replies(OK))
 
     def fault(*_: object, **_named: object) -> None:
@@ -721,8 +726,8 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
 
     client = await house.client()
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR, logger="omac.facade"):
-        for place in ("proxy", "ordinary"):
-            broken.setattr(f"omac.adapters.facade.{place}.client_head", fault)
+        for module in ("proxy", "ordinary"):
+            broken.setattr(f"omac.adapters.facade.{module}.client_head", fault)
         await client.ask()
         assert await client.rest() == b""
     assert (await house.gate.until("aborted"))[-1] == "upstream-error"
@@ -741,7 +746,8 @@ async def test_a_fault_in_one_connection_is_reported_and_no_more(
 
 
 async def test_connections_over_the_limit_wait_their_turn(build: Build, replies: Replies) -> None:
-    """connections_max are served at once; the next one is served when one of them is at rest, whose place it gets."""
+    """Only connections_max connections are served at once. The next one gets the place of a connection that comes to
+    rest."""
     served = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -764,7 +770,7 @@ async def test_connections_over_the_limit_wait_their_turn(build: Build, replies:
 
 
 async def test_strangers_make_room_for_who_knows_a_token(build: Build, replies: Replies) -> None:
-    """Connections that never ask for anything are closed, the oldest first, when more come; calls are served."""
+    """Connections that never send a request are closed, oldest first, when more come. Calls are served."""
     house = await build(replies(OK), slots=SlotLimits(connections_max=8, strangers_max=4))
     idle = [await house.client() for _ in range(20)]
     client = await house.client()
@@ -777,7 +783,7 @@ async def test_strangers_make_room_for_who_knows_a_token(build: Build, replies: 
 
 
 async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:
-    """Above the rate callers without a token are cut unanswered and unrecorded; those with one are served."""
+    """Callers without a token are cut above the rate, unanswered and unrecorded. Callers with a token are served."""
     house = await build(replies(OK), slots=SlotLimits(refusals_per_s=0.1, refusals_burst=3))
     answers = []
     for _ in range(10):
@@ -793,19 +799,19 @@ async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Re
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_record_that_hangs_is_answered_within_a_bound(build: Build, replies: Replies, known: bool) -> None:
-    """503 when the journal stalls, for callers with a token and without; nothing is forwarded."""
-    seen: list[tuple[bytes, bytes]] = []
-    house = await build(replies(OK, seen), record_timeout_s=0.05)
+    """A stalled journal is a 503, for callers with a token and without. No request is forwarded."""
+    requests: list[tuple[bytes, bytes]] = []
+    house = await build(replies(OK, requests), record_timeout_s=0.05)
     house.gate.durable = trio.Event()
     client = await house.client()
     await client.ask("GET", "/", "Connection: close") if known else await client.send(STRANGER)
     answer = await client.rest()
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nX-Omac-Reason: journal-unavailable\r\n")
-    assert not seen
+    assert not requests
 
 
 async def test_recorded_paths_are_bounded_and_without_token(build: Build, replies: Replies, token: str) -> None:
-    """At most 2048 characters without the query get to the recorder, and a token repeated in the path is blotted."""
+    """The recorder gets at most 2048 characters of a path, without the query. A token in the path is replaced."""
     house = await build(replies(OK))
     client = await house.client()
     await client.ask("GET", "/" + "a" * 3000 + "?secret=1")

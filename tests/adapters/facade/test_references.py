@@ -1,4 +1,4 @@
-"""References of a skill to itself lead its client back to it, and to no other place than they name."""
+"""References of a skill to itself lead its client back to the skill. All other references stay as they are."""
 
 import re
 import time
@@ -43,14 +43,14 @@ PREFIX, MOUNT, PORT = b"/s3cr3t/fast", b"/fast", 4711
     ],
 )
 def test_where_a_reference_leads(value: bytes, expected: bytes) -> None:
-    """Below the prefix, and at the skill's own host and port, in all three fields."""
+    """A reference below the prefix, or to the skill's own host and port, is rewritten in all three fields."""
     assert referred(b"location", value, PREFIX, MOUNT, PORT) == expected
     assert referred(b"content-location", value, PREFIX, MOUNT, PORT) == expected
     assert referred(b"link", b"<%b>; rel=next" % value, PREFIX, MOUNT, PORT) == b"<%b>; rel=next" % expected
 
 
 def test_a_link_field_has_several_targets() -> None:
-    """Each is a reference of its own; what a quoted parameter holds is none."""
+    """The facade rewrites each target of a Link field by itself, and no text in a quoted parameter."""
     value = b'</fast/a>; rel=next, < /fast/b >; title="</fast/c>, \\"</fast/d>", </e>; rel="up"'
     assert referred(b"link", value, PREFIX, MOUNT, PORT) == (
         b'</s3cr3t/fast/a>; rel=next, </s3cr3t/fast/b>; title="</fast/c>, \\"</fast/d>", </e>; rel="up"'
@@ -59,7 +59,7 @@ def test_a_link_field_has_several_targets() -> None:
 
 @pytest.mark.parametrize("value", [b"<" * 60_000, b"<a" * 30_000, b'"\\' * 30_000, b'"' * 59_999, b'"x\\"' * 15_000])
 def test_a_link_field_that_does_not_end(value: bytes) -> None:
-    """It is left as it is, and read in no time: all other calls wait meanwhile."""
+    """The facade leaves an unterminated Link field as it is, and reads it quickly: all other calls wait meanwhile."""
     began = time.process_time()
     assert referred(b"link", value, PREFIX, MOUNT, PORT) == value
     assert time.process_time() - began < 0.1
@@ -67,7 +67,7 @@ def test_a_link_field_that_does_not_end(value: bytes) -> None:
 
 @given(st.text(st.sampled_from('<>"\\/fast ;,'), max_size=40))
 def test_a_link_field_is_read_as_its_parts(value: str) -> None:
-    """By the grammar: what is in a quoted parameter, and what is in no part, stays."""
+    """The facade reads a Link field by its grammar: text in a quoted parameter or outside any part stays."""
     text, at, expected = value.encode(), 0, b""
     while at < len(text):
         part = re.match(rb'"(?:[^"\\]|\\.)*"|<[^>]*>', text[at:])
@@ -84,15 +84,15 @@ def test_a_link_field_is_read_as_its_parts(value: str) -> None:
 
 
 def test_without_a_token_the_prefix_is_the_mount() -> None:
-    """On the socket of a run with one directory a path below the prefix stays as it is."""
+    """A path below the prefix stays as it is on the socket of a run with one directory."""
     assert referred(b"location", b"/fast/x", MOUNT, MOUNT, PORT) == b"/fast/x"
     assert referred(b"location", b"http://127.0.0.1:4711/x", MOUNT, MOUNT, PORT) == b"/fast/x"
 
 
 @given(st.text(st.sampled_from("/fast:.?#@127401[]ehtp%"), max_size=30))
 def test_a_client_never_gets_to_another_mount_by_a_rewrite(value: str) -> None:
-    """Whatever is rewritten is at the skill's mount for whoever resolves it."""
-    found = referred(b"location", value.encode(), PREFIX, MOUNT, PORT).decode()
-    if found != value:
-        assert urllib.parse.urlsplit(found).netloc == ""
-        assert urllib.parse.urlsplit(found).path.split("/")[:3] == ["", "s3cr3t", "fast"]
+    """Every rewritten reference resolves to a path at the skill's mount."""
+    rewritten = referred(b"location", value.encode(), PREFIX, MOUNT, PORT).decode()
+    if rewritten != value:
+        assert urllib.parse.urlsplit(rewritten).netloc == ""
+        assert urllib.parse.urlsplit(rewritten).path.split("/")[:3] == ["", "s3cr3t", "fast"]

@@ -1,4 +1,4 @@
-"""The poller serves a connection as a task does: the same to the client, to the skill and for the record."""
+"""The poller serves a connection as a task does: client, skill and record show no difference."""
 
 import os
 import tempfile
@@ -50,7 +50,7 @@ SWITCH = b"HTTP/1.1 101 Switching Protocols\r\n" + UPGRADE + b"\r\n"
 
 
 def split(draw: st.DrawFn, data: bytes, end: End) -> list[Part]:
-    """Parts of `data`, cut anywhere; the end comes with the last one or behind it."""
+    """Cut `data` anywhere into parts; the end comes with the last one or behind it."""
     if end == "resets" and len(data) > READ_MAX:
         end = "closes"
     near = st.one_of(st.integers(0, len(data)), st.integers(max(0, len(data) - 4), len(data)))
@@ -62,7 +62,8 @@ def split(draw: st.DrawFn, data: bytes, end: End) -> list[Part]:
 
 
 def joined(parts: list[Part]) -> list[Part]:
-    """An answer at once, and its end: part of an ordinary one waits with the poller, and a task has passed it on."""
+    """Return an answer sent at once, and its end: the poller holds back a part of an ordinary answer, a task does
+    not."""
     end = [part for part in parts[1:] if part.end != "stays" and not part.data]
     rest = parts[: len(parts) - len(end)]
     return [Part(b"".join(part.data for part in rest), rest[-1].end), *end]
@@ -74,7 +75,7 @@ def chunked(body: bytes) -> bytes:
 
 @st.composite
 def requests(draw: st.DrawFn, number: int) -> tuple[bytes, str, bool]:
-    """A request, its method and whether it has a body."""
+    """Draw a request, its method and whether it has a body."""
     kind = draw(st.sampled_from(["plain"] * 6 + ["body", "body", "chunks", "upgrade", "old", "wrong"]))
     method = draw(st.sampled_from([b"GET", b"GET", b"GET", b"HEAD", b"POST", b"OPTIONS"]))
     fields, version, body = draw(st.sampled_from(FIELDS)), b"HTTP/1.1", b""
@@ -102,7 +103,7 @@ def requests(draw: st.DrawFn, number: int) -> tuple[bytes, str, bool]:
 
 @st.composite
 def answers(draw: st.DrawFn, number: int, method: str, has_body: bool) -> tuple[bool, list[Part]]:
-    """Whether an answer comes before the body, and what the skill sends."""
+    """Draw whether an answer comes before the body, and the parts that the skill sends."""
     early = has_body and draw(st.sampled_from([False, False, True]))
     end: End = draw(st.sampled_from(["stays", "stays", "stays", "finishes", "closes", "resets"]))
     if method == "upgrade" and draw(st.booleans()):
@@ -136,7 +137,7 @@ def answers(draw: st.DrawFn, number: int, method: str, has_body: bool) -> tuple[
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Up to four requests of one client, and their answers."""
+    """Draw up to four requests of a client, and their answers."""
     sent, replies = b"", []
     for number in range(draw(st.integers(1, 4))):
         data, method, has_body = draw(requests(number))
@@ -161,7 +162,7 @@ def scripts(draw: st.DrawFn) -> Script:
 def differing(
     make_gate: Callable[[int], Any], played: list[Script], cushion_s: float, pause: tuple[int, float]
 ) -> list[tuple[Script, Any, Any]]:
-    """Return the scripts that came to different results, with these."""
+    """Return the scripts whose results differ between the poller and a task, with both results."""
     ways = []
     for polling in (True, False):
         with tempfile.TemporaryDirectory(prefix="omac") as folder:
@@ -181,8 +182,8 @@ def differing(
 def test_both_ways_come_to_the_same(
     make_gate: Callable[[int], Any], played: list[Script], pause: tuple[int, float]
 ) -> None:
-    """For random requests and answers, split anywhere, and every end of a connection. A difference is one when it
-    comes again, alone and without haste."""
+    """The poller and a task give the same results for random requests and answers, split anywhere, with every end of a
+    connection. A difference counts if it recurs in a repeat of the script alone and unhurried."""
     for script, *_ in differing(make_gate, played, CUSHION_S, pause):
         for _, polled, task in differing(make_gate, [script], PATIENT_S, pause):
             pytest.fail(f"{script}\n\npoller: {polled}\n\ntask:   {task}")

@@ -1,4 +1,4 @@
-"""Switches of protocols through the facade: both streams joined, unchanged, accounted for, and no other HTTP."""
+"""Switches of protocols through the facade: both streams are joined unchanged and counted, and no other HTTP passes."""
 
 import socket
 import struct
@@ -25,7 +25,7 @@ SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nX-Kept: 1\r\nConnection: Upgrad
 
 
 async def read_head(stream: trio.SocketStream) -> tuple[bytes, bytes]:
-    """The head of a request, and what came behind it."""
+    """Return the head of a request, and the bytes behind it."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = await stream.receive_some(65536)
@@ -36,7 +36,7 @@ async def read_head(stream: trio.SocketStream) -> tuple[bytes, bytes]:
 
 
 async def read_all(stream: trio.SocketStream) -> bytes:
-    """All until the peer has finished."""
+    """Return all bytes until the peer has finished."""
     data = bytearray()
     while more := await stream.receive_some(65536):
         data += more
@@ -47,7 +47,7 @@ async def read_all(stream: trio.SocketStream) -> bytes:
 async def test_both_streams_are_joined_and_end_on_their_own(
     build: Build, token: str, tmp_path: Path, where: str
 ) -> None:
-    """Early frames in the segments of the heads, random bytes both ways, and each half-close arrive unchanged."""
+    """Early frames in the heads' segments, random bytes in both directions and each half-close arrive unchanged."""
     random = Random(8)
     up, down = random.randbytes(3_000_000), random.randbytes(2_000_000)
     heads: list[bytes] = []
@@ -81,7 +81,7 @@ async def test_both_streams_are_joined_and_end_on_their_own(
 
 
 async def test_the_skill_may_finish_first(build: Build) -> None:
-    """Its half-close reaches a client that goes on sending."""
+    """A skill's half-close reaches a client that goes on sending."""
     uploaded: list[bytes] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -120,7 +120,7 @@ async def test_a_client_that_finishes_before_the_switch(build: Build) -> None:
 
 
 async def test_another_answer_is_an_ordinary_one(build: Build, read_request: Any) -> None:
-    """A skill that does not switch is relayed as ever, and the connection is used again."""
+    """The answer of a skill that does not switch is relayed as usual, and the connection is used again."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_request(stream)
@@ -136,7 +136,7 @@ async def test_another_answer_is_an_ordinary_one(build: Build, read_request: Any
 
 @pytest.mark.parametrize("early", [False, True])
 async def test_a_client_that_leaves_behind_another_answer(build: Build, early: bool) -> None:
-    """As the skill has not switched, the end of what the client sends says that it has left, like that of any other."""
+    """A client that finishes sending to a skill that has not switched counts as gone, as any other client does."""
     answered = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -174,7 +174,7 @@ NOT_FORWARDED = {
 async def test_an_upgrade_that_cannot_be_judged_is_no_upgrade(
     build: Build, read_request: Any, fields: tuple[str, ...]
 ) -> None:
-    """The skill is not asked to switch, and is a 502 when it does."""
+    """The facade does not forward an upgrade that it cannot judge. A skill that switches nevertheless is a 502."""
     heads: list[bytes] = []
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -199,7 +199,7 @@ async def test_an_upgrade_that_cannot_be_judged_is_no_upgrade(
     ],
 )
 async def test_a_switch_to_something_else_is_a_502(build: Build, switch: bytes) -> None:
-    """Only what was asked for is joined."""
+    """The facade joins the streams only for the protocol that the client has requested."""
 
     async def upstream(stream: trio.SocketStream) -> None:
         await read_head(stream)
@@ -215,8 +215,8 @@ async def test_a_switch_to_something_else_is_a_502(build: Build, switch: bytes) 
 async def joined(
     build: Build, *, own_s: int | None = None, owners_s: int | None = None, **limits: Any
 ) -> tuple[Any, Any, trio.Event]:
-    """A facade, a client joined to a skill that only listens, and when the skill's side ended. `own_s` and `owners_s`
-    are how long a call may be silent by the skill's omac.yaml and by the owner's settings."""
+    """Return a facade, a client joined to a skill that only listens, and an event for the end of the skill's side.
+    `own_s` and `owners_s` are the idle limits of the skill's omac.yaml and of the owner's settings."""
     ended = trio.Event()
 
     async def upstream(stream: trio.SocketStream) -> None:
@@ -238,7 +238,7 @@ async def joined(
 
 
 async def test_an_idle_limit_of_its_own(build: Build, mock_clock: trio.testing.MockClock) -> None:
-    """A joined connection outlives the limits of bodies, and ends behind its own."""
+    """A joined connection outlives the limits of bodies, and ends at its own idle limit."""
     mock_clock.rate = 1
     house, client, ended = await joined(build, body_idle_timeout_s=300, joined_idle_timeout_s=3600)
     for _ in range(2):
@@ -261,8 +261,8 @@ async def test_an_idle_limit_of_its_own(build: Build, mock_clock: trio.testing.M
 async def test_a_limit_that_was_set_holds_for_it(
     build: Build, mock_clock: trio.testing.MockClock, own_s: int | None, owners_s: int | None, holds_s: int
 ) -> None:
-    """How long a call may be silent, as the skill's omac.yaml and the owner's settings say, in the place of an hour;
-    the owner can only narrow it."""
+    """The idle limit of the skill's omac.yaml replaces the default of an hour. The owner's settings can only narrow
+    it."""
     mock_clock.rate = 1
     house, client, ended = await joined(build, own_s=own_s, owners_s=owners_s, joined_idle_timeout_s=3600)
     for _ in range(2):
@@ -277,7 +277,7 @@ async def test_a_limit_that_was_set_holds_for_it(
 
 
 async def test_a_revoked_route_ends_it(build: Build) -> None:
-    """Whoever loses the token loses the connection."""
+    """A client whose token is revoked loses the joined connection."""
     house, client, ended = await joined(build)
     house.gate.cuts[0](Refusal("revoked", "its token ended"))
     assert (await house.gate.until("aborted"))[1:] == (1, 101, 0, 0, "revoked")
@@ -287,7 +287,7 @@ async def test_a_revoked_route_ends_it(build: Build) -> None:
 
 
 async def test_omac_stops_while_they_are_joined(build: Build) -> None:
-    """The one outcome says so."""
+    """A stop of omac ends a joined connection with one outcome, `stopping`."""
     house, _client, ended = await joined(build)
     house.facade_scope.cancel()
     assert (await house.gate.until("aborted"))[-1] == "stopping"
@@ -295,7 +295,7 @@ async def test_omac_stops_while_they_are_joined(build: Build) -> None:
 
 
 async def test_a_client_that_resets(build: Build) -> None:
-    """A reset is no orderly end, and the skill's side ends too."""
+    """A client's reset is no orderly end, and ends the skill's side too."""
     house, client, ended = await joined(build)
     client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.stream.socket.close()
@@ -304,7 +304,7 @@ async def test_a_client_that_resets(build: Build) -> None:
 
 
 async def test_a_websocket_client_and_server_interoperate(build: Build, nursery: trio.Nursery, token: str) -> None:
-    """A real client and a real server, through the facade: messages of all sizes, and a closing handshake."""
+    """A real WebSocket client and server exchange messages of all sizes and a closing handshake through the facade."""
 
     async def echo(request: trio_websocket.WebSocketRequest) -> None:
         connection = await request.accept(subprotocol="echo")

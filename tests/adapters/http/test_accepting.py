@@ -1,4 +1,4 @@
-"""adapters/http/accepting.py: how a shortage of descriptors is logged."""
+"""adapters/http/accepting.py: the log of a shortage of descriptors."""
 
 import errno
 import logging
@@ -16,7 +16,7 @@ LOG = logging.getLogger("omac.test")
 
 
 class Scarce:
-    """The socket of a listener whose system accepts or refuses as `script` says, and then never again."""
+    """The socket of a listener whose system accepts or refuses as `script` says, and then accepts nothing more."""
 
     def __init__(self, script: list[bool]) -> None:
         self._script = script
@@ -32,7 +32,7 @@ class Scarce:
         return trio.socket.from_stdlib_socket(ours), None
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the socket holds no descriptor."""
 
 
 @pytest.mark.parametrize("between", [[], [True]])
@@ -43,8 +43,8 @@ async def test_a_shortage_is_logged_twice(
     caplog: pytest.LogCaptureFixture,
     between: list[bool],
 ) -> None:
-    """Once when it begins, once when it is over: also where a connection is accepted now and then meanwhile, and
-    where none comes behind it."""
+    """A shortage is logged when it begins and when it is over, even if some connections are accepted meanwhile, or none
+    comes behind it."""
     accepted = 0
 
     def begin(sock: socket.socket, slot: Slot) -> None:

@@ -1,4 +1,4 @@
-"""adapters/http/decoding.py: bodies in many small chunks hold up nobody."""
+"""adapters/http/decoding.py: bodies in many small chunks do not hold up other tasks."""
 
 import pytest
 import trio
@@ -13,14 +13,14 @@ PIECES_MAX = 2 * (PIECES_AT_ONCE + STEP_BYTES // 6)
 
 
 class Counting(ChunkedDecoder):
-    """One that keeps how many chunks it has met since `others` had a turn, at most."""
+    """A decoder that keeps the largest number of chunks that it has met between two turns of `others`."""
 
     def __init__(self) -> None:
         super().__init__(UpstreamError)
         self.most = self._pieces = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """As of any decoder."""
+        """Decode like any decoder, and count the pieces."""
         pieces = super().feed(data)
         self._pieces += len(pieces)
         self.most = max(self.most, self._pieces)
@@ -34,7 +34,7 @@ class Counting(ChunkedDecoder):
 
 
 async def counted(data: bytes) -> tuple[bytes, Counting]:
-    """Decode beside a task that takes every turn."""
+    """Decode beside a task that takes every turn; return the body and the decoder."""
     decoder = Counting()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(decoder.others)
@@ -44,39 +44,39 @@ async def counted(data: bytes) -> tuple[bytes, Counting]:
 
 
 async def test_small_chunks_let_others_have_their_turn() -> None:
-    """The chunks from one turn to the next are bounded, however many arrive at once; the body is what it is."""
+    """The number of chunks between two turns is bounded, however many arrive at once, and the body is unchanged."""
     body, decoder = await counted(b"1\r\nx\r\n" * 50_000)
     assert body == b"x" * 50_000
     assert decoder.most <= PIECES_MAX
 
 
 async def test_nobody_sees_an_end_without_what_is_behind_it() -> None:
-    """Behind the last chunk there is no turn of others, whatever follows it."""
+    """Other tasks get no turn between the last chunk and the bytes behind it."""
     tail = b"GET / HTTP/1.1\r\n" * 5_000
-    seen: list[tuple[bool, int]] = []
+    states: list[tuple[bool, int]] = []
     decoder = ChunkedDecoder()
 
     async def others() -> None:
         while True:
-            seen.append((decoder.finished, len(decoder.leftover)))
+            states.append((decoder.finished, len(decoder.leftover)))
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
         body = await decode(decoder, b"1\r\nx\r\n" * 3_000 + b"0\r\n\r\n" + tail)
-        before = len(seen)
-        while len(seen) == before:
+        before = len(states)
+        while len(states) == before:
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert body == b"x" * 3_000
     assert decoder.leftover == tail
-    assert len(seen) > 3
-    assert set(seen) == {(False, 0), (True, len(tail))}
+    assert len(states) > 3
+    assert set(states) == {(False, 0), (True, len(tail))}
 
 
 @given(st.lists(st.binary(min_size=1, max_size=9000), max_size=4), st.binary(max_size=9000))
 def test_steps_change_nothing(chunks: list[bytes], tail: bytes) -> None:
-    """Chunks of any size, over the borders of steps, and what follows them."""
+    """Chunks of any size, across the borders of steps, give the same body, and the bytes behind them are left over."""
     coded = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     decoder = ChunkedDecoder()
     assert trio.run(decode, decoder, coded + tail) == b"".join(chunks)
@@ -85,6 +85,6 @@ def test_steps_change_nothing(chunks: list[bytes], tail: bytes) -> None:
 
 @pytest.mark.parametrize("decoder", [LengthDecoder(5), UntilCloseDecoder()])
 async def test_other_bodies(decoder: Decoder) -> None:
-    """Those without chunks are as they come."""
+    """Bodies without chunks stay as they are."""
     assert await decode(decoder, b"hello") == b"hello"
     assert decoder.feed_eof()

@@ -1,4 +1,4 @@
-"""Heads and bodies as bytes: what is understood one way only, and what is refused."""
+"""Heads and bodies as bytes: unambiguous ones are parsed, all others are refused."""
 
 import contextlib
 import itertools
@@ -44,7 +44,8 @@ def refused(head: bytes) -> str:
 
 
 def test_a_plain_request_is_read_as_it_stands() -> None:
-    """Method, target, version and fields come back byte for byte, values without the blanks around them."""
+    """The parser returns method, target, version and fields byte for byte, and values without the blanks around
+    them."""
     head = parse_request_head(
         request(b"X-One:  a b \t", b"x-two:", b"X-Three: \xc3\xa9", line=b"DELETE /t/m/%2F?a=b&c HTTP/1.1")
     )
@@ -155,7 +156,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("head", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_heads_are_bad_requests(head: bytes) -> None:
-    """What two readers could understand differently is refused before anyone else reads it."""
+    """A head that two readers could understand differently is refused before it is passed on."""
     assert refused(head) == "bad-request"
 
 
@@ -163,7 +164,7 @@ def test_hostile_heads_are_bad_requests(head: bytes) -> None:
     "host", [b"127.0.0.1", b"127.0.0.1:80", b"localhost", b"LocalHost:65535", b"[::1]", b"[::1]:1"]
 )
 def test_loopback_names_are_known(host: bytes) -> None:
-    """This machine is called by its loopback names, with any port."""
+    """The loopback names of this machine are accepted, with any port."""
     assert parse_request_head(request(host=b"Host: " + host)).target == "/t/m/"
 
 
@@ -187,14 +188,14 @@ def test_loopback_names_are_known(host: bytes) -> None:
     ],
 )
 def test_other_hosts_are_misdirected(host: bytes) -> None:
-    """A name that was made to resolve to this machine does not make the request ours (DNS rebinding)."""
+    """A name that resolves to this machine is refused unless it is a loopback name (DNS rebinding)."""
     head = request(host=b"Host: " + host)
     assert refused(head) == "misdirected-host"
     assert parse_request_head(head, any_host=True).target == "/t/m/"  # by a Unix socket no name leads here
 
 
 def test_a_page_of_elsewhere_is_foreign_on_a_unix_socket_too() -> None:
-    """Only the Host says nothing there."""
+    """A foreign Origin is refused on a Unix socket too, where only the Host does not count."""
     with pytest.raises(Refusal) as caught:
         parse_request_head(request(b"Origin: https://example.com"), any_host=True)
     assert caught.value.reason == "foreign-origin"
@@ -215,7 +216,7 @@ def test_a_page_of_elsewhere_is_foreign_on_a_unix_socket_too() -> None:
     ],
 )
 def test_pages_of_elsewhere_are_foreign(field: bytes) -> None:
-    """A page from another site cannot call a skill, whatever the method."""
+    """A page from another site cannot call a skill, with GET or with POST."""
     assert refused(request(field)) == "foreign-origin"
     assert refused(request(field, line=b"POST /t/m/ HTTP/1.1")) == "foreign-origin"
 
@@ -230,7 +231,7 @@ def test_pages_of_this_machine_are_not(field: bytes) -> None:
 
 
 def test_heads_are_bounded() -> None:
-    """A head of 64 KiB passes, one byte more is too large."""
+    """A head of 64 KiB passes. A head that is one byte longer is too large."""
     padding = HEAD_BYTES_MAX - len(request(b"X: "))
     assert parse_request_head(request(b"X: " + b"a" * padding)).method == "GET"
     assert refused(request(b"X: " + b"a" * (padding + 1))) == "head-too-large"
@@ -239,7 +240,7 @@ def test_heads_are_bounded() -> None:
 
 
 def test_fields_are_counted() -> None:
-    """A hundred fields pass, Host among them, one more is too much; for an answer too."""
+    """A hundred fields pass, Host included, and one more is too many. Answers have the same limit."""
     most = [b"X-%d: a" % number for number in range(FIELDS_MAX - 1)]
     assert len(parse_request_head(request(*most)).headers) == FIELDS_MAX
     assert refused(request(*most, b"Y: a")) == "head-too-large"
@@ -264,7 +265,8 @@ def test_fields_are_counted() -> None:
     ],
 )
 def test_a_path_is_one_of_a_url(target: bytes, is_good: bool) -> None:
-    """What RFC 3986 has no place for is read differently by every reader; a query is the skill's own."""
+    """A path with characters outside RFC 3986 is refused, because readers disagree on it. A query is the skill's
+    own."""
     head = request(line=b"GET " + target + b" HTTP/1.1")
     if is_good:
         assert parse_request_head(head).target == target.decode()
@@ -303,8 +305,8 @@ def test_a_path_is_one_of_a_url(target: bytes, is_good: bool) -> None:
     ],
 )
 def test_response_framing(method: str, head: bytes, framing: Framing, keep_alive: bool) -> None:
-    """The end of an answer follows RFC 9112 section 6.3, whatever HEAD, 1xx, 204 and 304 announce. No other answer is
-    expected behind one that announces a body and has none."""
+    """The end of an answer follows RFC 9112 section 6.3, whatever HEAD, 1xx, 204 and 304 announce. A connection ends
+    behind an answer that announces a body and has none."""
     parsed = parse_response_head(head, method)
     assert parsed.framing == framing
     assert parsed.keep_alive == keep_alive
@@ -340,7 +342,7 @@ BROKEN_ANSWERS = {
 @pytest.mark.parametrize("head", BROKEN_ANSWERS.values(), ids=BROKEN_ANSWERS.keys())
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_broken_answers_are_upstream_errors(head: bytes, method: str) -> None:
-    """An answer that could be read in two ways is not handed on."""
+    """An answer that could be read in two ways is not relayed."""
     with pytest.raises(UpstreamError):
         parse_response_head(head, method)
 
@@ -374,7 +376,7 @@ PIECES = st.lists(
 @given(PIECES)
 @example(b"GET /t/m/ HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
 def test_no_bytes_surprise_the_parsers(data: bytes) -> None:
-    """Whatever arrives is a head or a refusal, never another error."""
+    """Any bytes are a head or a refusal, never another error."""
     for raw in (data, data + b"\r\n\r\n"):
         try:
             head = parse_request_head(raw)
@@ -387,7 +389,7 @@ def test_no_bytes_surprise_the_parsers(data: bytes) -> None:
 
 
 def test_a_head_ends_at_its_empty_line_or_at_a_lone_lf() -> None:
-    """The reader stops where the head ends, and at once where it cannot become good."""
+    """The reader stops at the end of the head, or at once if the head cannot become valid."""
     assert head_end(bytearray(b"GET / HTTP/1.1\r\nHost")) == -1
     assert head_end(bytearray(b"a\r\n\r\nbody")) == 5
     assert head_end(bytearray(b"a\r\n\r\n"), start=4) == 5
@@ -424,7 +426,7 @@ CHUNKED = st.one_of(
 
 @given(CHUNKED, st.lists(st.integers(0, 80), max_size=12))
 def test_chunks_do_not_depend_on_how_they_arrive(data: bytes, cuts: list[int]) -> None:
-    """Fed in any pieces, a chunked body is the same body, or the same refusal."""
+    """A chunked body gives the same result, or the same refusal, in any pieces."""
     marks = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     whole, pieced = both_ways(data, [data[a:b] for a, b in itertools.pairwise(marks)])
     assert whole == pieced
@@ -432,7 +434,7 @@ def test_chunks_do_not_depend_on_how_they_arrive(data: bytes, cuts: list[int]) -
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.binary(max_size=10))
 def test_chunks_give_back_the_body_and_nothing_behind_it(chunks: list[bytes], behind: bytes) -> None:
-    """The body comes back whole, trailers vanish, and what follows belongs to the next message."""
+    """The body is whole, trailers are dropped, and the bytes behind it belong to the next message."""
     coded = b"".join(b"%x;ext=1\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
     decoder = ChunkedDecoder()
     body = decoder.feed(coded + b"0\r\nX-Trailer: y\r\n\r\n" + behind)
@@ -466,7 +468,7 @@ def test_chunks_give_back_the_body_and_nothing_behind_it(chunks: list[bytes], be
     ],
 )
 def test_malformed_chunks_are_refused(data: bytes) -> None:
-    """Sizes are plain hexadecimal, lines end in CRLF, and everything that is dropped is bounded."""
+    """Sizes must be plain hexadecimal, lines must end in CRLF, and all dropped text is bounded."""
     with pytest.raises(Refusal, match="malformed"):
         ChunkedDecoder().feed(data)
     with pytest.raises(UpstreamError):
@@ -474,7 +476,7 @@ def test_malformed_chunks_are_refused(data: bytes) -> None:
 
 
 def test_bodies_of_known_length_and_until_close() -> None:
-    """A length ends a body at its last byte, a close where the connection ends; a short body is not whole."""
+    """A length ends a body at its last byte, a close at the connection's end. A short body is not whole."""
     length = LengthDecoder(5)
     assert length.feed(b"hel") == [b"hel"]
     assert not length.feed_eof()
@@ -504,7 +506,7 @@ def test_bodies_of_known_length_and_until_close() -> None:
     ],
 )
 def test_targets_split_byte_for_byte(target: str, parts: tuple[str, str, str, str | None]) -> None:
-    """Token and mount are the first two segments as they stand; of the rest only the slashes are touched."""
+    """Token and mount are the first two segments, unchanged. In the rest only repeated slashes are merged."""
     assert split_target(target) == parts
 
 
@@ -519,7 +521,7 @@ def test_targets_split_byte_for_byte(target: str, parts: tuple[str, str, str, st
     ],
 )
 def test_flat_targets_begin_with_the_mount(target: str, parts: tuple[str, str, str, str | None] | None) -> None:
-    """Where the socket itself says which directory is meant, there is no token."""
+    """A target has no token on a socket that belongs to one directory."""
     if parts:
         assert split_target(target, flat=True) == parts
     else:
@@ -551,7 +553,8 @@ def test_flat_targets_begin_with_the_mount(target: str, parts: tuple[str, str, s
     ],
 )
 def test_targets_that_lead_nowhere_or_astray(target: str, reason: str) -> None:
-    """Fewer than two segments lead nowhere; what a decoder would turn into another path is refused."""
+    """A target with fewer than two segments is unknown. A target that a decoder would turn into another path is
+    refused."""
     with pytest.raises(Refusal) as caught:
         split_target(target)
     assert caught.value.reason == reason

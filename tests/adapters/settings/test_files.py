@@ -1,4 +1,4 @@
-"""adapters/settings/files.py: real files, of careful and careless people, and of agents that mean harm."""
+"""adapters/settings/files.py: real settings files, from careful and careless users and from hostile agents."""
 
 import fcntl
 import os
@@ -21,13 +21,13 @@ Environment = Mapping[str, str]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """A home of this test's own."""
+    """Return an environment with a home of this test's own."""
     return {"HOME": str(tmp_path / "home")}
 
 
 @pytest.fixture
 def mine(environment: Environment) -> Path:
-    """Where the user's file goes; its folder exists."""
+    """Return the path of the user's file; its folder exists."""
     path = Path(user_path(environment))
     path.parent.mkdir(parents=True)
     return path
@@ -35,25 +35,25 @@ def mine(environment: Environment) -> Path:
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    """Where a project's file goes; its folder exists."""
+    """Return the path of a project's file; its folder exists."""
     path = tmp_path / "project" / ".omac" / "settings.toml"
     path.parent.mkdir(parents=True)
     return path
 
 
 def project_of(path: Path) -> SettingsFile:
-    """What the project says whose file this is."""
+    """Read the settings of the project that this file belongs to."""
     return read_project(str(path.parent.parent))
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """A file that only its owner may write."""
+    """Write a file that only its owner may write."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     path.chmod(0o600)
 
 
 def put(environment: Environment, name: str, value: str | None) -> bool:
-    """Set one setting, with nothing to record."""
+    """Change a setting, with nothing to record; return whether the file was written."""
     with changing_user(environment, SETTINGS[name], value) as change:
         if change is not None:
             change.write()
@@ -61,7 +61,7 @@ def put(environment: Environment, name: str, value: str | None) -> bool:
 
 
 def refused(call: Callable[[], object]) -> Refusal:
-    """The refusal that this raises."""
+    """Return the refusal that a call raises."""
     with pytest.raises(Refusal) as caught:
         call()
     assert caught.value.message.isprintable()
@@ -73,18 +73,18 @@ def refused(call: Callable[[], object]) -> Refusal:
 
 
 def test_where_it_is() -> None:
-    """XDG_CONFIG_HOME, else ~/.config."""
+    """The user's file is below XDG_CONFIG_HOME, else below ~/.config."""
     assert user_path({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == "/c/omac/settings.toml"
     assert user_path({"HOME": "/h", "XDG_CONFIG_HOME": ""}) == "/h/.config/omac/settings.toml"
 
 
 def test_there_need_not_be_one(environment: Environment) -> None:
-    """Then it says nothing."""
+    """An absent user's file means no settings."""
     assert read_user(environment) == SettingsFile(user_path(environment))
 
 
 def test_it_is_read(environment: Environment, mine: Path) -> None:
-    """Tables of words; links to it are the user's own business."""
+    """A user's file holds tables of words. It may be a link, which is the user's own choice."""
     write(mine.parent / "kept.toml", '[serve]\nunapproved = "confine"\nauto_register = false\n')
     mine.symlink_to("kept.toml")
     assert read_user(environment).values == {"serve.unapproved": "confine", "serve.auto_register": "false"}
@@ -104,7 +104,7 @@ def test_it_is_read(environment: Environment, mine: Path) -> None:
     ],
 )
 def test_slips_are_refused(environment: Environment, mine: Path, content: str | bytes, told: str) -> None:
-    """What a person wrote and omac does not understand could have been meant to protect."""
+    """A user's file that omac does not understand is refused: its author may have wanted protection."""
     write(mine, content)
     refusal = refused(lambda: read_user(environment))
     assert refusal.reason == "settings-invalid"
@@ -114,7 +114,7 @@ def test_slips_are_refused(environment: Environment, mine: Path, content: str | 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_others_may_not_write_it(environment: Environment, mine: Path, mode: int) -> None:
-    """They would decide what omac does."""
+    """A user's file that others may write is neither read nor changed: they would decide how omac behaves."""
     write(mine, "")
     mine.chmod(mode)
     refusal = refused(lambda: read_user(environment))
@@ -123,20 +123,20 @@ def test_others_may_not_write_it(environment: Environment, mine: Path, mode: int
 
 
 def test_it_may_not_be_another_users(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns a file can change it."""
+    """A user's file that belongs to another user is refused: its owner can change it."""
     write(mine, "")
     owner = mine.stat().st_uid
-    other = owner + 1
+    stranger = owner + 1
     if owner == 0:
-        os.chown(mine, other := 12345, -1)
-        assert f"belongs to user {other}" in refused(lambda: read_user(environment)).message
+        os.chown(mine, stranger := 12345, -1)
+        assert f"belongs to user {stranger}" in refused(lambda: read_user(environment)).message
     else:
-        monkeypatch.setattr(os, "geteuid", lambda: other)
+        monkeypatch.setattr(os, "geteuid", lambda: stranger)
         assert f"belongs to user {owner}" in refused(lambda: read_user(environment)).message
 
 
 def test_it_must_be_a_file(environment: Environment, mine: Path) -> None:
-    """A FIFO is not waited for."""
+    """A user's file that is no regular file is refused. omac does not wait for a FIFO."""
     os.mkfifo(mine, 0o600)
     assert "is not a regular file" in refused(lambda: read_user(environment)).message
     mine.unlink()
@@ -163,7 +163,7 @@ auto_register = true
 
 
 def test_the_first_setting_makes_the_file(environment: Environment) -> None:
-    """Nobody else may read it, nor look into its folder."""
+    """The first setting creates a file that only its owner may read, in a folder that only the owner may open."""
     assert put(environment, "serve.auto_register", "false")
     path = Path(user_path(environment))
     assert path.read_text() == "[serve]\nauto_register = false\n"
@@ -183,7 +183,7 @@ def test_the_first_setting_makes_the_file(environment: Environment) -> None:
     ],
 )
 def test_the_rest_stays(environment: Environment, mine: Path, name: str, value: str | None, old: str, new: str) -> None:
-    """Comments, order and spelling of what is not changed are the person's."""
+    """A change keeps the user's comments, order and spelling in the rest of the file."""
     write(mine, KEPT)
     assert put(environment, name, value)
     assert mine.read_text() == KEPT.replace(old, new)
@@ -201,7 +201,7 @@ def test_the_rest_stays(environment: Environment, mine: Path, name: str, value: 
     ],
 )
 def test_nothing_to_change(environment: Environment, mine: Path, content: str, name: str, value: str | None) -> None:
-    """What the file says already is neither written nor recorded."""
+    """A value that the file already holds is neither written nor recorded."""
     write(mine, content)
     before = mine.stat()
     assert not put(environment, name, value)
@@ -221,7 +221,7 @@ def test_nothing_to_change(environment: Environment, mine: Path, content: str, n
     ],
 )
 def test_every_way_to_write_toml(environment: Environment, mine: Path, content: str) -> None:
-    """However it is written, the one setting changes, and nothing else; also where the file has slips elsewhere."""
+    """A change alters one setting and nothing else, however the file is written, even if it has errors elsewhere."""
     for name, value in (("serve.unapproved", "allow"), ("secrets.store", "vault"), ("serve.unapproved", None)):
         write(mine, content)
         expected = tomllib.loads(content)
@@ -231,12 +231,12 @@ def test_every_way_to_write_toml(environment: Environment, mine: Path, content: 
         else:
             expected.setdefault(table, {})[key] = value
         put(environment, name, value)
-        found = tomllib.loads(mine.read_text())
-        assert {table: {}, **found} == {table: {}, **expected}, "a table may go with its last setting"
+        document = tomllib.loads(mine.read_text())
+        assert {table: {}, **document} == {table: {}, **expected}, "a table may go with its last setting"
 
 
 def test_a_file_that_cannot_be_changed(environment: Environment, mine: Path) -> None:
-    """It is left as it is, and the person is told what to do by hand."""
+    """A file that omac cannot change stays as it is. The refusal names the edit to make by hand."""
     write(mine, "serve = 5\n")
     refusal = refused(lambda: put(environment, "serve.unapproved", "refuse"))
     assert (refusal.reason, refusal.fix) == ("settings-invalid", (f"${{EDITOR:-vi}} {mine}  # set serve.unapproved",))
@@ -244,18 +244,18 @@ def test_a_file_that_cannot_be_changed(environment: Environment, mine: Path) -> 
 
 
 def test_the_record_comes_first(environment: Environment, mine: Path) -> None:
-    """What cannot be recorded does not happen, and leaves nothing behind."""
+    """A change that cannot be recorded does not happen, and leaves nothing behind."""
     write(mine, KEPT)
-    seen: list[str] = []
+    states: list[str] = []
 
     def record() -> None:
         with changing_user(environment, SETTINGS["secrets.store"], "vault") as change:
             assert change is not None
-            seen.append(change.origin + mine.read_text())
+            states.append(change.origin + mine.read_text())
             raise Refusal("journal-unavailable", "no", fix=["-"])
 
     assert refused(record).reason == "journal-unavailable"
-    assert seen == [f"user {mine}" + KEPT]
+    assert states == [f"user {mine}" + KEPT]
     assert mine.read_text() == KEPT
     assert os.listdir(mine.parent) == [mine.name]
 
@@ -272,7 +272,8 @@ def test_the_record_comes_first(environment: Environment, mine: Path) -> None:
 def test_a_change_knows_what_the_file_says(
     environment: Environment, mine: Path, content: str, present: str | None
 ) -> None:
-    """So that a change which omac was killed in can be closed; nobody else changes the file meanwhile."""
+    """A change knows the file's present value, so that it can be closed after a kill of omac. The file is locked
+    meanwhile."""
     write(mine, content)
     with changing_user(environment, SETTINGS["secrets.store"], "vault") as change:
         assert change is not None
@@ -286,7 +287,7 @@ def test_a_change_knows_what_the_file_says(
 
 
 def test_a_link_stays_a_link(environment: Environment, mine: Path, tmp_path: Path) -> None:
-    """The file that it leads to is changed, even one that is not there yet."""
+    """A change writes to the target of a link, even if the target does not exist yet."""
     mine.symlink_to(tmp_path / "dotfiles" / "omac.toml")
     assert put(environment, "secrets.store", "vault")
     assert mine.is_symlink()
@@ -294,7 +295,7 @@ def test_a_link_stays_a_link(environment: Environment, mine: Path, tmp_path: Pat
 
 
 def test_a_place_that_cannot_be_written(environment: Environment, mine: Path) -> None:
-    """The refusal names the file."""
+    """The refusal names a file that cannot be written."""
     mine.parent.rmdir()
     mine.parent.write_text("")
     refusal = refused(lambda: put(environment, "secrets.store", "vault"))
@@ -303,7 +304,7 @@ def test_a_place_that_cannot_be_written(environment: Environment, mine: Path) ->
 
 
 def test_one_at_a_time(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two that change it at once neither undoes the other; one that hangs is not waited for without end."""
+    """Simultaneous changes wait for each other. A change that hangs is not waited for without end."""
     monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
     folder = os.open(mine.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
@@ -316,7 +317,7 @@ def test_one_at_a_time(environment: Environment, mine: Path, monkeypatch: pytest
 
 
 def test_a_project_need_not_have_one(tmp_path: Path, theirs: Path) -> None:
-    """Without file, folder or project there is nothing to tell."""
+    """A project without file or folder, or a missing project, yields no settings and no warnings."""
     assert project_of(theirs) == SettingsFile(str(theirs))
     theirs.parent.rmdir()
     assert project_of(theirs) == SettingsFile(str(theirs))
@@ -324,7 +325,7 @@ def test_a_project_need_not_have_one(tmp_path: Path, theirs: Path) -> None:
 
 
 def test_a_project_is_heard(theirs: Path) -> None:
-    """Whoever may write it: whether it may say so is decided elsewhere."""
+    """A project's file is read even if others may write it: the domain decides which settings a project may make."""
     theirs.write_text("# " + "long " * 100 + '\n[serve]\nunapproved = "refuse"\n')
     theirs.chmod(0o666)
     assert project_of(theirs) == SettingsFile(str(theirs), {"serve.unapproved": "refuse"})
@@ -345,13 +346,13 @@ def test_a_project_is_heard(theirs: Path) -> None:
     ],
 )
 def test_hostile_content(theirs: Path, content: str | bytes, told: str) -> None:
-    """It is told of and says nothing; it neither stops omac nor keeps it busy."""
+    """A hostile file yields a warning and no settings. It neither stops omac nor keeps it busy."""
     theirs.write_bytes(content.encode() if isinstance(content, str) else content)
     begun = perf_counter()
-    found = project_of(theirs)
+    settings_file = project_of(theirs)
     assert perf_counter() - begun < 2
-    (warning,) = found.warnings
-    assert found.values == {}
+    (warning,) = settings_file.warnings
+    assert settings_file.values == {}
     assert warning.startswith(str(theirs))
     assert told in warning
     assert warning.isprintable()
@@ -359,7 +360,7 @@ def test_hostile_content(theirs: Path, content: str | bytes, told: str) -> None:
 
 
 def test_the_costliest_keys(theirs: Path) -> None:
-    """Dotted keys, in which the parser's time is quadratic, in lines as long as lines may be."""
+    """Dotted keys in lines of maximal length, on which the parser takes quadratic time, are read within bounds."""
     line = ".".join("a" * 95)
     theirs.write_text(f"[{line}]\n" + "".join(f"{'b.' * 90}k{number}=1\n" for number in range(340)))
     begun = perf_counter()
@@ -368,7 +369,7 @@ def test_the_costliest_keys(theirs: Path) -> None:
 
 
 def secret_elsewhere(theirs: Path) -> Path:
-    """A file outside the project that must not be read in its place."""
+    """Write a file outside the project that must not be read in its place, and return its path."""
     path = theirs.parent.parent.parent / "outside" / "settings.toml"
     path.parent.mkdir()
     path.write_text('[serve]\nunapproved = "refuse"\n')
@@ -376,45 +377,45 @@ def secret_elsewhere(theirs: Path) -> Path:
 
 
 def link_file(path: Path) -> str:
-    """The file is a link."""
+    """Make the file a link."""
     path.symlink_to(secret_elsewhere(path))
     return "is a link"
 
 
 def link_folder(path: Path) -> str:
-    """The folder is a link."""
+    """Make the folder a link."""
     path.parent.rmdir()
     path.parent.symlink_to(secret_elsewhere(path).parent)
     return "is in a folder that is a link"
 
 
 def no_folder(path: Path) -> str:
-    """The folder is a file."""
+    """Make the folder a file."""
     path.parent.rmdir()
     path.parent.write_text("")
     return "or none at all"
 
 
 def fifo(path: Path) -> str:
-    """The file is a FIFO that nobody writes."""
+    """Make the file a FIFO without a writer."""
     os.mkfifo(path)
     return "is not a regular file"
 
 
 def folder(path: Path) -> str:
-    """The file is a folder."""
+    """Make the file a folder."""
     path.mkdir()
     return "is not a regular file"
 
 
 def looping_link(path: Path) -> str:
-    """The file is a link to itself."""
+    """Make the file a link to itself."""
     path.symlink_to(path)
     return "is a link"
 
 
 def no_rights(path: Path) -> str:
-    """The file may not be read, except by root, who finds no sense in it."""
+    """Make the file unreadable, except to root, who finds invalid TOML in it."""
     path.write_text("[serve")
     path.chmod(0)
     return "is not valid TOML" if os.access(path, os.R_OK) else "cannot be read"
@@ -422,28 +423,28 @@ def no_rights(path: Path) -> str:
 
 @pytest.mark.parametrize("trick", [link_file, link_folder, no_folder, fifo, folder, looping_link, no_rights])
 def test_hostile_places(theirs: Path, trick: Callable[[Path], str]) -> None:
-    """No link is followed, nothing is waited for, and what cannot be read is told of."""
-    told = trick(theirs)
-    found = project_of(theirs)
-    (warning,) = found.warnings
-    assert found.values == {}
-    assert told in warning
+    """omac follows no link and waits for no FIFO. A project's file that cannot be read yields a warning."""
+    problem = trick(theirs)
+    settings_file = project_of(theirs)
+    (warning,) = settings_file.warnings
+    assert settings_file.values == {}
+    assert problem in warning
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\udcffb", "a\nb", "x" * 5_000])
 def test_names_that_are_no_text(tmp_path: Path, name: str) -> None:
-    """Whatever a directory is called, its name can be shown."""
-    found = read_project(f"{tmp_path}/{name}")
-    assert found.path.isprintable()
-    assert all(warning.isprintable() for warning in found.warnings)
+    """The name of a directory can be printed, whatever characters it has."""
+    settings_file = read_project(f"{tmp_path}/{name}")
+    assert settings_file.path.isprintable()
+    assert all(warning.isprintable() for warning in settings_file.warnings)
 
 
 @given(st.binary(max_size=60) | st.text(alphabet="serv.unapo[]={}'\"\n #1tf", max_size=60).map(str.encode))
 def test_any_content(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """It says something, or nothing, or is told of."""
+    """Any content yields settings, none, or printable warnings."""
     path = tmp_path_factory.getbasetemp() / "any" / ".omac" / "settings.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    found = project_of(path)
-    assert found.path == str(path)
-    assert all(warning.isprintable() for warning in found.warnings)
+    settings_file = project_of(path)
+    assert settings_file.path == str(path)
+    assert all(warning.isprintable() for warning in settings_file.warnings)

@@ -1,4 +1,4 @@
-"""Skills whose sidecars are small real programs, and hosts that end what a test leaves running."""
+"""Skills whose sidecars are small real programs, and hosts that end the processes that a test leaves running."""
 
 import os
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ while True:
 
 @pytest.fixture
 def skill(tmp_path: Path) -> Path:
-    """A skill's folder with server.py: it answers every request with its first argument, a status line."""
+    """Return a skill's folder with server.py, which answers every request with its first argument, a status line."""
     folder = tmp_path / "skills" / "demo"
     folder.mkdir(parents=True)
     (folder / "server.py").write_text(SERVER)
@@ -41,7 +41,7 @@ def skill(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spec(skill: Path) -> MakeSpec:
-    """Makes the spec of a sidecar that runs the given command in the skill's folder."""
+    """Return a maker of specs of sidecars that run the given command in the skill's folder."""
 
     def make(*command: str, **fields: Any) -> SidecarSpec:
         source = str(skill)
@@ -53,14 +53,15 @@ def spec(skill: Path) -> MakeSpec:
 
 @pytest.fixture(params=["isolated", "plain"])
 async def spawn(request: pytest.FixtureRequest, tmp_path: Path, spec: MakeSpec) -> AsyncIterator[Spawn]:
-    """Spawns a command as a sidecar, once with and once without a namespace; ends all of them after the test."""
+    """Yield a function that spawns a command as a sidecar, once with and once without a namespace; end all sidecars
+    after the test."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, isolate=request.param == "isolated")
     assert await host.isolation_available() == (request.param == "isolated"), host.isolation_problem
     started: list[LinuxSidecarProcess] = []
 
     async def start(*command: str, **fields: object) -> LinuxSidecarProcess:
-        wanted = spec(*command, **fields)
-        started.append(await host.spawn("demo", wanted, wanted.source, {}))
+        sidecar_spec = spec(*command, **fields)
+        started.append(await host.spawn("demo", sidecar_spec, sidecar_spec.source, {}))
         return started[-1]
 
     yield start
@@ -71,17 +72,17 @@ async def spawn(request: pytest.FixtureRequest, tmp_path: Path, spec: MakeSpec) 
 
 @pytest.fixture
 def members() -> Members:
-    """All living processes of a sidecar, bubblewrap's included."""
+    """Return a function that lists all living processes of a sidecar, bubblewrap's included."""
 
     def find(sidecar: LinuxSidecarProcess) -> list[process.Stat]:
         pid = sidecar.birth.pid
-        found = {entry.pid: entry for entry in [*process.session_members(pid), *process.descendants(pid)]}
-        return list(found.values())
+        entries = {entry.pid: entry for entry in [*process.session_members(pid), *process.descendants(pid)]}
+        return list(entries.values())
 
     return find
 
 
 @pytest.fixture
 def printed(tmp_path: Path) -> Printed:
-    """Whether the sidecar's log holds a line."""
+    """Return a function that tests whether the sidecar's log holds a line."""
     return lambda line: line in (tmp_path / "logs" / "demo.log").read_text().splitlines()

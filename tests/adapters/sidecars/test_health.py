@@ -1,4 +1,4 @@
-"""adapters/sidecars/health.py: sidecars that are ready, late, wrong, mute, or somebody else."""
+"""adapters/sidecars/health.py: sidecars that are ready, late, wrong, mute, or replaced by another process."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ SERVER = (*PYTHON, "server.py")
 
 
 async def serve(nursery: trio.Nursery, answer: bytes, port: int = 0) -> int:
-    """A listener in this very process that gives every connection the same answer; its port."""
+    """Start a listener in this process that gives every connection the same answer; return its port."""
 
     async def handle(stream: trio.SocketStream) -> None:
         with trio.CancelScope(), stream.socket:
@@ -40,21 +40,21 @@ async def failure(health: Health, port: int, own: tuple[int, ...] = ()) -> str:
 
 
 async def test_ready_at_once_is_seen_at_once(spawn: Spawn) -> None:
-    """With an interval of a minute the probe still returns as soon as the sidecar listens."""
+    """The probe returns as soon as the sidecar listens, even with an interval of a minute."""
     sidecar = await spawn(*SERVER)
     with trio.fail_after(5):
         await sidecar.probe(Health(interval_ms=60_000, timeout_ms=60_000))
 
 
 async def test_the_initial_delay_is_waited(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    """Nothing is asked before initial_delay_ms; a delay beyond the time-out is named."""
+    """The probe sends no request before initial_delay_ms. The failure names a delay beyond the time-out."""
     text = await failure(Health(initial_delay_ms=3_000, timeout_ms=2_000), 9)
     assert text.startswith("initial_delay_ms 3000 leaves no time within timeout_ms 2000")
     assert trio.current_time() == pytest.approx(2)
 
 
 async def test_never_healthy(spawn: Spawn) -> None:
-    """The last status is told, and a sidecar that does answer is not accused of anything else."""
+    """The failure reports the last status, and no other fault of a sidecar that answers."""
     sidecar = await spawn(*SERVER, "HTTP/1.1 503 Not Yet")
     with pytest.raises(ProbeFailed) as caught:
         await sidecar.probe(Health(path="/ready?x=1", timeout_ms=400, interval_ms=20))
@@ -62,7 +62,7 @@ async def test_never_healthy(spawn: Spawn) -> None:
 
 
 async def test_wrong_port(spawn: Spawn, printed: Printed, tmp_path: Path) -> None:
-    """A sidecar that ignores SIDECAR_PORT is told where it listens and where it should."""
+    """The failure of a sidecar that ignores SIDECAR_PORT reports where it listens and where it should."""
     sidecar = await spawn(*SERVER, "HTTP/1.1 200 OK", "0")
     with pytest.raises(ProbeFailed) as caught:
         await sidecar.probe(Health(timeout_ms=500))
@@ -74,7 +74,7 @@ async def test_wrong_port(spawn: Spawn, printed: Printed, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("status", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 Oops\r\n\r\n"])
 async def test_stolen_port(spawn: Spawn, nursery: trio.Nursery, status: bytes) -> None:
-    """Somebody else on the port is never taken for the sidecar, whatever the answer."""
+    """Another process on the port never counts as the sidecar, whatever its answer."""
     sidecar = await spawn("sleep", "60")
     await serve(nursery, status, sidecar.birth.port)
     with pytest.raises(ProbeFailed, match=f"port {sidecar.birth.port} is held by another process"):
@@ -95,7 +95,7 @@ async def test_stolen_port(spawn: Spawn, nursery: trio.Nursery, status: bytes) -
     ],
 )
 async def test_strange_answers(nursery: trio.Nursery, answer: bytes, says: str) -> None:
-    """Only a strict status line with 2xx counts; everything else is described."""
+    """Only a strict status line with 2xx counts as healthy. The failure describes any other answer."""
     port = await serve(nursery, answer)
     text = await failure(Health(timeout_ms=150, interval_ms=50), port, (os.getpid(),))
     assert says in text
@@ -103,7 +103,7 @@ async def test_strange_answers(nursery: trio.Nursery, answer: bytes, says: str) 
 
 
 async def test_a_mute_listener_costs_a_second_a_try(autojump_clock: trio.testing.MockClock) -> None:
-    """A listener that accepts and says nothing holds a try for 1 s, not for the whole time-out."""
+    """A listener that accepts and sends nothing holds up a try for 1 s, not for the whole time-out."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         assert "no answer to GET /status within 1 s" in await failure(Health(timeout_ms=3_500), port)
@@ -111,7 +111,7 @@ async def test_a_mute_listener_costs_a_second_a_try(autojump_clock: trio.testing
 
 
 async def test_nothing_listens() -> None:
-    """Nobody there: the probe says so, and what a sidecar has to do."""
+    """The probe reports that nothing listens, and the port that the sidecar must use."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         text = await failure(Health(timeout_ms=60), free.getsockname()[1])
@@ -120,7 +120,7 @@ async def test_nothing_listens() -> None:
 
 
 async def test_no_connection_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that met itself is nobody listening, and frees the port at once."""
+    """A socket that connects to itself counts as no listener, and frees the port at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""adapters/sidecars/host.py and process.py: how sidecars begin, what they inherit, and that they really end."""
+"""adapters/sidecars/host.py and process.py: how sidecars start, what they inherit, and that they really end."""
 
 import errno
 import json
@@ -82,7 +82,8 @@ DAEMON = ("sh", "-c", "(setsid sh -c 'sleep 98 & wait' &); exec sleep 97")
 
 
 def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), python: str = sys.executable) -> Any:
-    """Run the driver to its end: the birth and the result, as JSON has it; nothing of one that is killed half-way."""
+    """Run the driver to its end; return the birth and the result as JSON has it, or None for a driver killed
+    half-way."""
     script = folder / "driver.py"
     script.write_text(DRIVER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -91,12 +92,12 @@ def drive(mode: str, folder: Path, *command: str, prefix: tuple[str, ...] = (), 
     assert done.returncode == (0 if mode == "healthy" else -signal.SIGKILL), done.stderr
     if mode.startswith("during "):
         return None
-    birth, found = json.loads(done.stdout)
-    return domain.Birth(**birth), found
+    birth, result = json.loads(done.stdout)
+    return domain.Birth(**birth), result
 
 
 async def test_exit_codes(spawn: Spawn) -> None:
-    """A code is a code and a signal a signal, with a namespace and without; every waiter learns it."""
+    """An exit reports a code or a signal, with a namespace and without, and reaches every waiter."""
     failing = await spawn("sh", "-c", "exit 3")
     killed = await spawn("sh", "-c", "kill -USR1 $$")
     answers: list[Exit] = []
@@ -114,7 +115,7 @@ async def test_exit_codes(spawn: Spawn) -> None:
 
 
 async def test_a_cancelled_wait_leaves_it_running(spawn: Spawn, members: Members) -> None:
-    """One waiter going away neither ends the sidecar nor the other waiter."""
+    """A cancelled wait does not end the sidecar."""
     sidecar = await spawn("sleep", "60")
     with trio.move_on_after(0.02) as first:
         await sidecar.wait()
@@ -124,7 +125,7 @@ async def test_a_cancelled_wait_leaves_it_running(spawn: Spawn, members: Members
 
 
 async def test_a_graceful_end_has_code_0(spawn: Spawn) -> None:
-    """SIGTERM reaches the program, which ends as it likes, and `stop` may be called again."""
+    """SIGTERM reaches the program, which ends by itself. A second `stop` gives the same exit."""
     sidecar = await spawn(*SERVER)
     await sidecar.probe(Health())
     with trio.fail_after(4):
@@ -133,7 +134,7 @@ async def test_a_graceful_end_has_code_0(spawn: Spawn) -> None:
 
 
 async def test_a_wrapped_server_keeps_its_grace(spawn: Spawn, printed: Printed) -> None:
-    """A shell dies of SIGTERM at once; the server behind it still finishes what it does."""
+    """A shell dies of SIGTERM at once. The server behind it still finishes its work."""
     sidecar = await spawn("sh", "-c", f"{sys.executable} -I -S server.py; true")
     await sidecar.probe(Health())
     with trio.fail_after(4):
@@ -142,7 +143,7 @@ async def test_a_wrapped_server_keeps_its_grace(spawn: Spawn, printed: Printed) 
 
 
 async def test_who_ignores_sigterm_is_killed(spawn: Spawn, members: Members, printed: Printed) -> None:
-    """After the grace nothing is left, and not before."""
+    """A sidecar that ignores SIGTERM is killed after the grace and not before, and no process is left."""
     sidecar = await spawn("sh", "-c", DEAF)
     await until(lambda: printed("ready"))
     began = trio.current_time()
@@ -152,7 +153,7 @@ async def test_who_ignores_sigterm_is_killed(spawn: Spawn, members: Members, pri
 
 
 async def test_stop_with_a_waiter(spawn: Spawn, printed: Printed) -> None:
-    """The usual case: somebody watches the sidecar while somebody else stops it."""
+    """A sidecar can be stopped while another task waits for it, which is the usual case."""
     sidecar = await spawn("sh", "-c", DEAF)
     await until(lambda: printed("ready"))
     with trio.fail_after(5):
@@ -164,7 +165,7 @@ async def test_stop_with_a_waiter(spawn: Spawn, printed: Printed) -> None:
 
 
 async def test_a_stop_right_after_the_start(spawn: Spawn, members: Members) -> None:
-    """Stopping while the namespace is still being furnished takes milliseconds, not the grace."""
+    """A stop during the setup of the namespace takes milliseconds, not the grace."""
     for _ in range(5):
         sidecar = await spawn("sleep", "60")
         with trio.fail_after(5):
@@ -173,7 +174,7 @@ async def test_a_stop_right_after_the_start(spawn: Spawn, members: Members) -> N
 
 
 async def test_a_cancelled_stop_can_be_repeated(spawn: Spawn, printed: Printed, members: Members) -> None:
-    """Nothing stays frozen when a stop is given up half-way."""
+    """A stop that is cancelled half-way leaves no process frozen."""
     sidecar = await spawn("sh", "-c", DEAF)
     await until(lambda: printed("ready"))
     with trio.move_on_after(0.05):
@@ -183,7 +184,7 @@ async def test_a_cancelled_stop_can_be_repeated(spawn: Spawn, printed: Printed, 
 
 
 async def test_quick_forkers_do_not_escape(spawn: Spawn, members: Members, printed: Printed) -> None:
-    """A chain of processes that deafens itself and replaces itself all the time is gone after stop."""
+    """A chain of processes that ignores SIGTERM and replaces itself all the time is gone after a stop."""
     chain = "import os\nimport signal\nsignal.signal(15, signal.SIG_IGN)\nprint('ready', flush=True)\n"
     chain += "while True:\n    if os.fork():\n        os._exit(0) if os.getpid() != os.getsid(0) else None\n"
     chain += "        os.waitid(os.P_ALL, 0, os.WEXITED) if os.getpid() == os.getsid(0) else None\n"
@@ -195,7 +196,7 @@ async def test_quick_forkers_do_not_escape(spawn: Spawn, members: Members, print
 
 
 async def test_what_it_leaves_behind_ends_with_it(spawn: Spawn, members: Members) -> None:
-    """When the program ends, its background children go too."""
+    """Background children of a program end with the program."""
     sidecar = await spawn("sh", "-c", "sleep 96 & exit 4")
     with trio.fail_after(5):
         assert await sidecar.wait() == Exit(code=4)
@@ -203,11 +204,11 @@ async def test_what_it_leaves_behind_ends_with_it(spawn: Spawn, members: Members
 
 
 async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path: Path, spec: MakeSpec, members: Members) -> None:
-    """Neither in bubblewrap's environment nor in anybody's arguments, for as long as it runs."""
+    """A secret is only in the program's environment: not in bubblewrap's, and in no process's arguments."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
-    wanted = spec(*SERVER, variables=(Variable("KEY", secret=True, fingerprint="hmac:1", store="vault"),))
+    sidecar_spec = spec(*SERVER, variables=(Variable("KEY", secret=True, fingerprint="hmac:1", store="vault"),))
     value = "unmistakable-7f3a"
-    sidecar = await host.spawn("demo", wanted, wanted.source, {"KEY": Hidden(value)})
+    sidecar = await host.spawn("demo", sidecar_spec, sidecar_spec.source, {"KEY": Hidden(value)})
     await sidecar.probe(Health())
     holders = {
         name
@@ -224,41 +225,42 @@ async def test_secrets_are_in_the_program_and_nowhere_else(tmp_path: Path, spec:
 
 
 async def test_an_approved_copy_is_read_only_to_its_program(tmp_path: Path, spec: MakeSpec, printed: Printed) -> None:
-    """Whoever it runs as, also as root; the rest of the file system is as it was."""
+    """A program cannot write to its approved copy, even as root. The rest of the file system is unchanged."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), {"PATH": os.environ["PATH"]})
     folder = tmp_path / "copy"
     folder.mkdir()
-    wanted = spec("sh", "-c", f"touch x || echo kept; touch {tmp_path}/y && echo free", digest="sha256:1")
-    await (await host.spawn("demo", wanted, str(folder), {})).wait()
+    sidecar_spec = spec("sh", "-c", f"touch x || echo kept; touch {tmp_path}/y && echo free", digest="sha256:1")
+    await (await host.spawn("demo", sidecar_spec, str(folder), {})).wait()
     assert printed("kept")
     assert printed("free")
     assert not list(folder.iterdir())
 
 
 async def test_the_environment_is_what_is_declared(tmp_path: Path, spec: MakeSpec) -> None:
-    """No more and no less than domain.sidecar.environment says, and PWD; nothing of omac's own."""
+    """A program gets exactly the variables of domain.sidecar.environment and PWD, and none of omac's own."""
     outside = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TOKEN": "secret", "ALLOWED": "yes"}
     host = LinuxSidecarHost(str(tmp_path / "logs"), outside)
-    wanted = spec(*SERVER, passthrough=("ALLOWED",), variables=(Variable("KEY", "", "TOKEN", secret=True),))
-    sidecar = await host.spawn("demo", wanted, wanted.source, {})
+    sidecar_spec = spec(*SERVER, passthrough=("ALLOWED",), variables=(Variable("KEY", "", "TOKEN", secret=True),))
+    sidecar = await host.spawn("demo", sidecar_spec, sidecar_spec.source, {})
     await sidecar.probe(Health())
     (pid,) = (each.pid for each in process.descendants(sidecar.birth.pid) if runs_server(each.pid))
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
-    declared = domain.environment(wanted, sidecar.birth.port, outside, {})
-    assert dict(entry.split("=", 1) for entry in entries) == declared | {"PWD": wanted.source}
+    declared = domain.environment(sidecar_spec, sidecar.birth.port, outside, {})
+    assert dict(entry.split("=", 1) for entry in entries) == declared | {"PWD": sidecar_spec.source}
     assert "KEY" in declared
-    assert os.readlink(f"/proc/{pid}/cwd") == wanted.source
+    assert os.readlink(f"/proc/{pid}/cwd") == sidecar_spec.source
     await sidecar.stop(1000)
     assert "secret" not in (tmp_path / "logs" / "demo.log").read_text()
 
 
 def runs_server(pid: int) -> bool:
-    """Whether it is the interpreter with server.py, not a bubblewrap that names both in its arguments."""
+    """Return whether a process is the interpreter with server.py, not a bubblewrap that has both in its arguments."""
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0") == [*SERVER]
 
 
 async def test_only_three_descriptors(spawn: Spawn, members: Members) -> None:
-    """stdin is /dev/null, stdout and stderr the log; even an inheritable descriptor of omac's stays outside."""
+    """stdin is /dev/null, and stdout and stderr are the log. Even an inheritable descriptor of omac is not
+    inherited."""
     with tempfile.TemporaryFile() as treasure:
         os.set_inheritable(treasure.fileno(), True)
         sidecar = await spawn(*SERVER)
@@ -276,7 +278,7 @@ async def test_only_three_descriptors(spawn: Spawn, members: Members) -> None:
 
 
 async def test_spawned_from_the_loops_own_thread(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel binds a sidecar's life to the thread that forked it: that must be the one that lives longest."""
+    """The kernel binds a sidecar's life to the thread that forked it, so the event loop's own thread forks."""
     threads: list[int] = []
     real = subprocess.Popen.__init__
 
@@ -292,21 +294,21 @@ async def test_spawned_from_the_loops_own_thread(spawn: Spawn, monkeypatch: pyte
 
 
 async def test_ports_and_births_differ(spawn: Spawn) -> None:
-    """Two sidecars share neither port nor identity, and the birth tells the truth."""
-    one, two = await spawn("sleep", "60"), await spawn("sleep", "60")
-    assert one.birth.port != two.birth.port
-    assert one.birth.start_ticks == birth.start_ticks(one.birth.pid)
-    assert one.birth.boot_id == birth.boot_id()
+    """Two sidecars have different ports, and a birth identifies its process."""
+    first, second = await spawn("sleep", "60"), await spawn("sleep", "60")
+    assert first.birth.port != second.birth.port
+    assert first.birth.start_ticks == birth.start_ticks(first.birth.pid)
+    assert first.birth.boot_id == birth.boot_id()
 
 
 def test_a_port_is_not_given_twice(tmp_path: Path) -> None:
-    """Among 256 spawns in a row no port comes back."""
+    """256 spawns in a row get different ports."""
     host = LinuxSidecarHost(str(tmp_path), os.environ)
     assert len({host._free_port() for _ in range(256)}) == 256
 
 
 async def test_the_port_is_filled_in(spawn: Spawn, printed: Printed) -> None:
-    """${SIDECAR_PORT} is replaced in every element, the log's header shows the result."""
+    """The host replaces ${SIDECAR_PORT} in every argument, and the log's header shows the result."""
     sidecar = await spawn("sh", "-c", "echo $0 $1; sleep 60", "a${SIDECAR_PORT}b${SIDECAR_PORT}", "$HOME")
     port = sidecar.birth.port
     await until(lambda: printed(f"a{port}b{port} $HOME"))
@@ -315,7 +317,7 @@ async def test_the_port_is_filled_in(spawn: Spawn, printed: Printed) -> None:
 
 
 async def test_the_log_is_private(spawn: Spawn, tmp_path: Path) -> None:
-    """The folder is 0700 and the file 0600, whatever they were; starts are appended."""
+    """The log's folder becomes 0700 and its file 0600, whatever they were. Starts are appended."""
     (tmp_path / "logs").mkdir(mode=0o755)
     (tmp_path / "logs" / "demo.log").write_text("before\n")
     sidecar = await spawn("sh", "-c", "echo one; echo two >&2")
@@ -327,7 +329,7 @@ async def test_the_log_is_private(spawn: Spawn, tmp_path: Path) -> None:
 
 
 async def test_a_large_log_is_rotated(spawn: Spawn, tmp_path: Path) -> None:
-    """One earlier log is kept."""
+    """The host rotates a large log, and keeps an earlier one."""
     (tmp_path / "logs").mkdir()
     with (tmp_path / "logs" / "demo.log").open("wb") as large:
         large.truncate(logfile.ROTATE_BYTES + 1)
@@ -338,7 +340,8 @@ async def test_a_large_log_is_rotated(spawn: Spawn, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["link", "fifo", "folder", "label"])
 async def test_a_strange_log_is_refused(spec: MakeSpec, tmp_path: Path, place: str) -> None:
-    """A link is not followed, a fifo does not hang, a label cannot leave the folder."""
+    """The host refuses a log that is a link or a FIFO, a log folder that is a link, and a label that leaves the
+    folder."""
     logs, target = tmp_path / "logs", tmp_path / "target"
     logs.mkdir()
     match place:
@@ -372,23 +375,23 @@ async def test_a_strange_log_is_refused(spec: MakeSpec, tmp_path: Path, place: s
     ],
 )
 async def test_what_cannot_start_says_why(spawn: Spawn, skill: Path, command: tuple[str, ...], says: str) -> None:
-    """Each failure names the place and the next step."""
+    """Each failure names the path and the next step."""
     (skill / "plain file.sh").write_text("#!/bin/sh\n")
     with pytest.raises(SpawnFailed, match=says):
         await spawn(*command)
 
 
 async def test_a_skill_that_vanished(tmp_path: Path, spec: MakeSpec, skill: Path) -> None:
-    """Without its folder there is nothing to start."""
-    wanted = spec("true")
+    """A skill without its folder cannot be started."""
+    sidecar_spec = spec("true")
     (skill / "server.py").unlink()
     skill.rmdir()
     with pytest.raises(SpawnFailed, match=r"folder .* is not there"):
-        await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", wanted, wanted.source, {})
+        await LinuxSidecarHost(str(tmp_path / "logs"), os.environ).spawn("demo", sidecar_spec, sidecar_spec.source, {})
 
 
 async def test_a_script_of_the_skill(spawn: Spawn, skill: Path) -> None:
-    """A relative program is the skill's own, and a leading dash in an argument is nobody's option."""
+    """A relative program is the skill's own. An argument with a leading dash reaches the program."""
     (skill / "run.sh").write_text('#!/bin/sh\necho "$@"\n')
     (skill / "run.sh").chmod(0o755)
     sidecar = await spawn("./run.sh", "--help", "--")
@@ -398,7 +401,7 @@ async def test_a_script_of_the_skill(spawn: Spawn, skill: Path) -> None:
 
 @pytest.fixture
 def host_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], LinuxSidecarHost]:
-    """Makes a host whose bubblewrap is this script; "" for none."""
+    """Return a maker of hosts whose bubblewrap is this script, or absent for an empty one."""
     monkeypatch.setattr(launch, "BUILD_WITHIN_S", 0.2)
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -424,7 +427,7 @@ def host_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 async def test_without_namespaces(
     tmp_path: Path, spec: MakeSpec, host_with: Callable[[str], LinuxSidecarHost], bwrap: str, why: str
 ) -> None:
-    """A machine that can have none: that is found out once, said why, and sidecars run without."""
+    """A machine without namespaces runs sidecars without them, and the host reports the reason."""
     host = host_with(bwrap)
     assert not await host.isolation_available()
     assert why in str(host.isolation_problem)
@@ -444,8 +447,8 @@ async def test_without_namespaces(
 async def test_what_may_pass_is_waited_for(
     tmp_path: Path, spec: MakeSpec, host_with: Callable[[str], LinuxSidecarHost], bwrap: str, why: str
 ) -> None:
-    """A bubblewrap that fails for another reason, which an agent may have caused, leads to no sidecar that has less:
-    none is started, and the next one tries again."""
+    """A bubblewrap that fails for another reason, which an agent may have caused, never yields a sidecar with less
+    isolation. The spawn fails, and the next one tries again."""
     host = host_with(bwrap)
     with pytest.raises(SpawnFailed, match=why):
         await host.spawn("demo", spec("sleep", "60"), str(tmp_path), {})
@@ -456,7 +459,7 @@ async def test_what_may_pass_is_waited_for(
 
 
 async def test_the_first_sidecar_shows_that_there_are_namespaces(tmp_path: Path, spec: MakeSpec) -> None:
-    """Nothing else is started to find that out."""
+    """The first sidecar proves that namespaces work: the host starts no other process for that."""
     real = host_programs.find("bwrap")
     counting = tmp_path / "bwrap"
     counting.write_text(f'#!/bin/sh\necho called >> {tmp_path}/calls\nexec {real} "$@"\n')
@@ -472,7 +475,7 @@ async def test_the_first_sidecar_shows_that_there_are_namespaces(tmp_path: Path,
 async def test_the_first_sidecar_where_bubblewrap_refuses(
     tmp_path: Path, spec: MakeSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It runs without a namespace, and omac says so."""
+    """The first sidecar runs without a namespace if bubblewrap refuses one, and omac logs that."""
     refusing = tmp_path / "bwrap"
     refusing.write_text(f"#!/bin/sh\necho bwrap: {NO_NAMESPACES} >&2; exit 1\n")
     refusing.chmod(0o755)
@@ -485,26 +488,26 @@ async def test_the_first_sidecar_where_bubblewrap_refuses(
 
 @pytest.mark.parametrize("command", [WRAPPER, DAEMON])
 def test_nothing_outlives_a_killed_omac(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """kill -9 of omac: wrappers, their children and daemons that left the session are gone within a second."""
-    birth, found = drive("isolated", tmp_path, *command)
+    """A kill -9 of omac ends wrappers, their children and daemons that left the session within a second."""
+    birth, processes = drive("isolated", tmp_path, *command)
     assert birth.isolated
-    assert len(found) >= 4
-    await_end(found)
+    assert len(processes) >= 4
+    await_end(processes)
 
 
 def test_bound_before_spawn_returns(tmp_path: Path) -> None:
-    """Even killed at the very moment that spawn returns, omac leaves nothing."""
+    """omac leaves no process behind, even if it is killed at the very moment that spawn returns."""
     for _ in range(5):
-        _, found = drive("at-once", tmp_path, *WRAPPER)
-        await_end(found)
+        _, processes = drive("at-once", tmp_path, *WRAPPER)
+        await_end(processes)
 
 
-def await_end(found: list[tuple[int, int]]) -> None:
-    eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in found), 1, "the end of all processes")
+def await_end(processes: list[tuple[int, int]]) -> None:
+    eventually(lambda: not any(process.living(pid, ticks) for pid, ticks in processes), 1, "the end of all processes")
 
 
 def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
-    """A program runs only once its life is bound to omac's: killed half-way, omac leaves none running."""
+    """A program runs only once its life is bound to omac's: an omac that is killed half-way leaves none running."""
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nsleep 93\n")
     program.chmod(0o755)
@@ -521,10 +524,11 @@ def test_killed_in_the_middle_of_a_spawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("leader_lives", [True, False])
 def test_an_orphan_without_namespace_is_ended(tmp_path: Path, leader_lives: bool) -> None:
-    """What a killed omac left behind is found by its birth, even if only children are left; strangers are not."""
-    birth, found = drive("plain", tmp_path, "sh", "-c", "sleep 95 & sleep 94; true")
+    """The host finds an orphan of a killed omac by its birth, even if only children are left. It leaves strangers
+    alone."""
+    birth, processes = drive("plain", tmp_path, "sh", "-c", "sleep 95 & sleep 94; true")
     assert not birth.isolated
-    assert len(found) == 3
+    assert len(processes) == 3
     if not leader_lives:
         process.kill(birth.pid, birth.start_ticks, signal.SIGKILL)
 
@@ -533,16 +537,16 @@ def test_an_orphan_without_namespace_is_ended(tmp_path: Path, leader_lives: bool
         await until(lambda: process.living(birth.pid, birth.start_ticks) == leader_lives, 5)
         for stranger in ({"boot_id": "another"}, {"start_ticks": birth.start_ticks + 1_000_000}):
             assert not await host.end_orphan(msgspec.structs.replace(birth, **stranger))
-        assert sum(process.living(*each) for each in found) == 2 + leader_lives
+        assert sum(process.living(*each) for each in processes) == 2 + leader_lives
         assert await host.end_orphan(birth)
-        assert not any(process.living(*each) for each in found)
+        assert not any(process.living(*each) for each in processes)
         assert not await host.end_orphan(birth)
 
     trio.run(end)
 
 
 async def test_an_orphan_with_namespace_is_ended(spawn: Spawn, members: Members) -> None:
-    """By its birth alone the whole sidecar can be ended."""
+    """The birth alone suffices to end a whole sidecar."""
     sidecar = await spawn(*WRAPPER)
     host = LinuxSidecarHost("/nonexistent", os.environ)
     with trio.fail_after(5):
@@ -554,7 +558,7 @@ async def test_an_orphan_with_namespace_is_ended(spawn: Spawn, members: Members)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_as_an_ordinary_user(skill: Path) -> None:
-    """Without root bubblewrap makes a user namespace too: health, ownership of the port and stop work the same."""
+    """bubblewrap makes a user namespace when omac is not root: health, ownership of the port and stop work the same."""
     nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
     path = os.pathsep.join(path for path in sys.path if path)
     for python in (sys.executable, "/usr/bin/python3"):
@@ -601,7 +605,7 @@ listener.close()
 
 
 async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, tmp_path: Path) -> None:
-    """It lives, and yet its port is free for anybody: that can be seen, also when a stranger has taken it."""
+    """A sidecar whose server has ended lives on and does not listen, even if another process has taken its port."""
     program = tmp_path / "serves-once.py"
     program.write_text(SERVES_ONCE)
     sidecar = await spawn("sh", "-c", f"{sys.executable} {program} {tmp_path}/enough; sleep 99")
@@ -616,7 +620,8 @@ async def test_a_wrapper_that_outlives_its_server_does_not_listen(spawn: Spawn, 
 
 
 async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Path) -> None:
-    """As a kill of omac leaves it while the namespace is set up; not before, nor one of somebody else's."""
+    """The host ends an init whose bubblewrap died during the setup of a namespace. It does not end an init whose
+    bubblewrap lives, nor that of another program."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
     reader, writer = os.pipe()
     started = [await held(name, reader) for name in ("omac-gate", "another")]
@@ -644,7 +649,7 @@ async def test_an_init_that_waits_for_a_killed_bubblewrap_is_ended(tmp_path: Pat
 async def test_an_init_is_left_alone_where_its_bubblewrap_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That descriptors run out just then does not say that it is gone: it may be of an omac that lives."""
+    """An init is not ended when a shortage of descriptors hides its bubblewrap: it may belong to an omac that lives."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ)
     reader, writer = os.pipe()
     outer, init = await held("omac-gate", reader)

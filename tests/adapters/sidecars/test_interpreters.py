@@ -1,4 +1,4 @@
-"""adapters/sidecars/interpreters.py: the programs by which sidecars run are those that were approved."""
+"""adapters/sidecars/interpreters.py: sidecars run only by the interpreters that were approved."""
 
 import hashlib
 import os
@@ -18,7 +18,8 @@ SCRIPT = "#!/bin/sh\nexit 0\n"
 
 
 class Host:
-    """A machine: `project` may be written by an agent, `tools` by its user; `copy` is that of the skill in `source`."""
+    """A machine: an agent may write `project`, its user `tools`; `copy` is the approved copy of the skill in
+    `source`."""
 
     def __init__(self, top: Path) -> None:
         top = Path(os.path.realpath(top))
@@ -29,23 +30,23 @@ class Host:
 
     @property
     def path(self) -> str:
-        """Their PATH, as a shell has it in which the project's virtual environment is active."""
+        """The host's PATH, as in a shell where the project's virtual environment is active."""
         return f"{self.project}/.venv/bin:{self.tools}:/usr/bin:/bin"
 
     def program(self, path: Path, text: str = SCRIPT) -> Path:
-        """A program at `path`."""
+        """Write a program to `path`."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
         return path
 
     async def approved(self, *command: str) -> tuple[Interpreter, ...]:
-        """What an approval of this command records."""
+        """Return the interpreters that an approval of this command records."""
         resolver = HostInterpreters({"PATH": self.path})
         return await resolver.resolve(command, str(self.source), str(self.copy), str(self.project))
 
     def started(self, recorded: tuple[Interpreter, ...] | None, path: str = "", *writable: str) -> str:
-        """The PATH of its sidecar, when that is started."""
+        """Return the PATH with which its sidecar is started."""
         spec = SidecarSpec(
             "echo", "echo", str(self.project), str(self.source), str(self.source.parent), "sha256:0", True, ("x",),
             digest="d", interpreters=recorded,
@@ -55,27 +56,28 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """An empty one."""
+    """Return an empty host."""
     return Host(tmp_path)
 
 
-def paths(found: tuple[Interpreter, ...]) -> list[tuple[str, str]]:
-    """Names, and what they lead to."""
-    return [(one.name, one.path) for one in found]
+def paths(resolved: tuple[Interpreter, ...]) -> list[tuple[str, str]]:
+    """Return names of programs and the paths that they resolve to."""
+    return [(each.name, each.path) for each in resolved]
 
 
 async def test_a_bare_name_is_not_the_projects(host: Host) -> None:
-    """PATH has one in the project first, and a link into it second: neither counts; what does is recorded as it is."""
+    """Programs of the project and links into it do not count, even first on PATH. The next program is recorded with its
+    identity."""
     evil = host.program(host.project / ".venv" / "bin" / "tool")
     link = host.tools / "linked"
     link.symlink_to(evil)
     good = host.program(host.tools / "tool")
-    found, shell = await host.approved("tool", "serve")
+    tool, shell = await host.approved("tool", "serve")
     status, digest = good.stat(), hashlib.sha256(SCRIPT.encode()).hexdigest()
-    assert found == Interpreter("tool", str(good), status.st_dev, status.st_ino, digest)
+    assert tool == Interpreter("tool", str(good), status.st_dev, status.st_ino, digest)
     assert shell.path == "/bin/sh"
     assert paths(await host.approved("linked")) == [("linked", "")]
-    assert host.started((found,)) == f"{host.tools}:/usr/bin:/bin"
+    assert host.started((tool,)) == f"{host.tools}:/usr/bin:/bin"
 
 
 @pytest.mark.parametrize(
@@ -88,24 +90,25 @@ async def test_a_bare_name_is_not_the_projects(host: Host) -> None:
     ],
 )
 async def test_what_a_script_of_the_copy_runs_by(host: Host, first: str, expected: list[str]) -> None:
-    """The copy itself is addressed by its content; what its first line names is recorded, as far as it goes."""
+    """The copy's digest covers its script, so the approval records the interpreters that the script's first line leads
+    to."""
     host.program(host.copy / "run", first)
     host.program(host.tools / "tool")
     host.program(host.project / ".venv" / "bin" / "tool")
-    found = await host.approved("./run")
-    assert paths(found) == [(name, str(host.tools / name)) for name in expected]  # an absolute name is its own path
-    assert paths(await host.approved(f"{host.source}/run")) == paths(found)
+    recorded = await host.approved("./run")
+    assert paths(recorded) == [(name, str(host.tools / name)) for name in expected]  # an absolute name is its own path
+    assert paths(await host.approved(f"{host.source}/run")) == paths(recorded)
 
 
 async def test_an_interpreter_in_the_copy(host: Host) -> None:
-    """That of a virtual environment in the skill is a link: what it leads to is recorded."""
+    """An interpreter in the copy, such as that of a virtual environment, is a link: the approval records its target."""
     (host.copy / "python").symlink_to("/bin/sh")
-    (found,) = await host.approved("./python")
-    assert (found.name, found.path) == ("./python", os.path.realpath("/bin/sh"))
+    (python,) = await host.approved("./python")
+    assert (python.name, python.path) == ("./python", os.path.realpath("/bin/sh"))
 
 
 async def test_a_program_of_the_project_cannot_be_approved(host: Host) -> None:
-    """Named by its path, it is refused, and what to do is said."""
+    """A program of the project named by its path is refused, with a fix."""
     evil = host.program(host.project / ".venv" / "bin" / "tool")
     with pytest.raises(Refusal, match="an agent may change") as refused:
         await host.approved(str(evil))
@@ -138,59 +141,60 @@ def not_a_file(tool: Path, host: Host) -> None:
 
 @pytest.mark.parametrize("change", [changed_content, changed_file, changed_link, removed, not_a_file])
 async def test_another_program_is_not_started(host: Host, change: Callable[[Path, Host], None]) -> None:
-    """Whatever became of it since: it is said which, and how."""
+    """A program that has changed since its approval is not started, whatever the change. The error names the
+    program."""
     tool = host.program(host.tools / "tool")
-    found = await host.approved("tool")
-    assert host.started(found), "unchanged, it is started"
+    recorded = await host.approved("tool")
+    assert host.started(recorded), "unchanged, it is started"
     change(tool, host)
     with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} is not"):
-        host.started(found)
+        host.started(recorded)
 
 
 async def test_the_same_program_installed_again_is_started(host: Host) -> None:
-    """Its content decides: another file with the same is the same program."""
+    """A program is known by its content: another file with the same content is the same program."""
     tool = host.program(host.tools / "tool")
-    found = await host.approved("tool")
+    recorded = await host.approved("tool")
     tool.rename(tool.with_name("old"))
     host.program(tool)
-    assert host.started(found)
+    assert host.started(recorded)
 
 
 async def test_a_large_program_is_known_by_its_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too large to be read at each start is compared by device and inode."""
+    """A program that is too large to be read at each start is compared by device and inode."""
     monkeypatch.setattr(interpreters, "DIGEST_BYTES_MAX", 4)
     tool = host.program(host.tools / "tool")
-    found = await host.approved("tool")
-    assert found[0].digest == ""
-    assert host.started(found)
+    recorded = await host.approved("tool")
+    assert recorded[0].digest == ""
+    assert host.started(recorded)
     tool.rename(tool.with_name("old"))
     host.program(tool)
     with pytest.raises(InterpreterChanged):
-        host.started(found)
+        host.started(recorded)
 
 
 async def test_the_approved_program_comes_first(host: Host) -> None:
-    """Another PATH than at the approval leads to the same program; what is elsewhere on it keeps its order."""
+    """A sidecar gets the approved program also with another PATH, whose other entries keep their order."""
     tool = host.program(host.tools / "tool")
-    found = await host.approved("tool")
-    other = host.program(host.tools.with_name("other") / "tool")
-    path = f"{other.parent}:/usr/bin"
-    assert host.started(found, path) == f"{host.tools}:{path}"
+    recorded = await host.approved("tool")
+    other_tool = host.program(host.tools.with_name("other") / "tool")
+    path = f"{other_tool.parent}:/usr/bin"
+    assert host.started(recorded, path) == f"{host.tools}:{path}"
     assert host.started(None, path) == path, "nothing is recorded: PATH decides"
     with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} can be changed by an agent"):
-        host.started(found, path, str(host.tools))
+        host.started(recorded, path, str(host.tools))
 
 
 async def test_what_was_not_there_has_to_be_approved(host: Host) -> None:
-    """A program that appears after the approval was never looked at."""
-    found = await host.approved("tool")
-    assert paths(found) == [("tool", "")]
-    assert host.started(found), "what is not there is found out when it is started"
+    """A program that appears after the approval is not started: it was never approved."""
+    recorded = await host.approved("tool")
+    assert paths(recorded) == [("tool", "")]
+    assert host.started(recorded), "what is not there is found out when it is started"
     tool = host.program(host.tools / "tool")
     with pytest.raises(InterpreterChanged, match=f"its interpreter {tool} did not exist"):
-        host.started(found)
+        host.started(recorded)
 
 
 def test_a_path_of_the_project_alone_is_the_systems(host: Host) -> None:
-    """A PATH that has nothing else leaves the system's programs."""
+    """A PATH with nothing but the project's folders leaves the system's programs."""
     assert "/usr/bin" in host.started(None, f"{host.project}/bin").split(":")
