@@ -1,4 +1,4 @@
-"""domain/sandbox/cache_eviction.py: which caches are to go, why, and in which order."""
+"""domain/sandbox/cache_eviction.py: the caches to evict, the reasons and the order."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NOW = 100 * DAY
 def cache(
     name: str, size: int = 1, age: int = 0, *, workdir: str = "/w", exists: bool = True, used: bool = False
 ) -> Cache:
-    """A cache of `size` bytes, last used `age` days ago."""
+    """Return a cache of `size` bytes, last used `age` days ago."""
     return Cache(name, workdir, f"/c/{name}", size, True, NOW - age * DAY, used, exists)
 
 
@@ -34,6 +34,7 @@ def cache(
     ],
 )  # fmt: skip
 def test_what_goes(caches: list[Cache], bytes_max: int | None, going: list[tuple[str, str]]) -> None:
-    """First what nobody will use, then what nobody has used, then what holds most for longest; never one in use."""
-    found = to_go(caches, NOW, NOW - 30 * DAY, bytes_max)
-    assert [(one.id, why) for one, why in found] == going
+    """Caches without a project go first, then unused ones, then those that held the most for longest; never one in
+    use."""
+    evictions = to_go(caches, NOW, NOW - 30 * DAY, bytes_max)
+    assert [(evicted.id, why) for evicted, why in evictions] == going
