@@ -27,7 +27,7 @@ def cache(
         ([cache("a", 5), cache("b", 5)], 10, []),
         ([cache("a", 5, 1), cache("b", 6, 1)], 10, [("b", "too much in all")]),
         ([cache("a", 5, 20), cache("b", 6, 2)], 10, [("a", "too much in all")]),
-        ([cache("a", 5, 3), cache("b", 5), cache("c", 5, 1)], 9, [(one, "too much in all") for one in ("a", "c")]),
+        ([cache("a", 5, 3), cache("b", 5), cache("c", 5, 1)], 9, [(item, "too much in all") for item in ("a", "c")]),
         ([cache("a", 50, 31), cache("b", 5, 2)], 10, [("a", "not used")]),  # what went by age makes room
         ([cache("a", 50, used=True), cache("b", 5, 2)], 10, [("b", "too much in all")]),  # what is in use counts
         ([cache("a", 0), cache("b", 1)], 0, [("b", "too much in all")]),
@@ -37,4 +37,4 @@ def test_what_goes(caches: list[Cache], bytes_max: int | None, going: list[tuple
     """Caches without a project go first, then unused ones, then those that held the most for longest; never one in
     use."""
     evictions = to_go(caches, NOW, NOW - 30 * DAY, bytes_max)
-    assert [(evicted.id, why) for evicted, why in evictions] == going
+    assert [(item.id, why) for item, why in evictions] == going
