@@ -52,7 +52,7 @@ def sizes(system: System) -> list[int]:
 @pytest.mark.parametrize("end", [RunStopped("x"), RunRecovered("later", 1, 1, 0)])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_what_ended_leaves_memory(history: Any, host: HostId, end: Event, in_order: bool) -> None:
-    """Of many runs only the latest stay known, whether they ended before or after their directories and sidecars."""
+    """Only the latest of many runs stay known, whether they ended before or after their directories and sidecars."""
     living = Start(history, host, "living")
     for number in range(3 * ENDED_KEPT):
         start = Start(history, host, f"r{number}")

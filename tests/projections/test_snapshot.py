@@ -54,7 +54,7 @@ def test_what_ended_is_dropped_in_the_same_order(new_history: Callable[[], Any])
 
 
 def test_the_form_is_raised_when_the_folds_change(new_history: Callable[[], Any]) -> None:
-    """A snapshot of an earlier omac does not count as one of this omac, when the folds have changed."""
+    """A snapshot of an earlier omac does not count for this one once the folds have changed."""
     digest = hashlib.sha256()
     for seed in range(8):
         digest.update(encoded(System().replay(grow(new_history(), seed, 300))))

@@ -26,7 +26,7 @@ def status(history: Any) -> dict[str, Any]:
 
 
 def test_an_empty_journal(history: Any) -> None:
-    """An empty journal has no entries and no counts."""
+    """An empty journal has no entries, and its counts are zero."""
     assert status(history) == {
         "position": 0, "runs": [], "directories": [], "global": [], "sidecars": [], "sandboxes": [], "registry": [],
         "defaults": {}, "settings": {},

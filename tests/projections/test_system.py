@@ -217,7 +217,7 @@ def test_a_missing_event_is_damage(shop: Any) -> None:
 
 
 def test_an_emptied_position_changes_nothing_but_the_version(shop: Any) -> None:
-    """The last event of each stream can be emptied: the state is that before it, and its version stays in use."""
+    """The last event of each stream can be emptied: the state is that before it, and its version counts."""
     for index, record in enumerate(shop.records):
         if any(later.stream == record.stream for later in shop.records[index + 1 :]):
             continue

@@ -251,8 +251,8 @@ COMMANDS = st.one_of(
 
 @given(st.lists(COMMANDS, max_size=12))
 def test_what_was_said_last_holds(commands: list[Command]) -> None:
-    """Each command leads to the state it asks for. The same command again decides nothing, requests for secrets
-    excepted."""
+    """Each command leads to the state it asks for. The same command again decides nothing, unless it requests
+    secrets."""
     state = Credential()
     for command in commands:
         for event in credential.decide(command, state):

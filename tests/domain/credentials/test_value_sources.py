@@ -1,4 +1,4 @@
-"""domain/credentials/value_sources.py: where each value comes from, for every combination of sources."""
+"""domain/credentials/value_sources.py: the source of each value, for every combination of sources."""
 
 from itertools import product
 

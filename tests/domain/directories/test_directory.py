@@ -273,7 +273,7 @@ def test_a_plan_is_adopted_by_its_differences() -> None:
     ],
 )
 def test_an_activation_settles(sidecars: dict[str, Sidecar], events: list[Event]) -> None:
-    """Each route is settled with its sidecar. The activation ends when all have settled, in full or in part."""
+    """Each route follows its sidecar once that has settled. The activation ends when all have, in full or in part."""
     plan = plan_of("ab")
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
     decided = directory.decide(Settle(sidecars), state)

@@ -72,7 +72,7 @@ def well(_: str, state: Sidecar) -> sidecar.Command | None:
 
 
 def badly(skill: str, state: Sidecar) -> sidecar.Command | None:
-    """Return the report of a sidecar: "b" cannot be started and gives up, the others do as requested."""
+    """Return the report of a sidecar: "b" cannot be started and gives up, and the others do as requested."""
     if skill == "b" and state.status == "requested":
         return ReportExit(Exit(), 0, "no such program", RestartPolicy(limit=0))
     return well(skill, state)
@@ -238,7 +238,7 @@ PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly])), min_size=1, max_size=6))
 def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -> None:
-    """After any plans, the sidecars that run at rest are the unbroken ones of the last plan, and the end leaves
+    """The sidecars that run at rest are the unbroken ones of the last plan, whatever was planned before; the end leaves
     none."""
     given = Transcript(plan_of(""))
     for plan, fare in steps:

@@ -69,13 +69,13 @@ def test_an_approved_skill_runs() -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, MAX_BODY_BYTES), (0, 0), (7, 7)])
 def test_limits(limit: int | None, expected: int) -> None:
-    """A skill's own body limit counts, even 0; without one, omac's limit does."""
+    """A skill's own body limit counts, even 0; without one, omac's limit counts."""
     assert planned(found(limits=Limits(limit))).max_body_bytes == {"echo": expected}
 
 
 def test_what_cannot_be_read_is_broken() -> None:
-    """Rule 1: the stub of an unreadable skill gives the reason and opens the file to mend. The skill keeps its
-    mount."""
+    """Rule 1: the stub of an unreadable skill gives the reason, and a command that opens the file to mend. The skill
+    keeps its mount."""
     broken = replace(found("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
     result = planned(broken)
     assert result.specs == {}
@@ -154,8 +154,8 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
 
 
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
-    """Rule 3: a skill that runs without approval has a spec that says so. Its environment gets no host variable and no
-    stored value."""
+    """Rule 3: the spec of a skill that is allowed without approval marks it as unapproved. Its environment gets no
+    declared host variable and no stored value."""
     skill = found(env_passthrough=("AGENT",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
     host = {"AGENT": "/run/agent", "HOST_MODE": "secret"}
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]

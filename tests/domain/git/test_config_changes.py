@@ -46,8 +46,8 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
     ],
 )
 def test_comes_home(added: str) -> None:
-    """Settings of a new branch, the own branch or a new remote are copied back, and those that name no program and no
-    location."""
+    """Settings of a new branch, the own branch or a new remote are copied back, and so are those that name no program
+    and no location."""
     copied, refused = judged(added)
     assert copied
     assert not refused
@@ -73,7 +73,7 @@ def test_comes_home(added: str) -> None:
     ],
 )
 def test_stays(added: str) -> None:
-    """Settings of another branch, a remote's target, the programs to run and the repository's format are not copied
+    """Settings of another branch, of a remote's target, of programs and of the repository's format are not copied
     back."""
     assert judged(added)[1]
 

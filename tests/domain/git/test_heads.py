@@ -4,7 +4,7 @@ from omac.domain.git.heads import NewCommits, heads_of, moved, new_commits
 
 
 def test_branches_that_moved() -> None:
-    """New and changed branches have moved, HEAD only where it is detached, and a removed branch has not."""
+    """New and changed branches count as moved, and HEAD only where it is detached. A removed branch does not count."""
     before = heads_of(b"11 HEAD\n11 refs/heads/main\n22 refs/heads/a/b\n33 refs/heads/gone\n")
     assert before == {"HEAD": "11", "main": "11", "a/b": "22", "gone": "33"}
     after = heads_of(b"44 HEAD\n44 refs/heads/main\n22 refs/heads/a/b\n55 refs/heads/new\n")

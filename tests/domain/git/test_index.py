@@ -49,7 +49,7 @@ def test_a_path_that_leaves_the_worktree(name: bytes) -> None:
     [b".gitignore", b".gitmodules", b"a.git", b"foo.git/x", b".github/x", b"a b", b"\xff", b"...", b"git~", b"a\\b"],
 )
 def test_an_ordinary_name(name: bytes) -> None:
-    """An ordinary name is no problem, odd as it looks."""
+    """An ordinary name is no problem, even if it looks odd."""
     assert index_problem(index(entry(name))) == ""
 
 

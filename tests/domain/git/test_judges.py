@@ -126,7 +126,7 @@ def test_settings_that_were_there_may_stay() -> None:
 
 
 def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
-    """A remote of a bare repository may fetch all refs, as of a mirror; elsewhere a fetch writes only refs named after
+    """A remote of a bare repository may fetch all refs, as for a mirror; elsewhere a fetch writes only refs named after
     its remote."""
     mirror = '[remote "up"]\n\turl = https://a.example/x\n\tfetch = +refs/*:refs/*\n\tmirror = true\n'
     assert mended(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4

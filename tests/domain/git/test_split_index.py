@@ -146,7 +146,7 @@ def test_how_they_are_put_together(parts: list[bytes], names: bytes) -> None:
     ],
 )
 def test_what_git_does_not_write(parts: list[bytes]) -> None:
-    """A pair of files that git does not write is a problem, which takes no time to detect."""
+    """A pair of files that git does not write is a problem that is detected at once, and its entries cannot be read."""
     assert split_problem(parts, 20)
     with pytest.raises(NotWhole):
         list(all_entries(parts, 20))

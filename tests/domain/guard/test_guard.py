@@ -121,7 +121,7 @@ def test_shown() -> None:
 
 
 def test_denial() -> None:
-    """The text of a denial has each detail that is known, and works without any."""
+    """The text of a denial has each detail that is known, and only the reason if none is."""
     denial = Denial("it is outside", call=call("Write", {"file_path": "a"}), named="a", path="/m/a", root="/m/w")
     denial.checkout, denial.sibling, denial.probable = "/m", True, "/m/w/a"
     assert denial.text().splitlines() == [

@@ -141,7 +141,7 @@ def test_a_patch_without_its_end() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["$HOME/x", "`pwd`/x", "a\\x"])
 def test_a_path_that_the_shell_expands(command: str, path: str) -> None:
-    """A path that the shell expands is refused, since it leads elsewhere than it reads."""
+    """A path that the shell expands is refused, since it leads elsewhere than its text."""
     with pytest.raises(Unclear, match="expand"):
         bases(command.format(PATCH.format(path)))
     assert bases(command.format(PATCH.format("plain"))) == (".",)

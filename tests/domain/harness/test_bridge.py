@@ -133,7 +133,7 @@ def test_the_hashes_are_those_that_codex_computes() -> None:
 
 
 def test_a_plugin_joins_those_of_the_person() -> None:
-    """A plugin joins the OPENCODE_CONFIG_CONTENT of the user, which is kept with its plugins."""
+    """The plugin of omac joins the user's OPENCODE_CONFIG_CONTENT, which is kept with its plugins."""
     harness, url = harness_named("opencode"), "file:///o/bridge.ts"
     assert bridge_variables(harness, url, {}) == {"OPENCODE_CONFIG_CONTENT": '{"plugin":["file:///o/bridge.ts"]}'}
     variables = {"OPENCODE_CONFIG_CONTENT": '{"model":"x/y","plugin":["mine"]}'}

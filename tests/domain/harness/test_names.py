@@ -47,8 +47,8 @@ def literals(path: Path) -> list[str]:
 
 
 def test_no_other_module_names_a_harness() -> None:
-    """No other module has a harness's name in a text, nor a variable or folder named after it; only its own module
-    does."""
+    """Only its own module and the listed exceptions name a harness, be it in a text or by a variable or folder of its
+    own."""
     pattern = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(NAMES)})(?![a-z0-9])", re.IGNORECASE)
     paths = {
         str(path.relative_to(ROOT))

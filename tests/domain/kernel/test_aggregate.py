@@ -40,8 +40,8 @@ def test_what_is_decided_folds() -> None:
 
 @pytest.mark.parametrize("numbers", [(1,), (5,), (4, 4), (4, 6)])
 def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
-    """An event that does not fold is a defect of omac. The message names event and aggregate, and that nothing was
-    recorded."""
+    """An event that does not fold is a defect of omac. The message names the event and its aggregate, and reports that
+    nothing was recorded."""
     with pytest.raises(
         Refusal, match=r"Counted, from str for a run, cannot follow in this state .* nothing was"
     ) as refused:

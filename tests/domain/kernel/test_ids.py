@@ -14,7 +14,7 @@ NAMESPACE = ids.server_namespace(HOST)
 
 @pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
 def test_both_keys_are_sha256_of_the_bytes(text: str) -> None:
-    """Both keys have 64 hex digits, of the bytes of the path or token, also where these are not UTF-8."""
+    """Both keys are 64 hex digits: the SHA-256 of the bytes of the path or token, also where these are not UTF-8."""
     expected = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     assert ids.workdir_id(text) == expected
     assert ids.token_digest(text) == expected

@@ -150,7 +150,7 @@ def test_only_the_secret_is_hidden() -> None:
 
 @pytest.mark.parametrize("before", [0, 200, WORD_MAX - 10, WORD_MAX, 1_000])
 def test_a_cut_lays_nothing_bare(before: int) -> None:
-    """A secret that reaches beyond the part that is inspected is hidden as far as the record has it."""
+    """A secret that reaches beyond the inspected part is hidden as far as it can be seen."""
     for form in ("sk-X", "https://me:X@example.org", "--token=X", "a --token X"):
         word = f"{'a ' * (before // 2)}{form.replace('X', SECRET * 100)}"
         assert SECRET not in " ".join(redacted(["run", word]))
@@ -187,5 +187,5 @@ def test_names_that_speak_of_secrets(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["author", "path", "keyboard", "pattern", "PWD", "compass", "spin", ""])
 def test_names_that_do_not(name: str) -> None:
-    """A name is none of a secret's when it has such a word only as a part of another."""
+    """A name that has such a word only as a part of another word is not the name of a secret."""
     assert not speaks_of_secret(name)

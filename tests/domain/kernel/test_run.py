@@ -33,7 +33,7 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
 
 
 def test_what_a_run_is_stays_known_after_its_end() -> None:
-    """A run that ended keeps everything else that was known of it."""
+    """A run keeps its harness, version, process and roots after its end."""
     started = run.evolve(Run(), EVENTS[0])
     assert started == Run("started", "opencode", "1.0", 42, 7, "boot", ("/w",))
     assert run.evolve(started, EVENTS[2]) == Run("stopped", "opencode", "1.0", 42, 7, "boot", ("/w",))

@@ -136,7 +136,7 @@ PARTS = (TOKEN, TOKEN.upper(), OTHER, encoded(TOKEN), encoded(OTHER, 2), DEAD, "
 
 @given(st.lists(st.sampled_from(PARTS), max_size=8))
 def test_no_token_stays_in_any_text(parts: list[str]) -> None:
-    """No token stays in a text, whatever is around it, in any of its layers."""
+    """No token stays in any layer of a text, whatever is around it."""
     text = "".join(parts)
     clean = scrub_text(text, LIVING)
     for _ in range(ROUNDS + 1):

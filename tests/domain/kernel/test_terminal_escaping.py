@@ -1,4 +1,4 @@
-"""The output for a terminal of texts that anybody may have written."""
+"""Texts that anybody may have written, as a terminal gets them."""
 
 import json
 import os

@@ -61,7 +61,7 @@ def test_who_obeys_what(who: str, path: str) -> None:
 
 @pytest.mark.parametrize("path", OTHERS.split())
 def test_other_files(path: str) -> None:
-    """A file with a similar name is obeyed by no program, nor is a folder itself."""
+    """No program obeys a file with a similar name, nor a folder itself."""
     assert obeys(path) is None
     assert obeys(f"packages/{path}") is None
 
@@ -80,7 +80,7 @@ def test_every_pattern_of_the_table(who: str, pattern: str) -> None:
     ("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split() if "/" in path]
 )
 def test_links_to_what_is_obeyed(who: str, path: str) -> None:
-    """A link of any name may lead to an obeyed file, or to a folder above one."""
+    """An obeyed file, or a folder above it, may be a link to a target of any name."""
     parts = path.split("/")
     ways = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     through = [Obeyed(way.rpartition("/")[0]).through(way.rpartition("/")[2]) for way in ways]
@@ -148,7 +148,8 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
 
 @given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))
 def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> None:
-    """A finding is one line that a terminal shows as it is. A command in it is whole and names that file only."""
+    """A finding is one bounded line that a terminal shows as it is. A command in it is whole and names that file
+    only."""
     finding = described(project, path, "an editor", since=since)
     assert finding.isprintable()
     text, _, command = finding.partition(" obeys it: ")

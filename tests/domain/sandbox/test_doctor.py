@@ -123,7 +123,7 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
 def test_what_is_missing_is_said_with_what_mends_it(
     facts: dict[str, object], name: str, level: str, says: str, fix: str | None
 ) -> None:
-    """A missing ability gives its finding a level, and a command if one mends it."""
+    """A missing ability sets the level of its finding, with a command if one mends it."""
     finding = found(name, **facts)
     assert finding.level == level
     assert says in finding.says

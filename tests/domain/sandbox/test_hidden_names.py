@@ -27,7 +27,7 @@ from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, HiddenNames, ch
     ],
 )
 def test_names_of_env_files(name: str, hidden: bool) -> None:
-    """Env files are hidden, since secrets are kept in them by custom. A name that ends as an example's does is not
+    """Env files are hidden, since secrets are kept in them by custom. A name that ends like an example's is not
     hidden."""
     assert is_env_file(name) is hidden
 

@@ -67,7 +67,7 @@ def test_what_has_ended_ends_no_more(ended: Status) -> None:
 
 
 def test_what_a_launch_is_stays_known_after_its_end() -> None:
-    """A launch keeps its request and its process after its end."""
+    """A launch keeps its request and its process id after its end."""
     state = Sandbox()
     for event, expected in (
         (REQUESTED, Sandbox("requested", REQUESTED)),

@@ -8,7 +8,7 @@ REDIRECTED = {"CARGO_HOME", "GOPATH"}  # omac's tool cache, or nothing that a pr
 
 def test_the_table_is_one() -> None:
     """Each root is listed once and lies below the home. Companions are roots too, and variables that name roots pass
-    inside."""
+    into the sandbox."""
     roots = [row.root for row in TOOLCHAINS]
     assert len(set(roots)) == len(roots)
     assert not any(root.startswith("/") or ".." in root.split("/") for root in roots)

@@ -78,7 +78,7 @@ def test_decisions(state: SettingState, command: Command, events: list[Event]) -
 
 @pytest.mark.parametrize("command", [ReportChange(), ReportFailure("no space")])
 def test_an_outcome_of_no_request_is_refused(command: Command) -> None:
-    """An outcome without a request is refused, and so is not recorded."""
+    """An outcome without a request is refused and not recorded."""
     with pytest.raises(Refusal) as refused:
         setting.decide(command, SettingState("settled", "allow"))
     assert refused.value.reason == "out-of-order"
@@ -93,5 +93,5 @@ def test_the_value_changes_with_the_file() -> None:
 
 
 def test_a_change_of_an_earlier_omac_folds() -> None:
-    """An earlier omac recorded a change without a request, and that change folds."""
+    """A change that an earlier omac recorded without a request folds."""
     assert setting.evolve(SettingState(), SettingChanged(NAME, "allow", "user /f")) == SettingState("settled", "allow")

@@ -136,7 +136,7 @@ def test_a_project_never_widens() -> None:
     ],
 )
 def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
-    """A setting has its source, and each source that is ignored with the reason."""
+    """A resolved setting has its source, and each ignored source with the reason."""
     assert said(**words) == resolved
 
 
@@ -273,7 +273,7 @@ keys = st.sampled_from(["serve", "secrets", "store", "unapproved", "auto_registe
 
 @given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4) | values, max_size=4))
 def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, object]) -> None:
-    """A project's file, whatever an agent writes there, stops nothing and makes no setting wider than its default."""
+    """A project's file never stops omac or makes a setting wider than its default, whatever an agent writes there."""
     resolved = resolve({}, {}, project_settings(PROJECT, document), None)
     for name, result in resolved.items():
         words, default = SETTINGS[name].words, SETTINGS[name].default

@@ -1,4 +1,4 @@
-"""domain/skills/document_error.py: the text of each error, which names the field and what is expected of it."""
+"""domain/skills/document_error.py: the text of each error, which names the field and the form that is expected."""
 
 from typing import Any
 

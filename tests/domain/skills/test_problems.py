@@ -60,7 +60,8 @@ def test_each_problem_is_found_once() -> None:
     ],
 )
 def test_what_is_missing_or_of_another_kind(document: object, expected: list[str]) -> None:
-    """A document of another form has no problem but its form."""
+    """A document of another form ends with that problem; a missing field or a value of another kind is a problem of its
+    own."""
     assert sorted(fields(document)) == sorted(expected)
 
 

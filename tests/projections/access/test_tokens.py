@@ -50,7 +50,7 @@ def test_the_next_life_has_other_tokens(index: TokenIndex) -> None:
 
 
 def test_no_other_event_concerns_it() -> None:
-    """The index takes just the events that it understands."""
+    """The index takes only the events that begin or end tokens."""
     ends = {SessionEnded, ActivationFailed, DeactivationRequested}
     assert set(TokenIndex.EVENTS) == {ActivationRequested, SessionAdmitted} | ends
 

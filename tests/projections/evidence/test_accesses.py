@@ -86,7 +86,8 @@ def _unread() -> Iterator[Recorded]:
 
 @pytest.mark.parametrize("outcome", [AccessCompleted(99, 200, 0, 0, 1), AccessAborted(99, "x")])
 def test_an_outcome_of_nothing_is_ignored(outcome: Event) -> None:
-    """An outcome without its request is ignored, as if the request lies before the part of the journal that is read."""
+    """An outcome without its request is ignored, as when the request lies before the part of the journal that is
+    read."""
     assert list(audit_rows(records(outcome))) == []
     accesses = Accesses()
     accesses.apply(recorded(1, outcome))
@@ -207,7 +208,7 @@ def test_rows_and_counts_agree(events: list[Any]) -> None:
 
 @given(st.lists(EVENTS, max_size=40), st.integers(0, 5))
 def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int) -> None:
-    """Each access comes once, however long rows wait, with the outcome it has when rows wait for ever."""
+    """Each access comes once, however long rows wait, with the outcome it has when rows wait without a limit."""
     whole = sorted(audit_rows(records(*events)), key=lambda row: row.position)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("omac.projections.evidence.accesses.WAITING_MAX", window)

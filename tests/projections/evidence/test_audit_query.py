@@ -73,12 +73,12 @@ def test_every_filter_has_a_row_in_the_table() -> None:
 
 @given(st.text("ab/*", max_size=8), st.text("ab/*?", max_size=6))
 def test_a_glob_is_one_of_fnmatch(text: str, glob: str) -> None:
-    """A glob matches as one of fnmatch, which has no brackets here."""
+    """A glob without brackets matches as in fnmatch."""
     assert matches_glob(text, glob) == bool(re.match(fnmatch.translate(glob), text))
 
 
 def test_a_hostile_path_costs_little() -> None:
-    """A hostile text makes a glob take no longer than their lengths multiplied."""
+    """A glob takes time for the product of both lengths at most, whatever the text is."""
     began = time.perf_counter()
     assert not matches_glob("a" * 8_000, "*a*a*a*a*a*a*b")
     assert time.perf_counter() - began < 2

@@ -52,8 +52,8 @@ def refused(reason: str, skill: str | None = "echo", mount: str = "m") -> Access
 
 @pytest.mark.parametrize("namespace", [HOST, BESIDE])
 def test_the_last_before_a_refusal(namespace: HostId) -> None:
-    """The last stub of the skill with the reason of the refusal is the cause, in the streams of the server or of the
-    run beside it."""
+    """The cause of a refusal is the skill's last stub with its reason, in the streams of the server or of the run
+    beside it."""
     stream = ids.directory_stream(namespace, ids.scope_of("/w"))
     waits = RouteStubbed("echo", "m", "pending-credentials", "waits")
     events: tuple[tuple[StreamId, Event], ...] = (
@@ -64,8 +64,8 @@ def test_the_last_before_a_refusal(namespace: HostId) -> None:
 
 
 def test_a_stopped_sidecar() -> None:
-    """The last event of the stopped sidecar is the cause; for a skill that all directories share, the last of its
-    own."""
+    """The last event of the stopped sidecar is the cause; for a skill that all directories share, the shared sidecar's
+    last."""
     own, shared = (ids.sidecar_stream(HOST, scope, "echo") for scope in (ids.scope_of("/w"), ids.GLOBAL))
     stops: tuple[tuple[StreamId, Event], ...] = ((own, StopRequested("w")), (own, Stopped()), (shared, Stopped()))
     assert found(4, *stops, (CALLS, refused("sidecar-down"))) == 2

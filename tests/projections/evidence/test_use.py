@@ -13,7 +13,7 @@ HOST = HostId("host1")
 
 
 def test_calls_denials_and_what_is_gone(history: Any) -> None:
-    """The use has only the records of its run; a refusal without a skill does not count."""
+    """The use of a run has only that run's records; a refusal without a skill does not count."""
     accesses, guard = ids.access_stream(HOST), ids.guard_stream(HOST)
     history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/a"))
     history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/b"))
