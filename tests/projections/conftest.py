@@ -1,4 +1,4 @@
-"""Histories for the projections: what the journal would hand them, without a journal."""
+"""Histories for the projections: the records that a journal would give them, without a journal."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ class History:
         self._versions: dict[StreamId, int] = {}
 
     def log(self, stream: StreamId, event: Event, run: str = "run1") -> int:
-        """Append to a log; returns the position."""
+        """Append to a log, and return the position."""
         self._append(stream, None, event, run)
         return len(self.records)
 
@@ -36,7 +36,7 @@ class History:
             self._append(stream, self._versions[stream], event, run)
 
     def decide(self, aggregate: Any, initial: Any, stream: StreamId, command: Any) -> None:
-        """Append what a command leads to; `aggregate` is the module with `decide` and `evolve`."""
+        """Append the events that a command means; `aggregate` is the module with `decide` and `evolve`."""
         events = aggregate.decide(command, self._states.get(stream, initial))
         for event in events:
             self._states[stream] = aggregate.evolve(self._states.get(stream, initial), event)
@@ -45,7 +45,7 @@ class History:
     def directory(
         self, *commands: directory.Command, path: str = "/w/shop", host: HostId = HOST
     ) -> directory.Directory:
-        """Have a directory decide; returns its state."""
+        """Have a directory decide, and return its state."""
         stream = ids.directory_stream(host, ids.scope_of(path))
         for command in commands:
             self.decide(directory, directory.Directory(), stream, command)
@@ -55,7 +55,7 @@ class History:
     def sidecar(
         self, name: str, *commands: sidecar.Command, path: str = "/w/shop", host: HostId = HOST
     ) -> sidecar.Sidecar:
-        """Have a sidecar decide; returns its state."""
+        """Have a sidecar decide, and return its state."""
         stream = ids.sidecar_stream(host, ids.scope_of(path), name)
         for command in commands:
             self.decide(sidecar, sidecar.Sidecar(), stream, command)
@@ -71,19 +71,19 @@ class History:
 
 @pytest.fixture
 def history() -> History:
-    """A history that has not begun."""
+    """Return a history without records."""
     return History()
 
 
 @pytest.fixture
 def new_history() -> Callable[[], History]:
-    """Makes histories that have not begun."""
+    """Return a function that makes histories without records."""
     return History
 
 
 @pytest.fixture
 def shop(history: History) -> History:
-    """/w/shop is partially active, token digests "t-launch" and, for session s1, "t-s1".
+    """Return a history: /w/shop is partially active, token digests "t-launch" and, for session s1, "t-s1".
 
     Its skills: `ready` (port 40001), `fell` (starting again), `broken`, `pending`, and `rival` without a mount.
     """
@@ -119,11 +119,11 @@ def shop(history: History) -> History:
 
 @pytest.fixture
 def host() -> HostId:
-    """Whose histories these are."""
+    """Return the host of these histories."""
     return HOST
 
 
 @pytest.fixture
 def run() -> RunId:
-    """The run that appends."""
+    """Return the run that appends."""
     return RunId("run1")

@@ -19,7 +19,7 @@ def recorded(stream: StreamId, position: int, version: int | None) -> Recorded:
 
 
 def test_streams_do_not_mix() -> None:
-    """Each has its own state and version, and knows what was last appended to it, and by which run."""
+    """Each stream has its own state and version, and the position, the run and the conversation of its last record."""
     aggregates = Aggregates(registration.AGGREGATE)
     for record in (recorded(A, 1, 1), recorded(B, 2, 1), recorded(A, 3, 2)):
         aggregates.apply(record)
@@ -28,7 +28,7 @@ def test_streams_do_not_mix() -> None:
 
 
 def test_what_never_happened_is_the_initial_state() -> None:
-    """Looking does not make an aggregate, and there is nothing yet that could be a cause."""
+    """A stream without events has the initial state and no cause, and reading it adds no entry."""
     aggregates = Aggregates(registration.AGGREGATE)
     assert aggregates[A] == Latest(Registration())
     assert aggregates.entries == {}
@@ -36,7 +36,7 @@ def test_what_never_happened_is_the_initial_state() -> None:
 
 
 def test_what_omac_does_next_follows_from_the_last_record() -> None:
-    """In the same conversation."""
+    """The next event of omac follows from the last record, in the same conversation."""
     aggregates = Aggregates(registration.AGGREGATE)
     aggregates.apply(recorded(A, 7, 1))
     assert aggregates[A].cause() == Cause("omac", "c7", 7)
@@ -44,7 +44,7 @@ def test_what_omac_does_next_follows_from_the_last_record() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 3, None])
 def test_versions_have_no_gap(version: int | None) -> None:
-    """An event that is missing, doubled or not of an aggregate is noticed, and changes nothing."""
+    """An event that is missing, doubled or not of an aggregate is refused, and changes nothing."""
     aggregates = Aggregates(registration.AGGREGATE)
     aggregates.apply(recorded(A, 1, 1))
     before = replace(aggregates[A])
@@ -54,7 +54,7 @@ def test_versions_have_no_gap(version: int | None) -> None:
 
 
 def test_only_the_latest_that_ended_stay() -> None:
-    """An event for one that left memory cannot follow, as for one that is known to have ended."""
+    """An event for an aggregate that left memory cannot follow, as for one that is known to have ended."""
     nothing: tuple[Event, ...] = ()
     aggregates = Aggregates(
         Aggregate(

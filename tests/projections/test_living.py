@@ -1,4 +1,4 @@
-"""projections/living.py: of what is recorded, what still runs."""
+"""projections/living.py: the recorded runs, directories, sidecars and sandboxes that still live."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ PENDING = SkillStatus("mail", "global", "mail", "pending_credentials", ("KEY",),
 
 
 def recorded() -> Status:
-    """Two runs with a directory, a sidecar and a sandbox each, and what all projects share."""
+    """Return the status of two runs with a directory, a sidecar and a sandbox each, and of the shared skills."""
     return msgspec.structs.replace(
         status_of(System()),
         runs=tuple(
@@ -42,25 +42,25 @@ def recorded() -> Status:
 
 
 def of(status: Status, *pids: int) -> object:
-    """The names of what is shown while only these processes live."""
-    shown, _ = living(status, lambda run: run.pid in pids, lambda pid, ticks, boot: pid in pids and ticks == 7)
+    """Return the names that are shown while only these processes live."""
+    alive, _ = living(status, lambda run: run.pid in pids, lambda pid, ticks, boot: pid in pids and ticks == 7)
     return (
-        [one.run for one in shown.runs],
-        [one.dir for one in shown.directories],
-        [one.name for one in shown.shared],
-        [(one.dir, one.skill) for one in shown.sidecars],
-        [one.launch for one in shown.sandboxes],
+        [entry.run for entry in alive.runs],
+        [entry.dir for entry in alive.directories],
+        [entry.name for entry in alive.shared],
+        [(entry.dir, entry.skill) for entry in alive.sidecars],
+        [entry.launch for entry in alive.sandboxes],
     )
 
 
 def test_all_of_it_lives() -> None:
-    """Nothing is left out, and nothing is gone."""
+    """A status stays whole while all of its processes live, and reports none as gone."""
     status = recorded()
     assert living(status, lambda _: True, lambda *_: True) == (status, NOTHING_GONE)
 
 
 def test_a_run_that_is_gone_takes_its_own() -> None:
-    """Its directory, its sidecars and its sandbox; the other run keeps what is its own."""
+    """A run that is gone takes its directory, its sidecars and its sandbox along; the other run keeps its own."""
     assert of(recorded(), 1, 11, 5) == (["a"], ["/a"], ["mail"], [("/a", "echo")], ["x", "y"])
     assert of(recorded(), 2, 12, 13) == (
         ["b"], ["/b"], ["weather", "mail"], [("/b", "echo"), ("/b", "late"), ("", "weather")], [],
@@ -68,7 +68,7 @@ def test_a_run_that_is_gone_takes_its_own() -> None:
 
 
 def test_where_all_is_gone_nothing_is_shown() -> None:
-    """And each of it is reported as gone."""
+    """A status whose processes are all gone shows nothing, and reports each of them as gone."""
     status = recorded()
     assert of(status) == ([], [], [], [], [])
     _, gone = living(status, lambda _: False, lambda *_: False)

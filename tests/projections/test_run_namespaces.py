@@ -19,7 +19,7 @@ SPEC = SidecarSpec("echo", "echo", "/w/shop", "/s/echo", "/s", "sha256:1", True,
 
 
 class Start:
-    """What one `omac start` records, bit by bit."""
+    """The records of one `omac start`, step by step."""
 
     def __init__(self, history: Any, host: HostId, run: str) -> None:
         self._history = history
@@ -45,14 +45,14 @@ class Start:
 
 
 def sizes(system: System) -> list[int]:
-    """How many entries there are of runs, directories, sidecars and sandboxes."""
+    """Return the number of entries of runs, directories, sidecars and sandboxes."""
     return [len(kind.entries) for kind in (system.runs, system.directories, system.sidecars, system.sandboxes)]
 
 
 @pytest.mark.parametrize("end", [RunStopped("x"), RunRecovered("later", 1, 1, 0)])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_what_ended_leaves_memory(history: Any, host: HostId, end: Event, in_order: bool) -> None:
-    """Of many runs only the latest stay known, whether they ended before or after what they had online."""
+    """Only the latest of many runs stay known, whether they ended before or after their directories and sidecars."""
     living = Start(history, host, "living")
     for number in range(3 * ENDED_KEPT):
         start = Start(history, host, f"r{number}")
@@ -71,19 +71,19 @@ def test_what_ended_leaves_memory(history: Any, host: HostId, end: Event, in_ord
 
 
 def test_what_an_ended_run_left_open_stays(history: Any, host: HostId) -> None:
-    """Recovery settles it, however many runs ended since."""
-    left = Start(history, host, "left")
-    left.end(RunStopped("x"))
+    """A sidecar that an ended run left open stays until recovery settles it, however many runs ended since."""
+    unfinished = Start(history, host, "left")
+    unfinished.end(RunStopped("x"))
     for number in range(2 * ENDED_KEPT):
         start = Start(history, host, f"r{number}")
         start.rest()
         start.end(RunStopped("x"))
     system = System().replay(history.records)
-    assert system.sidecars[ids.sidecar_stream(left.namespace, ids.scope_of("/w/shop"), "echo")].state.live
+    assert system.sidecars[ids.sidecar_stream(unfinished.namespace, ids.scope_of("/w/shop"), "echo")].state.live
 
 
 def test_what_the_server_had_online_stays(history: Any, host: HostId) -> None:
-    """Its directories and sidecars belong to the host: the next server brings them online again."""
+    """The directories and sidecars of a server belong to the host: the next server brings them online again."""
     for number in range(2 * ENDED_KEPT):
         history.append(ids.run_stream(host, RunId(f"r{number}")), RunStarted("opencode", "1", 1, 1, "boot", ("/w",)))
         history.directory(directory.RequestActivation("/w/shop", "opencode", TokenDigest(f"t{number}")))
@@ -96,7 +96,7 @@ def test_what_the_server_had_online_stays(history: Any, host: HostId) -> None:
 
 @pytest.mark.parametrize("end", [LaunchExited(0), Denied("/w", "", ("true",), "launch-refused", "no")])
 def test_launches_that_ended_leave_memory(history: Any, host: HostId, end: Event) -> None:
-    """Those that run stay, however many ended since."""
+    """Launches that run stay known, however many ended since."""
     requested = LaunchRequested("/w", "", "bwrap", "0" * 64, ("true",), "host", 1, 1, "boot")
     streams = [ids.sandbox_stream(host, ids.LaunchId(f"l{number}")) for number in range(3 * ENDED_KEPT)]
     history.append(streams[0], requested)

@@ -1,4 +1,4 @@
-"""projections/snapshot.py: folded on from a snapshot, the system is that of the whole history."""
+"""projections/snapshot.py: a system that is folded on from a snapshot equals that of the whole history."""
 
 import hashlib
 from collections.abc import Callable
@@ -33,7 +33,7 @@ GOLDEN = {
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_a_history_goes_on_from_a_snapshot(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
-    """Cut anywhere, and taken twice: the same system, byte for byte."""
+    """A history that is cut anywhere, with two snapshots, gives the same system, byte for byte."""
     records = grow(new_history(), seed, 150)
     whole = System().replay(records)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(records)), min_size=2, max_size=2)))
@@ -45,7 +45,7 @@ def test_a_history_goes_on_from_a_snapshot(new_history: Callable[[], Any], seed:
 
 
 def test_what_ended_is_dropped_in_the_same_order(new_history: Callable[[], Any]) -> None:
-    """More runs than are kept have ended before the snapshot and after it."""
+    """A system drops ended runs in the same order before and after a snapshot, when more have ended than are kept."""
     records = grow(new_history(), 7, 40 * ENDED_KEPT)
     cut = len(records) // 2
     whole = System().replay(records)
@@ -54,7 +54,7 @@ def test_what_ended_is_dropped_in_the_same_order(new_history: Callable[[], Any])
 
 
 def test_the_form_is_raised_when_the_folds_change(new_history: Callable[[], Any]) -> None:
-    """A snapshot that an earlier omac left is not taken for one of this one."""
+    """A snapshot of an earlier omac does not count for this one once the folds have changed."""
     digest = hashlib.sha256()
     for seed in range(8):
         digest.update(encoded(System().replay(grow(new_history(), seed, 300))))

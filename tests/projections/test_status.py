@@ -21,12 +21,12 @@ from omac.projections.system import System
 def status(history: Any) -> dict[str, Any]:
     encoded = msgspec.json.encode(status_of(System().replay(history.records)))
     assert msgspec.json.encode(msgspec.json.decode(encoded, type=Status)) == encoded, "it can be read back"
-    found: dict[str, Any] = msgspec.json.decode(encoded)
-    return found
+    decoded: dict[str, Any] = msgspec.json.decode(encoded)
+    return decoded
 
 
 def test_an_empty_journal(history: Any) -> None:
-    """Nothing is online, nothing was counted."""
+    """An empty journal has no entries, and its counts are zero."""
     assert status(history) == {
         "position": 0, "runs": [], "directories": [], "global": [], "sidecars": [], "sandboxes": [], "registry": [],
         "defaults": {}, "settings": {},
@@ -37,12 +37,13 @@ def test_an_empty_journal(history: Any) -> None:
 
 
 def test_every_state_of_a_skill(shop: Any) -> None:
-    """Ready, restarting, broken, pending; by name; each but the first with a reason and what mends it."""
-    (shown,) = status(shop)["directories"]
-    assert (shown["dir"], shown["state"], shown["harness"], shown["sessions"]) == (
+    """Skills are ready, restarting, broken or pending, in the order of names; each but the first has a reason and a
+    fix."""
+    (entry,) = status(shop)["directories"]
+    assert (entry["dir"], entry["state"], entry["harness"], entry["sessions"]) == (
         "/w/shop", "active_partial", "opencode", ["s1"],
     )  # fmt: skip
-    skills = {skill["name"]: skill for skill in shown["skills"]}
+    skills = {skill["name"]: skill for skill in entry["skills"]}
     assert list(skills) == sorted(skills)
     assert {name: skill["state"] for name, skill in skills.items()} == {
         "ready": "ready", "fell": "restarting", "broken": "broken", "pending": "pending_credentials", "rival": "broken",
@@ -54,14 +55,15 @@ def test_every_state_of_a_skill(shop: Any) -> None:
 
 
 def test_a_sidecar_that_starts_for_the_first_time_does_not_start_again() -> None:
-    """As people read it; one that failed before is restarting, and why."""
+    """A sidecar that starts for the first time is shown as starting; after a failure it is restarting, with the
+    reason."""
     assert shown_problem("restarting", STARTING)[0] == "starting"
     failed = ("restarting", f"{STARTING}, after: exited with status 3")
     assert shown_problem(*failed) == failed
 
 
 def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
-    """A process has pid, port and log; one that is away has failures and a reason."""
+    """A sidecar with a process has pid, port and log; a sidecar that is away has failures and a reason."""
     fell, ready = status(shop)["sidecars"]
     assert ready == {
         "dir": "/w/shop", "skill": "ready", "state": "healthy", "pid": 101, "port": 40_001, "log": "/log/ready",
@@ -73,23 +75,23 @@ def test_sidecars_are_shown_with_what_is_known_of_them(shop: Any) -> None:
 
 
 def test_what_is_offline_is_not_shown(shop: Any) -> None:
-    """But while it goes offline, it is."""
+    """A directory is shown while it goes offline, and no longer when it is offline."""
     shop.directory(directory.RequestDeactivation("x"))
-    assert [shown["state"] for shown in status(shop)["directories"]] == ["deactivating"]
+    assert [entry["state"] for entry in status(shop)["directories"]] == ["deactivating"]
     shop.directory(directory.FinishDeactivation())
     assert status(shop)["directories"] == []
 
 
 def test_directories_and_skills_are_in_order(history: Any) -> None:
-    """Of paths, not of streams, whose ids are hashes."""
+    """Directories are in the order of their paths, not of their streams, whose ids are hashes."""
     paths = [f"/w/{name}" for name in "cabd"]
     for path in paths:
         history.directory(directory.RequestActivation(path, "opencode", TokenDigest(path)), path=path)
-    assert [shown["dir"] for shown in status(history)["directories"]] == sorted(paths)
+    assert [entry["dir"] for entry in status(history)["directories"]] == sorted(paths)
 
 
 def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
-    """Of several, those that live, with what they serve."""
+    """The status shows the runs that live, with the roots that they serve."""
     for name in ("r1", "r2", "r3"):
         history.append(
             ids.run_stream(host, RunId(name)), run.RunStarted("opencode", "1.0", 42, 7, "boot", ("/w",)), run=name
@@ -106,7 +108,7 @@ def test_runs_that_ended_are_not_shown(history: Any, host: HostId) -> None:
 
 
 def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
-    """By directory, with what runs in them; those that ended, or never ran, are not."""
+    """Sandboxes that run are shown by directory, with their programs; those that ended, or never ran, are not."""
     for launch, workdir in (("aa", "/w/shop"), ("bb", "/w/mail"), ("cc", "/w/shop"), ("dd", "/w/shop")):
         stream = ids.sandbox_stream(host, LaunchId(launch))
         history.append(
@@ -124,30 +126,30 @@ def test_sandboxes_that_run_are_shown(history: Any, host: HostId) -> None:
 
 
 def test_denials_of_the_guard_are_counted(history: Any, host: HostId) -> None:
-    """Each."""
+    """Each denial of the guard is counted."""
     history.log(ids.guard_stream(host), GuardDenied("claude", "Write", "/w/x", "/w/t"))
     assert status(history)["guard"] == {"denied": 1}
 
 
 def test_the_registry_says_what_may_run(history: Any, host: HostId) -> None:
-    """Approved is said of the code seen last."""
+    """The registry shows an approval only of the code that was discovered last."""
     stream = ids.registration_stream(host, "scope", "agents", "echo")
-    given = ids.credential_stream(host, "scope", "echo")
+    credentials = ids.credential_stream(host, "scope", "echo")
     history.append(stream, Registered("/s", "sha256:1", "/w"), Approved("/s", "sha256:1", "sha256:d"))
-    history.append(given, SecretWritten("KEY", "hmac:1", "vault"), ConfigWritten("MODE", "fast"))
-    (shown,) = status(history)["registry"]
-    assert shown == {
+    history.append(credentials, SecretWritten("KEY", "hmac:1", "vault"), ConfigWritten("MODE", "fast"))
+    (entry,) = status(history)["registry"]
+    assert entry == {
         "scope": "scope", "harness": "agents", "skill": "echo", "source": "/s", "bundle_hash": "sha256:1",
         "approved": True, "dir": "/w", "approved_hash": "sha256:1", "digest": "sha256:d",
         "secrets": ["KEY"], "config": {"MODE": "fast"}, "since": 2,
     }  # fmt: skip
     history.append(stream, registration.Drifted("/s", "sha256:2"))
-    (shown,) = status(history)["registry"]
-    assert (shown["bundle_hash"], shown["approved"]) == ("sha256:2", False)
+    (entry,) = status(history)["registry"]
+    assert (entry["bundle_hash"], entry["approved"]) == ("sha256:2", False)
 
 
 def test_control_calls_are_counted(history: Any, host: HostId) -> None:
-    """Granted and refused."""
+    """Granted and refused calls are counted."""
     log = ids.control_stream(host)
     history.log(log, ControlCalled("activate", "/w", "socket"))
     for _ in range(2):
@@ -156,14 +158,14 @@ def test_control_calls_are_counted(history: Any, host: HostId) -> None:
 
 
 def test_it_holds_no_token_and_no_digest(shop: Any) -> None:
-    """What people paste into a ticket opens nothing, and identifies no token."""
+    """The status, which people paste into a ticket, has no token and no digest of one."""
     text = msgspec.json.encode(status_of(System().replay(shop.records)))
     for digest in (b"t-launch", b"t-s1"):
         assert digest not in text
 
 
 def test_streams_are_named_for_people(shop: Any, host: HostId) -> None:
-    """By what the system knows of them, else by their id."""
+    """A stream is named after the facts that the system has of it, else by its id."""
     registered = ids.registration_stream(host, "scope", "agents", "echo")
     shop.append(registered, Registered("/s/echo", "sha256:1"))
     requested = LaunchRequested("/w/shop", "", "bubblewrap", "ab", ("true",), "host", 1, 2, "b")

@@ -1,4 +1,4 @@
-"""projections/system.py: the same records give the same system, however they come."""
+"""projections/system.py: the same records give the same system, in whatever parts they come."""
 
 import contextlib
 import random
@@ -39,7 +39,7 @@ def told(system: System) -> bytes:
 
 
 def inside(system: System) -> Any:
-    """More than the status tells: every read model's state."""
+    """Return the state of every read model, of which the status shows only a part."""
     return (
         system.position,
         {stream: entry for kind in (system.runs, system.directories) for stream, entry in kind.entries.items()},
@@ -52,7 +52,7 @@ def inside(system: System) -> Any:
 
 
 def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
-    """A random history that could have happened: commands are decided, what comes of them is appended."""
+    """Return a random history that could have happened: commands are decided, and their events are appended."""
     chance = random.Random(seed)
     policy = RestartPolicy(limit=2)
     for number in range(steps):
@@ -112,7 +112,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
             case 6:
                 if history.directory(path=path).status == "activating":
                     history.directory(directory.AdoptPlan(plan), path=path)
-                    current = {one: history.sidecar(one, path=path) for one in ("echo", "mail")}
+                    current = {skill_name: history.sidecar(skill_name, path=path) for skill_name in ("echo", "mail")}
                     history.directory(directory.Settle(current), path=path)
             case 7:
                 launch = ids.sandbox_stream(HOST, LaunchId(f"launch{number}"))
@@ -135,7 +135,7 @@ def grow(history: Any, seed: int, steps: int) -> list[Recorded]:
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: st.DataObject) -> None:
-    """Any valid history, folded at once, one by one, or cut anywhere: the same system, byte for byte."""
+    """Any valid history gives the same system, byte for byte, folded at once or cut anywhere."""
     records = grow(new_history(), seed, 150)
     whole = System().replay(records)
     cut = data.draw(st.integers(0, len(records)))
@@ -148,7 +148,7 @@ def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: 
 
 
 def test_folding_changes_no_record(shop: Any) -> None:
-    """The same records can be folded again, and again give the same."""
+    """A fold changes no record, so that a second fold of the same records gives the same system."""
     before = msgspec.msgpack.encode([msgspec.to_builtins(record) for record in shop.records])
     first, second = System().replay(shop.records), System().replay(shop.records)
     assert told(first) == told(second)
@@ -156,12 +156,12 @@ def test_folding_changes_no_record(shop: Any) -> None:
 
 
 def test_every_kind_of_event_is_folded() -> None:
-    """What can be recorded is understood: no kind is unknown to every read model."""
+    """Every kind of event that can be recorded is folded by a read model."""
     assert {cls for _, cls in KINDS.values()} == System()._folds.keys()
 
 
 def test_the_position_is_that_of_the_last_record(shop: Any) -> None:
-    """Also when that changed nothing that is shown."""
+    """The position of a system is that of its last record, and 0 before the first."""
     assert System().position == 0
     assert System().replay(shop.records).position == len(shop.records)
 
@@ -185,7 +185,7 @@ def test_an_event_that_cannot_follow_is_damage(shop: Any, host: HostId, event: E
 
 
 def test_a_stream_of_nothing_is_damage(shop: Any) -> None:
-    """An event in a stream that nothing here names is refused with its position, as one that cannot follow."""
+    """An event in a stream of no known aggregate is refused with its position, as one that cannot follow."""
     started = next(record for record in shop.records if record.version == 1 and record.stream.startswith("directory/"))
     for stream in ("", "journal/", "directory/"):
         with pytest.raises(Refusal, match="at position 1 ") as caught:
@@ -194,7 +194,7 @@ def test_a_stream_of_nothing_is_damage(shop: Any) -> None:
 
 
 def test_a_missing_position_is_damage(shop: Any) -> None:
-    """Positions have no gap and no repetition: whichever record is missing or doubled, the next says so."""
+    """Positions have no gap and no repetition: the record after a missing or doubled one is refused."""
     for index in range(len(shop.records) - 1):
         for records in (
             [*shop.records[:index], *shop.records[index + 1 :]],
@@ -206,20 +206,20 @@ def test_a_missing_position_is_damage(shop: Any) -> None:
 
 
 def test_a_missing_event_is_damage(shop: Any) -> None:
-    """Versions have no gap: whichever event of an aggregate is taken out, the next of it says so."""
+    """Versions have no gap: the next event of an aggregate is refused when one before it is missing."""
     for index, record in enumerate(shop.records):
-        later = [other for other in shop.records[index + 1 :] if other.stream == record.stream]
+        later = [entry for entry in shop.records[index + 1 :] if entry.stream == record.stream]
         if later:
             rest = [*shop.records[:index], *shop.records[index + 1 :]]
-            renumbered = [msgspec.structs.replace(other, position=number) for number, other in enumerate(rest, 1)]
+            renumbered = [msgspec.structs.replace(entry, position=number) for number, entry in enumerate(rest, 1)]
             with pytest.raises(Refusal, match=f"position {later[0].position - 1} "):
                 System().replay(renumbered)
 
 
 def test_an_emptied_position_changes_nothing_but_the_version(shop: Any) -> None:
-    """The last event of each stream can be emptied: the state is that before it, and its version is taken."""
+    """The last event of each stream can be emptied: the state is that before it, and its version counts."""
     for index, record in enumerate(shop.records):
-        if any(other.stream == record.stream for other in shop.records[index + 1 :]):
+        if any(later.stream == record.stream for later in shop.records[index + 1 :]):
             continue
         emptied = msgspec.structs.replace(record, event=PositionEmptied())
         before = System().replay(shop.records[:index])
@@ -231,17 +231,17 @@ def test_an_emptied_position_changes_nothing_but_the_version(shop: Any) -> None:
 
 
 def test_a_set_aside_position_is_passed_over() -> None:
-    """That a position was set aside is recorded, and changes no read model."""
+    """The record of a position that was set aside changes no read model."""
     event = PositionSetAside(1, "", "", "it is missing", "")
     system = System().replay([Recorded(1, ids.journal_stream(HOST), None, 0, "r", "person", None, None, event)])
     assert system.position == 1
 
 
 def test_an_unknown_event_is_damage() -> None:
-    """Whatever the journal hands over, nothing is passed over in silence."""
+    """An event that no read model knows is refused, and not skipped in silence."""
 
     class Unheard(Event, frozen=True):
-        """Nobody knows it."""
+        """An event that no read model knows."""
 
     with pytest.raises(Refusal, match="position 1 "):
         System().apply(Recorded(1, ids.access_stream(HOST), None, 0, "r", "omac", None, None, Unheard()))

@@ -1,4 +1,4 @@
-"""The erasure of a directory: asked for, done, and asked for again."""
+"""The erasure of a directory: requested, done, and requested again."""
 
 from functools import reduce
 
@@ -28,7 +28,7 @@ def after(*commands: Command) -> Subject:
 
 
 def test_it_is_requested_then_done() -> None:
-    """The outcome names the keys that were asked for."""
+    """The outcome of an erasure names the keys that were requested."""
     assert decide(REQUEST, Subject()) == [ErasureRequested("w", ("k1",))]
     assert decide(ReportErased(), after(REQUEST)) == [SubjectErased("w", ("k1",))]
     assert after(REQUEST, ReportErased()) == Subject(None, 1)
@@ -36,7 +36,8 @@ def test_it_is_requested_then_done() -> None:
 
 
 def test_one_that_was_killed_goes_on() -> None:
-    """With the keys that it was to destroy, and those that came since; a request that is known is not recorded."""
+    """An erasure that was killed goes on with its own keys and those added since. A request for known keys records
+    nothing."""
     assert decide(REQUEST, after(REQUEST)) == []
     assert decide(RequestErasure("w", ()), after(REQUEST)) == []
     assert decide(RequestErasure("w", ("k2",)), after(REQUEST)) == [ErasureRequested("w", ("k1", "k2"))]

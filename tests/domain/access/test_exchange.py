@@ -44,7 +44,7 @@ OTHERS = ("connected", "body-sent", "switched", "both-finished")
 
 
 def refusal_of(kind: Kind) -> Refusal | None:
-    """Return the refusal that comes with an event: one that can be told apart from others."""
+    """Return the refusal that comes with an event; each kind of event has its own."""
     if kind in REASONS or kind in BYTES or kind.startswith("answer-") or kind in OTHERS:
         return None
     return Refusal("timeout", kind)
@@ -59,7 +59,7 @@ def progress_in(status: Status) -> ExchangeProgress:
 
 
 def test_the_table_is_the_whole_truth() -> None:
-    """What is in it leads to the status it says; what is not cannot follow, and changes nothing."""
+    """An event in the table leads to the status named there; any other raises KeyError and changes nothing."""
 
     def check(status: Status, kind: Kind) -> None:
         progress = progress_in(status)
@@ -88,7 +88,7 @@ def test_the_table_leads_everywhere_and_to_an_end() -> None:
 
 
 def test_a_fault_a_stop_a_cut_and_a_silence_end_every_exchange() -> None:
-    """Rules 1 to 3: in every status that is no end, as `broken_off` from the first byte of the answer."""
+    """Rules 1 to 3: these events end every exchange under way, as `broken_off` from the first byte of the answer."""
 
     def check(status: Status, kind: Kind) -> None:
         before = "refused" if kind in ("cut", "timed-out") else "abandoned"
@@ -118,7 +118,7 @@ def test_a_fault_a_stop_a_cut_and_a_silence_end_every_exchange() -> None:
     ],
 )
 def test_ends(kinds: tuple[Kind, ...], status: Status, reason: str | None, code: int | None) -> None:
-    """Given an exchange whose skill answers 200, when these events come, then this end, reason and status."""
+    """An exchange whose skill answers 200 (101 if it switches) ends in this status, with this reason and this code."""
     progress = ExchangeProgress(idle_s=300, answer_s=30, joined_idle_s=3600)
     for kind in kinds:
         progress.on(kind, refusal_of(kind))
@@ -130,7 +130,8 @@ def test_ends(kinds: tuple[Kind, ...], status: Status, reason: str | None, code:
 
 
 def test_an_event_without_its_refusal_completes_nothing() -> None:
-    """A caller's fault is a fault of the exchange, which ends as such."""
+    """An event without its refusal raises KeyError. The exchange then ends as faulted, with the reason
+    upstream-error."""
     progress = progress_in("waiting")
     with pytest.raises(KeyError):
         progress.on("timed-out")
@@ -141,7 +142,7 @@ def test_an_event_without_its_refusal_completes_nothing() -> None:
 @settings(max_examples=examples(500), deadline=None)
 @given(st.sampled_from(STATUSES), st.lists(st.sampled_from(KINDS), max_size=40))
 def test_the_rules_hold_in_every_history(first: Status, kinds: list[Kind]) -> None:
-    """Rules 1 to 4, after any sequence of events that can follow each other, however long it goes on after the end."""
+    """Rules 1 to 4 hold after any sequence of events that can follow each other, also long after the end."""
     progress = ExchangeProgress(idle_s=300, answer_s=30, joined_idle_s=3600)
     end: tuple[Status, str | None, Refusal | None] | None = None
     body_sent = False

@@ -1,4 +1,4 @@
-"""Seals: requested, then sealed or failed; one that was killed is closed by the next request."""
+"""Seals: requested, then sealed or failed; the next request closes a seal that was killed."""
 
 import pytest
 
@@ -27,7 +27,7 @@ SEALED = ReportSealed(9, "ab", "cd", "n")
 
 
 def after(*commands: Command) -> Sealing:
-    """The state after these commands."""
+    """Return the state after these commands."""
     state = AGGREGATE.initial
     for command in commands:
         for event in AGGREGATE.decided(command, state):
@@ -36,14 +36,14 @@ def after(*commands: Command) -> Sealing:
 
 
 def test_a_seal() -> None:
-    """Its outcome says what was asked for, and what became of it."""
+    """The outcome of a seal repeats its request and adds the result."""
     assert decide(SEALED, after(REQUEST)) == [SegmentSealed(1, 7, "f", 9, "ab", "cd", "n")]
     assert after(REQUEST, SEALED) == Sealing(SegmentSealed(1, 7, "f", 9, "ab", "cd", "n"))
     assert after(REQUEST, ReportSealFailure("full")) == Sealing()
 
 
 def test_one_that_was_killed() -> None:
-    """The next request says so first, and may be another one."""
+    """A request after a killed seal first records that seal as failed, and may ask for other positions."""
     again = RequestSeal(1, 9, "g")
     assert decide(again, after(REQUEST)) == [
         SealFailed("omac was killed before it was sealed"),
@@ -60,7 +60,7 @@ def test_positions_are_sealed_once(request_: RequestSeal) -> None:
 
 @pytest.mark.parametrize("last", [6, 7, 9])
 def test_one_whose_file_was_lost(last: int) -> None:
-    """It is asked for again, up to wherever; the record says why."""
+    """A seal whose file was lost can be requested again, up to any position; the record gives the reason."""
     state = after(REQUEST, SEALED)
     again = RequestSeal(1, last, "g", is_again=True)
     lost, failed, request = decide(again, state)
@@ -81,7 +81,7 @@ def test_no_outcome_without_a_request(outcome: ReportSealed | ReportSealFailure)
 
 
 def test_what_cannot_follow() -> None:
-    """A fold refuses it: the journal is damaged."""
+    """A fold raises KeyError for an event that cannot follow: the journal is damaged."""
     for state, event in (
         (Sealing(), SealFailed("x")),
         (Sealing(), SegmentSealed(1, 7, "f", 9, "ab", "cd", "n")),
@@ -98,7 +98,7 @@ PRUNED = ReportPruned(5, "ab", 3, "cd")
 
 
 def test_a_prune() -> None:
-    """It leaves what is known of seals as it is; one that was killed is closed by the next."""
+    """A prune leaves the last seal as it is. The next request records a killed prune as failed."""
     state = after(REQUEST, SEALED, PRUNE)
     assert decide(PRUNED, state) == [SegmentPruned(1, 7, "p", 5, "ab", 3, "cd")]
     assert decide(PRUNE, state) == [PruneFailed("omac was killed before it was pruned"), PruneRequested(1, 7, "p")]

@@ -133,7 +133,7 @@ KEPT = Credential(defaults={"A": Default("sha256:a", None, ONE), "C": Default("s
     ],
 )
 def test_decisions(state: Credential, command: Command, events: list[Event]) -> None:
-    """Given what is known, when values are given, taken, remembered or forgotten, then these events."""
+    """Each command to give, take, remember or forget values means these events in this state."""
     assert credential.decide(command, state) == events
 
 
@@ -203,12 +203,13 @@ def test_decisions(state: Credential, command: Command, events: list[Event]) -> 
     ],
 )
 def test_what_an_event_does(before: Credential, event: Event, after: Credential) -> None:
-    """One change, and nothing else."""
+    """Each event changes one thing in the state and nothing else."""
     assert credential.evolve(before, event) == after
 
 
 def test_every_event_may_follow_every_other() -> None:
-    """A replay never stumbles; what is not its own is refused, not ignored."""
+    """A replay accepts the aggregate's events in any order. It refuses another aggregate's event instead of ignoring
+    it."""
     examples: list[Event] = [
         SecretWriteRequested("A", "hmac:1", "vault"),
         SecretWritten("A", "hmac:1", "vault"),
@@ -250,7 +251,8 @@ COMMANDS = st.one_of(
 
 @given(st.lists(COMMANDS, max_size=12))
 def test_what_was_said_last_holds(commands: list[Command]) -> None:
-    """After each command the state is what it asked for, and asking again changes nothing (but a request is one)."""
+    """Each command leads to the state it asks for. The same command again decides nothing, unless it requests
+    secrets."""
     state = Credential()
     for command in commands:
         for event in credential.decide(command, state):
@@ -281,8 +283,8 @@ def test_what_was_said_last_holds(commands: list[Command]) -> None:
 
 @given(st.lists(COMMANDS, max_size=12))
 def test_no_value_is_lost_sight_of(commands: list[Command]) -> None:
-    """Wherever a value was put or was to be put, it counts, is left, or was erased; what counts for one base counts
-    for no other."""
+    """Every value that was written or requested in a store is in use, left over, or erased. A value of one base counts
+    for no other base."""
     state, put = Credential(), set[tuple[str, str]]()
     for command in commands:
         for event in credential.decide(command, state):
@@ -296,8 +298,8 @@ def test_no_value_is_lost_sight_of(commands: list[Command]) -> None:
                     put.discard((name, store))
                 case _:
                     pass  # no store has anything to do with it
-        left = {(name, store) for name, stores in state.left.items() for store in stores}
-        assert left == {(name, store) for name, store in put if not state.is_used(name, store)}
+        leftovers = {(name, store) for name, stores in state.left.items() for store in stores}
+        assert leftovers == {(name, store) for name, store in put if not state.is_used(name, store)}
         agents, claude = state.of("agents"), state.of("claude")
         assert state.left == agents.left == claude.left
         for name in {*agents.secrets, *agents.config} & {*claude.secrets, *claude.config}:
@@ -309,14 +311,15 @@ def test_no_value_is_lost_sight_of(commands: list[Command]) -> None:
     [("agents", {"A", "B"}, {"C"}, ("T",)), ("claude", {"B"}, set(), ()), (None, {"A", "B"}, {"C"}, ("T",))],
 )
 def test_what_counts_for_whom(base: str | None, secrets: set[str], config: set[str], taken: tuple[str, ...]) -> None:
-    """What was given to one base; and for all, what earlier versions recorded, without a base."""
+    """A base has the values given to it and those that earlier versions recorded without a base; None has all
+    values."""
     own = msgspec.structs.replace(AGENTS, secrets={"A": ONE, "B": TWO}).of(base)
     assert (set(own.secrets), set(own.config), own.taken) == (secrets, config, taken)
     assert own.writing.keys() == ({"W"} if base != "claude" else set())
 
 
 def test_no_command_and_no_event_has_room_for_a_value() -> None:
-    """Of a secret: what is recorded of it is a name, a fingerprint and a store."""
+    """The record of a secret has fields for its name, fingerprint, store and base, and none for its value."""
     for event in (SecretWriteRequested, SecretWritten):
         assert event.__struct_fields__ == ("name", "fingerprint", "store", "base")
     assert SecretRemoved.__struct_fields__ == ("name",)
@@ -325,7 +328,7 @@ def test_no_command_and_no_event_has_room_for_a_value() -> None:
 
 
 def test_under_which_names_stores_keep_secrets() -> None:
-    """The names that other omacs use too: keychains hold them already."""
+    """Secrets are stored under the names that other omac versions use too, since keychains already hold them."""
     shop = ids.workdir_id("/w/shop")
     assert shop == "ac49d249e813877b6b27fa5b303d4fe2cdfcc954fc1ac2407f0b3c6edb10a6b6"
     assert credential.service(shop, "slack") == f"omac/{shop}/slack"
@@ -341,23 +344,25 @@ def test_under_which_names_stores_keep_secrets() -> None:
     ],
 )
 def test_a_known_fingerprint(value: str, known: str) -> None:
-    """As another program computes it: what was recorded must stay true in later versions."""
+    """A fingerprint equals the one that openssl computes, so that recorded fingerprints stay valid in later
+    versions."""
     assert credential.fingerprint(KEY, "omac/slack", "TOKEN", Hidden(value)) == known
 
 
 def test_a_fingerprint_is_of_a_place() -> None:
-    """Another key, service, name or value: another fingerprint. A plain hash of the value is none of them."""
-    places = itertools.product(
+    """Another key, service, name or value gives another fingerprint, and none contains the value's plain hash."""
+    inputs = itertools.product(
         (KEY, KEY[::-1]), ("omac/slack", "omac/slac"), ("TOKEN", "KTOKEN", "TOKE"), ("v", "N\0v", "w", "", "\ud800")
     )
-    found = [credential.fingerprint(key, service, name, Hidden(value)) for key, service, name, value in places]
-    assert len(set(found)) == len(found) == 60
-    assert all(len(one) == len("hmac:") + credential.FINGERPRINT_DIGITS for one in found)
-    assert hashlib.sha256(b"v").hexdigest()[:16] not in "".join(found)
+    fingerprints = [credential.fingerprint(key, service, name, Hidden(value)) for key, service, name, value in inputs]
+    assert len(set(fingerprints)) == len(fingerprints) == 60
+    assert all(len(fingerprint) == len("hmac:") + credential.FINGERPRINT_DIGITS for fingerprint in fingerprints)
+    assert hashlib.sha256(b"v").hexdigest()[:16] not in "".join(fingerprints)
 
 
 def test_values_of_a_wider_scope() -> None:
-    """A name's own value comes first, and what was taken back here is not had from there; else the wider one counts."""
+    """A name's own value comes first, then the wider scope's. A name removed here gets no value from the wider
+    scope."""
     own = Credential(secrets={"A": Stored("1", "vault")}, config={"B": "own"}, taken=("C",))
     wide = {name: Stored("2", "vault") for name in "ABCD"}
     both = own.over(Credential(secrets=wide, config={"A": "x", "E": "wide"}, taken=("F", "A")))

@@ -1,4 +1,4 @@
-"""domain/credentials/value_sources.py: where each value comes from, for every combination of sources."""
+"""domain/credentials/value_sources.py: the source of each value, for every combination of sources."""
 
 from itertools import product
 
@@ -30,7 +30,7 @@ TABLE: tuple[tuple[str, Source], ...] = (
 
 
 def by_table(field: Field, wishes: Wishes) -> Source:
-    """What the table says."""
+    """Return the source that the table names."""
     values = (field.required, field.own, field.given, field.stored, field.remembered)
     wished = (wishes.defaults, wishes.again, wishes.exclude, wishes.can_ask)
     bits = "".join(str(int(bit)) for bit in (*values, *wished))
@@ -43,19 +43,20 @@ def by_table(field: Field, wishes: Wishes) -> Source:
 
 
 def test_every_combination() -> None:
-    """All 512 of them are in the table."""
+    """Each of the 512 combinations has the source that the table names."""
     assert len(EVERY) == 512
     for field, wishes in EVERY:
         assert source_of(field, wishes) == by_table(field, wishes), (field, wishes)
 
 
 def test_each_line_of_the_table_is_needed() -> None:
-    """And each source is reached."""
+    """Each source in the table is that of some combination, and the combinations have no other source."""
     assert {source_of(field, wishes) for field, wishes in EVERY} == {source for _, source in TABLE}
 
 
 def test_what_holds_always() -> None:
-    """Nobody is asked who is not there; only what is required is missing; defaults only where they are wished."""
+    """Only a user who is present is asked, only required values are missing, and only `--defaults` uses remembered
+    values."""
 
     def check(field: Field, wishes: Wishes) -> None:
         source = source_of(field, wishes)
@@ -76,7 +77,7 @@ def test_what_holds_always() -> None:
 
 
 def test_the_second_project_asks_nothing() -> None:
-    """With `--defaults` and everything required remembered, nobody needs to be there."""
+    """A project with `--defaults` whose required values are all remembered needs no user to answer."""
     for field in FIELDS:
         if field.remembered or not field.required:
             assert source_of(field, Wishes(defaults=True, can_ask=False)) not in ("ask", "offer", "missing")

@@ -121,7 +121,7 @@ def state_of(status: Status) -> Directory:
 
 
 def test_the_table_is_the_whole_truth() -> None:
-    """What is in it leads to the status it says; what is not cannot follow."""
+    """An event in the table leads to the status named there; any other raises KeyError."""
 
     def check(status: Status, event: Event) -> None:
         if (status, type(event)) in TABLE:
@@ -134,7 +134,7 @@ def test_the_table_is_the_whole_truth() -> None:
 
 
 def test_the_table_leads_everywhere_and_back() -> None:
-    """Every status can be reached from offline, and from each there is a way back."""
+    """Every status can be reached from offline, and offline from every status."""
     reached: set[Status] = {"offline"}
     back: set[Status] = {"offline"}
     for _ in TABLE:
@@ -176,21 +176,21 @@ def test_the_table_leads_everywhere_and_back() -> None:
     ],
 )
 def test_decisions(status: Status, command: Command, events: list[Event]) -> None:
-    """Given a status, when a command comes, then these events."""
+    """Each command means these events in this status."""
     assert directory.decide(command, state_of(status)) == events
 
 
 @pytest.mark.parametrize("status", ["offline", "deactivating"])
 @pytest.mark.parametrize("command", [AdmitSession("s1", T2), RequestReload()])
 def test_what_needs_an_active_directory_is_refused(status: Status, command: Command) -> None:
-    """The refusal names the directory and what to do."""
+    """The refusal names the directory and asks to activate it first."""
     with pytest.raises(Refusal, match="/w is not active; activate it first") as caught:
         directory.decide(command, state_of(status))
     assert caught.value.reason == "directory-offline"
 
 
 def test_an_activation_begins_afresh() -> None:
-    """One launch token, the next generation, and nothing of the life before."""
+    """A new activation has one launch token and the next generation, and keeps nothing of the previous activation."""
     old = fold(ACTIVATING, [ActivationFailed("it was gone"), Deactivated()])
     assert (old.status, old.failure, old.tokens) == ("offline", "it was gone", {})
     new = fold(old, [ActivationRequested("/w", "opencode", T2)])
@@ -198,7 +198,7 @@ def test_an_activation_begins_afresh() -> None:
 
 
 def test_a_session_has_one_token() -> None:
-    """Asking again changes nothing; each session its own."""
+    """A session that asks again keeps its token; each session has its own."""
     state = fold(ACTIVE, directory.decide(AdmitSession("s1", T2), ACTIVE))
     assert directory.decide(AdmitSession("s1", T3), state) == []
     state = fold(state, directory.decide(AdmitSession("s2", T3), state))
@@ -208,19 +208,20 @@ def test_a_session_has_one_token() -> None:
 
 @pytest.mark.parametrize("end", [ActivationFailed("x"), DeactivationRequested("x")])
 def test_tokens_are_dead_from_the_request_of_the_end(end: Event) -> None:
-    """Also while something of it still runs."""
+    """The tokens of a directory are dead from the request of its end, while it is still deactivating."""
     state = fold(ACTIVATING, [SessionAdmitted("s1", T2), end])
     assert (state.status, state.tokens, state.reachable) == ("deactivating", {}, False)
 
 
 def test_a_reload_keeps_tokens_and_is_a_new_generation() -> None:
-    """So that sidecars that gave up are tried again."""
+    """A reload keeps tokens and routes. It is a new generation, so that sidecars that gave up are tried again."""
     state = fold(ACTIVE, [ReloadRequested()])
     assert (state.tokens, state.generation, state.routes) == (ACTIVE.tokens, 2, ACTIVE.routes)
 
 
 def test_a_plan_is_adopted_by_its_differences() -> None:
-    """What is gone is unmounted before it vanishes, what is new or changed appears; what shall run is always said."""
+    """A skill that is gone is unmounted before it vanishes; a new or changed skill appears; each skill's plan is
+    recorded."""
     reloading = fold(ACTIVE, [ReloadRequested()])
     assert directory.decide(AdoptPlan(plan_of("a")), reloading) == [SkillPlanned("a", spec("a"), 5)]
     assert directory.decide(AdoptPlan(plan_of(stubs="b")), reloading) == [
@@ -272,18 +273,18 @@ def test_a_plan_is_adopted_by_its_differences() -> None:
     ],
 )
 def test_an_activation_settles(sidecars: dict[str, Sidecar], events: list[Event]) -> None:
-    """Each route as its sidecar settles, the end when all have: in full, or in part."""
+    """Each route follows its sidecar once that has settled. The activation ends when all have, in full or in part."""
     plan = plan_of("ab")
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
-    found = directory.decide(Settle(sidecars), state)
-    assert found == events
-    again = fold(state, found)
+    decided = directory.decide(Settle(sidecars), state)
+    assert decided == events
+    again = fold(state, decided)
     if again.status != "activating":
         assert directory.decide(Settle(sidecars), again) == []
 
 
 def test_stubs_make_an_activation_partial() -> None:
-    """Every skill ready, or it is partial."""
+    """An activation with a stubbed skill ends as partial, even if all others are ready."""
     plan = plan_of("a", stubs="b")
     state = fold(ACTIVATING, directory.decide(AdoptPlan(plan), ACTIVATING))
     events = directory.decide(Settle({"a": healthy("a"), "b": Sidecar()}), state)
@@ -305,12 +306,13 @@ def test_stubs_make_an_activation_partial() -> None:
     ],
 )
 def test_an_active_directory_follows_its_sidecars(status: Status, current: Sidecar, events: list[Event]) -> None:
-    """It becomes partial when one gives up, and whole when the last is healthy; a pause changes nothing."""
+    """An active directory becomes partial when a sidecar gives up, and whole when the last is healthy. A backoff
+    changes nothing."""
     assert directory.decide(Settle({"a": current}), replace(ACTIVE, status=status)) == events
 
 
 def test_a_reload_is_not_ended_by_an_earlier_plan() -> None:
-    """Only what is planned after it was requested says what shall run."""
+    """A reload waits for the plan that is made after its request; an earlier plan does not end it."""
     reloading = fold(ACTIVE, [ReloadRequested()])
     assert directory.decide(Settle({"a": healthy("a")}), reloading) == []
 
@@ -328,12 +330,12 @@ def test_a_reload_is_not_ended_by_an_earlier_plan() -> None:
     ],
 )
 def test_settled(current: Sidecar, expected: bool) -> None:
-    """It runs as wanted, or has failed at least once in this generation."""
+    """A sidecar is settled when it runs as wanted or has failed at least once in this generation."""
     assert settled(spec("a"), current, ACTIVATING) is expected
 
 
 def test_the_way_to_mend_can_be_pasted() -> None:
-    """Whatever the path is made of."""
+    """The fix of a stub is quoted for a shell, even for a path with spaces and quotes."""
     state = replace(ACTIVE, path="/home/u/it's mine")
     (stubbed, _) = directory.decide(Settle({"a": gave_up("a")}), state)
     assert isinstance(stubbed, RouteStubbed)
@@ -341,7 +343,7 @@ def test_the_way_to_mend_can_be_pasted() -> None:
 
 
 def test_a_stub_is_a_route_with_a_reason() -> None:
-    """And a mounted route has its own limit."""
+    """A stub is a route with its reason, and a mounted route has its own limit."""
     state = fold(ACTIVATING, [stub("a"), RouteMounted("b", "b", 7)])
     assert state.routes == {
         "a": Route("a", MAX_BODY_BYTES, "skill-broken", "its code is not approved", (), ("omac approve",)),
@@ -350,14 +352,14 @@ def test_a_stub_is_a_route_with_a_reason() -> None:
 
 
 def test_a_token_is_taken_from_nobody() -> None:
-    """Neither the launch nor another session loses its own to a session that comes with the same."""
+    """An admission with a token in use records nothing, so the launch or the other session keeps that token."""
     state = fold(ACTIVE, directory.decide(AdmitSession("s1", T3), ACTIVE))
     for digest in state.tokens:
         assert directory.decide(AdmitSession("s2", digest), state) == []
 
 
 def test_nothing_is_left_of_it_offline() -> None:
-    """Its routes are unmounted before the end is recorded; path and generation stay known."""
+    """A deactivation unmounts the routes before it records the end; path and generation stay known."""
     state = fold(ACTIVE, [DeactivationRequested("x")])
     events = directory.decide(FinishDeactivation(), state)
     assert events == [RouteUnmounted("a"), Deactivated()]
@@ -365,7 +367,7 @@ def test_nothing_is_left_of_it_offline() -> None:
 
 
 def sidecars() -> st.SearchStrategy[Sidecar]:
-    """Any sidecar that the skills `a` and `b` may have."""
+    """Return a strategy for any sidecar of the skills `a` and `b`."""
     return st.builds(
         lambda name, status, generation, code, failures: Sidecar(status, spec(name, code), generation, None, failures),
         st.sampled_from("ab"),
@@ -394,7 +396,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(COMMANDS, BOTH), max_size=30))
 def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Sidecar]]]) -> None:
-    """Rules 1 to 5, after any sequence of commands; nothing but the documented refusal is raised."""
+    """Rules 1 to 5 hold after any sequence of commands, and only the documented refusal is raised."""
     state = Directory()
     refused: set[tuple[str, bool]] = set()
     for command, around in steps:
@@ -423,14 +425,14 @@ def test_the_rules_hold_in_every_history(steps: list[tuple[Command, dict[str, Si
 
 @given(PLANS, BOTH)
 def test_every_activation_can_end(plan: ActivationPlan, around: dict[str, Sidecar]) -> None:
-    """Once every sidecar has settled, in whatever way, the activation is over."""
+    """An activation ends once every sidecar has settled, in whatever way."""
     adopted = directory.decide(AdoptPlan(plan), ACTIVATING)
     state = fold(ACTIVATING, adopted)
     done = {
-        name: replace(one, spec=plan.specs.get(name), status="gave_up", generation=1)
-        if one.failures == 0 and one.status != "healthy"
-        else replace(one, spec=plan.specs.get(name), generation=1)
-        for name, one in around.items()
+        name: replace(current, spec=plan.specs.get(name), status="gave_up", generation=1)
+        if current.failures == 0 and current.status != "healthy"
+        else replace(current, spec=plan.specs.get(name), generation=1)
+        for name, current in around.items()
     }
     events = [*adopted, *directory.decide(Settle(done), state)]
     assert isinstance(events[-1], Activated | ActivatedPartially)
@@ -439,8 +441,8 @@ def test_every_activation_can_end(plan: ActivationPlan, around: dict[str, Sideca
 
 
 def test_the_oldest_session_ends_for_one_too_many() -> None:
-    """Rule 6: by an event, before the newest is admitted; the launch token stays, and a session that asks again after
-    its end is admitted as any other."""
+    """Rule 6: an event ends the oldest session before the newest is admitted, and the launch token stays. A session
+    that asks again after its end is admitted like any other."""
     state = fold(Directory(), [ActivationRequested("/w", "opencode", T1)])
     for number in range(SESSIONS_MAX):
         (event,) = directory.decide(AdmitSession(f"s{number}", TokenDigest(f"d{number}")), state)
@@ -457,9 +459,9 @@ def test_the_oldest_session_ends_for_one_too_many() -> None:
 
 
 def test_the_fold_keeps_to_the_bound_by_itself() -> None:
-    """A journal from before rule 6 holds admissions without ends: its fold holds the latest sessions all the same."""
+    """The fold of a journal from before rule 6, which holds admissions without ends, keeps only the latest sessions."""
     state = fold(Directory(), [ActivationRequested("/w", "opencode", T1)])
     for number in range(3 * SESSIONS_MAX):
         state = directory.evolve(state, SessionAdmitted(f"s{number}", TokenDigest(f"d{number}")))
-    wanted = [None, *(f"s{number}" for number in range(2 * SESSIONS_MAX, 3 * SESSIONS_MAX))]
-    assert list(state.tokens.values()) == wanted
+    sessions = [None, *(f"s{number}" for number in range(2 * SESSIONS_MAX, 3 * SESSIONS_MAX))]
+    assert list(state.tokens.values()) == sessions

@@ -1,7 +1,7 @@
-"""domain/directories/reaction.py: transcripts of a directory, from what was recorded to what is done.
+"""domain/directories/reaction.py: transcripts of a directory, from recorded events to effects.
 
-A transcript plays the reactor: it asks for effects, carries out what they say in the domain, and lets the sidecars
-fare as the test says, until nothing more is called for.
+A transcript plays the reactor: it requests effects, performs them in the domain, and lets the sidecars fare as the test
+defines, until no effect is left.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def plan_of(runs: str, stubs: str = "", code: str = "1") -> ActivationPlan:
 
 
 def well(_: str, state: Sidecar) -> sidecar.Command | None:
-    """Whatever is asked for comes about."""
+    """Return the report of a sidecar that does as requested."""
     match state.status:
         case "requested":
             return ReportStarted(BIRTH)
@@ -72,14 +72,14 @@ def well(_: str, state: Sidecar) -> sidecar.Command | None:
 
 
 def badly(skill: str, state: Sidecar) -> sidecar.Command | None:
-    """Skill "b" cannot be started, and gives up; the others fare well."""
+    """Return the report of a sidecar: "b" cannot be started and gives up, and the others do as requested."""
     if skill == "b" and state.status == "requested":
         return ReportExit(Exit(), 0, "no such program", RestartPolicy(limit=0))
     return well(skill, state)
 
 
 class Transcript:
-    """One directory and its sidecars; `done` is what was done, in order."""
+    """A directory and its sidecars; `done` lists the effects that were performed, in order."""
 
     def __init__(self, plan: ActivationPlan, fare: Fare = well) -> None:
         self.plan = plan
@@ -95,7 +95,7 @@ class Transcript:
         return self
 
     def run(self) -> list[Effect]:
-        """Come to rest; what was done for that."""
+        """Perform effects until none is left, and return them."""
         before = len(self.done)
         for _ in range(ROUNDS_MAX):
             effects = react(self.state, self._seen())
@@ -107,7 +107,11 @@ class Transcript:
         raise AssertionError(f"no rest: {self.done[-3:]}")
 
     def _seen(self) -> Mapping[str, Sidecar]:
-        names = {*self.state.routes, *self.state.specs, *(name for name, one in self.sidecars.items() if one.live)}
+        names = {
+            *self.state.routes,
+            *self.state.specs,
+            *(name for name, current in self.sidecars.items() if current.live),
+        }
         return {name: self.sidecars.get(name, Sidecar()) for name in sorted(names)}
 
     def _perform(self, effect: Effect) -> None:
@@ -131,7 +135,7 @@ class Transcript:
         self.sidecars[skill] = state
 
     def _fare(self) -> bool:
-        """Let each sidecar take one step; whether any did."""
+        """Let each sidecar take one step; return whether any did."""
         steps = [(skill, self.fare(skill, state)) for skill, state in self.sidecars.items()]
         for skill, command in steps:
             if command is not None:
@@ -140,53 +144,53 @@ class Transcript:
 
 
 def test_an_activation() -> None:
-    """Skills are found, sidecars asked for, and routes follow as these fare."""
-    given = Transcript(plan_of("ab"))
-    assert given.run() == [
+    """An activation finds skills, requests their sidecars, and settles routes as these fare."""
+    transcript = Transcript(plan_of("ab"))
+    assert transcript.run() == [
         FindSkills(),
         CommandSidecar("a", RequestSpawn(spec("a"), 1)),
         CommandSidecar("b", RequestSpawn(spec("b"), 1)),
         SettleRoutes(),
     ]
-    assert given.state.status == "active"
+    assert transcript.state.status == "active"
 
 
 def test_nothing_to_run() -> None:
     """A directory without skills is active as soon as that is known."""
-    given = Transcript(plan_of(""))
-    assert given.run() == [FindSkills()]
-    assert given.state.status == "active"
+    transcript = Transcript(plan_of(""))
+    assert transcript.run() == [FindSkills()]
+    assert transcript.state.status == "active"
 
 
 def test_one_that_gives_up() -> None:
-    """It is stubbed, the others come online; a reload tries it again."""
-    given = Transcript(plan_of("ab"), badly)
-    given.run()
-    assert (given.state.status, given.state.routes["b"].why) == ("active_partial", "skill-broken")
-    given.fare = well
-    assert given.record(ReloadRequested()).run() == [
+    """A sidecar that gives up is stubbed while the others come online; a reload tries it again."""
+    transcript = Transcript(plan_of("ab"), badly)
+    transcript.run()
+    assert (transcript.state.status, transcript.state.routes["b"].why) == ("active_partial", "skill-broken")
+    transcript.fare = well
+    assert transcript.record(ReloadRequested()).run() == [
         FindSkills(),
         CommandSidecar("b", RequestSpawn(spec("b"), 2)),
         SettleRoutes(),
     ]
-    assert given.state.status == "active"
+    assert transcript.state.status == "active"
 
 
 def test_how_it_fared_before_does_not_count() -> None:
-    """A sidecar that failed before the directory went offline is asked for again, and waited for."""
-    given = Transcript(plan_of("a"))
-    given.sidecars["a"] = Sidecar("idle", spec("a"), 0, failures=2)
-    given.record(*directory.decide(AdoptPlan(given.plan), given.state))
-    assert react(given.state, given.sidecars) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
-    given.run()
-    assert given.state.status == "active"
+    """A sidecar that failed before the directory went offline is requested again, and the activation waits for it."""
+    transcript = Transcript(plan_of("a"))
+    transcript.sidecars["a"] = Sidecar("idle", spec("a"), 0, failures=2)
+    transcript.record(*directory.decide(AdoptPlan(transcript.plan), transcript.state))
+    assert react(transcript.state, transcript.sidecars) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
+    transcript.run()
+    assert transcript.state.status == "active"
 
 
 def test_a_plan_with_other_code_replaces() -> None:
-    given = Transcript(plan_of("a"))
-    given.run()
-    given.plan = plan_of("a", code="2")
-    assert given.record(ReloadRequested()).run() == [
+    transcript = Transcript(plan_of("a"))
+    transcript.run()
+    transcript.plan = plan_of("a", code="2")
+    assert transcript.record(ReloadRequested()).run() == [
         FindSkills(),
         CommandSidecar("a", RequestStop("it is replaced")),
         CommandSidecar("a", RequestSpawn(spec("a", "2"), 2)),
@@ -195,36 +199,36 @@ def test_a_plan_with_other_code_replaces() -> None:
 
 
 def test_what_is_gone_ends() -> None:
-    given = Transcript(plan_of("ab"))
-    given.run()
-    given.plan = plan_of("a")
-    assert CommandSidecar("b", RequestStop("it is no longer wanted")) in given.record(ReloadRequested()).run()
-    assert not given.sidecars["b"].live
+    transcript = Transcript(plan_of("ab"))
+    transcript.run()
+    transcript.plan = plan_of("a")
+    assert CommandSidecar("b", RequestStop("it is no longer wanted")) in transcript.record(ReloadRequested()).run()
+    assert not transcript.sidecars["b"].live
 
 
 def test_the_end_of_a_directory() -> None:
-    """Everything is stopped once, and the end is said when nothing runs any more."""
-    given = Transcript(plan_of("ab", "c"))
-    given.run()
-    assert given.record(DeactivationRequested("asked for")).run() == [
+    """A deactivation stops each sidecar once, and ends when none runs any more."""
+    transcript = Transcript(plan_of("ab", "c"))
+    transcript.run()
+    assert transcript.record(DeactivationRequested("asked for")).run() == [
         CommandSidecar("a", RequestStop(reaction.OFFLINE)),
         CommandSidecar("b", RequestStop(reaction.OFFLINE)),
         FinishDeactivating(),
     ]
-    assert given.state.status == "offline"
+    assert transcript.state.status == "offline"
 
 
 def test_a_plan_that_is_recorded_is_not_made_again() -> None:
-    """Whoever goes on in the middle of an activation asks for what the record says is wanted."""
-    given = Transcript(plan_of("a"))
-    given.record(*directory.decide(AdoptPlan(given.plan), given.state))
-    assert react(given.state, {"a": Sidecar()}) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
+    """An activation that is resumed halfway requests the sidecars of its recorded plan."""
+    transcript = Transcript(plan_of("a"))
+    transcript.record(*directory.decide(AdoptPlan(transcript.plan), transcript.state))
+    assert react(transcript.state, {"a": Sidecar()}) == [CommandSidecar("a", RequestSpawn(spec("a"), 1))]
 
 
 @pytest.mark.parametrize("end", [DeactivationRequested("asked for"), ActivationFailed("no such folder")])
 def test_called_off_before_anything_ran(end: Event) -> None:
-    given = Transcript(plan_of("a")).record(end)
-    assert given.run() == [FinishDeactivating()]
+    transcript = Transcript(plan_of("a")).record(end)
+    assert transcript.run() == [FinishDeactivating()]
 
 
 NAMES = st.sampled_from(["", "a", "b", "ab", "abc"])
@@ -234,7 +238,8 @@ PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(PLANS, st.sampled_from([well, badly])), min_size=1, max_size=6))
 def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -> None:
-    """Whatever is planned, time and again: what runs at rest is what the plan says, and the end leaves nothing."""
+    """The sidecars that run at rest are the unbroken ones of the last plan, whatever was planned before; the end leaves
+    none."""
     given = Transcript(plan_of(""))
     for plan, fare in steps:
         given.plan, given.fare = plan, fare
@@ -242,9 +247,9 @@ def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -
         given.record(ReloadRequested())
         given.run()
         assert given.state.status in ("active", "active_partial")
-        running = {skill: one.spec for skill, one in given.sidecars.items() if one.live}
+        running = {skill: current.spec for skill, current in given.sidecars.items() if current.live}
         broken = {skill for skill, route in given.state.routes.items() if route.why is not None}
-        assert running == {skill: wanted for skill, wanted in plan.specs.items() if skill not in broken}
+        assert running == {skill: planned for skill, planned in plan.specs.items() if skill not in broken}
     given.record(DeactivationRequested("asked for")).run()
     assert given.state.status == "offline"
-    assert not any(one.live for one in given.sidecars.values())
+    assert not any(current.live for current in given.sidecars.values())

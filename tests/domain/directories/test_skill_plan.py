@@ -1,4 +1,4 @@
-"""domain/directories/skill_plan.py: what runs, what is answered with a reason, and how that is mended."""
+"""domain/directories/skill_plan.py: skills that run, and stubs with their reasons and fixes."""
 
 import shlex
 from typing import Any
@@ -40,12 +40,14 @@ def planned(
     given: Credential = Credential(),  # noqa: B008  # frozen
     workdir: str = W,
 ) -> ActivationPlan:
-    known = {one.name: KnownSkill(Registration(code(one), code(one) if approved else None), given) for one in skills}
-    return plan(skills, SkillScope(workdir, harness), known, SkillPolicy(unapproved), host or {}, "run1")
+    records = {
+        skill.name: KnownSkill(Registration(code(skill), code(skill) if approved else None), given) for skill in skills
+    }
+    return plan(skills, SkillScope(workdir, harness), records, SkillPolicy(unapproved), host or {}, "run1")
 
 
 def test_an_approved_skill_runs() -> None:
-    """Its spec holds all that starting it takes, without another look at its files."""
+    """The spec of an approved skill holds all that its start needs, without reading its files again."""
     health = Health("/up", 1, 2, 3)
     skill = found(
         command=("run", "${SIDECAR_PORT}"),
@@ -67,25 +69,26 @@ def test_an_approved_skill_runs() -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, MAX_BODY_BYTES), (0, 0), (7, 7)])
 def test_limits(limit: int | None, expected: int) -> None:
-    """A skill's own limit, even one of nothing, else omac's."""
+    """A skill's own body limit counts, even 0; without one, omac's limit counts."""
     assert planned(found(limits=Limits(limit))).max_body_bytes == {"echo": expected}
 
 
 def test_what_cannot_be_read_is_broken() -> None:
-    """Rule 1: it says why, and opens the file that is to be mended; its mount stays its own."""
+    """Rule 1: the stub of an unreadable skill gives the reason, and a command that opens the file to mend. The skill
+    keeps its mount."""
     broken = replace(found("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
     result = planned(broken)
     assert result.specs == {}
     stub = result.stubs["odd one"]
     assert (stub.mount, stub.why, stub.detail, stub.missing) == ("", "skill-broken", "line 3: not YAML", ())
     assert [shlex.split(command) for command in stub.fix] == [["${EDITOR:-vi}", f"{broken.source}/omac.yaml"]]
-    named = planned(replace(found("echo"), meta=None, problem="x"), found("other", mount="echo"))
-    assert named.skills["echo"].mount == "echo"
-    assert "already that of 'echo'" in named.stubs["other"].detail
+    clash = planned(replace(found("echo"), meta=None, problem="x"), found("other", mount="echo"))
+    assert clash.skills["echo"].mount == "echo"
+    assert "already that of 'echo'" in clash.stubs["other"].detail
 
 
 def test_a_folder_of_skills_that_cannot_be_read_is_broken_too() -> None:
-    """It has no omac.yaml of its own that an editor could mend."""
+    """An unreadable skills folder has no omac.yaml of its own to mend, so its fix opens the folder."""
     folder = f"{W}/.agents/skills"
     result = planned(FoundSkill(".agents/skills", "agents", folder, folder, problem="leads out of the project"))
     assert result.skills[".agents/skills"].mount == ""
@@ -94,13 +97,13 @@ def test_a_folder_of_skills_that_cannot_be_read_is_broken_too() -> None:
 
 
 def test_a_skill_without_sidecar_is_no_sidecar() -> None:
-    """Guidance that was found all the same is answered with that."""
+    """A guidance skill that is discovered all the same gets a stub with that reason."""
     guidance = replace(found(), meta=Meta("echo"))
     assert planned(guidance).stubs["echo"].detail == "it has no sidecar"
 
 
 def test_of_two_with_one_mount_the_first_has_it() -> None:
-    """Rule 2: the later is broken, has no mount, and names the first."""
+    """Rule 2: the later skill is broken and has no mount, and its stub names the first skill."""
     result = planned(found("a", mount="m"), found("b", mount="m"), found("c", mount="m"))
     assert list(result.specs) == ["a"]
     assert [result.skills[name].mount for name in "abc"] == ["m", "", ""]
@@ -110,20 +113,20 @@ def test_of_two_with_one_mount_the_first_has_it() -> None:
 
 
 def test_no_unapproved_skill_takes_the_mount_of_an_approved_one() -> None:
-    """Rule 2: an agent may have written a folder whose name comes first."""
+    """Rule 2: an approved skill keeps its mount, even if an agent writes a folder whose name comes first."""
     skills = found("aaa", mount="m"), found("echo", mount="m")
-    known = {
+    records = {
         "aaa": KnownSkill(Registration(code(skills[0]))),
         "echo": KnownSkill(Registration(code(skills[1]), code(skills[1]))),
     }
-    result = plan(skills, SkillScope(W, "opencode"), known, SkillPolicy("refuse"), {}, "run1")
+    result = plan(skills, SkillScope(W, "opencode"), records, SkillPolicy("refuse"), {}, "run1")
     assert list(result.specs) == ["echo"]
     assert result.stubs["aaa"].detail == "its mount 'm' is already that of 'echo'"
     assert [result.skills[name].mount for name in ("aaa", "echo")] == ["", "m"]
 
 
 def test_an_unapproved_skill_does_not_run() -> None:
-    """Rule 3: and the command that approves it is at hand."""
+    """Rule 3: the stub of an unapproved skill has the command that approves it."""
     result = planned(found(), approved=False, harness="claude")
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
@@ -136,14 +139,14 @@ def test_an_unapproved_skill_does_not_run() -> None:
     "approved", [Code(f"{W}/.agents/skills/echo", "sha256:0", "d"), Code("/elsewhere", "sha256:1", "d")]
 )
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
-    """An approval is for one folder and one hash; both hashes are of the kind that --hash has, and a command compares
-    the files."""
+    """An approval covers one folder and one hash. The stub names both hashes in the form that --hash takes, and a
+    command that compares the files."""
     skill = found()
-    known = {"echo": KnownSkill(Registration(code(skill), approved))}
-    result = plan([skill], SkillScope(W), known, SkillPolicy(), {}, "run1")
-    there = "" if approved.source == skill.source else " in /elsewhere"
+    records = {"echo": KnownSkill(Registration(code(skill), approved))}
+    result = plan([skill], SkillScope(W), records, SkillPolicy(), {}, "run1")
+    folder = "" if approved.source == skill.source else " in /elsewhere"
     assert result.stubs["echo"].detail == (
-        f"not host-approved: its code is not what was approved{there}; it needs approval again "
+        f"not host-approved: its code is not what was approved{folder}; it needs approval again "
         "(approved d, found sha256:d)"
     )
     approve = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
@@ -151,7 +154,8 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
 
 
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
-    """Rule 3: its spec says that its code is not approved, so its environment holds no declared variable."""
+    """Rule 3: the spec of a skill that is allowed without approval marks it as unapproved. Its environment gets no
+    declared host variable and no stored value."""
     skill = found(env_passthrough=("AGENT",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
     host = {"AGENT": "/run/agent", "HOST_MODE": "secret"}
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
@@ -162,28 +166,28 @@ def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
 
 
 def test_an_approval_without_a_copy_approves_nothing() -> None:
-    """It was recorded by an omac that froze no copies: what it was for cannot be run any more."""
+    """An approval from an omac that froze no copies approves nothing, since the code it covered cannot run any more."""
     skill = found()
-    known = {"echo": KnownSkill(Registration(code(skill, ""), code(skill, "")))}
-    stub = plan([skill], SkillScope(W), known, SkillPolicy(), {}, "run1").stubs["echo"]
+    records = {"echo": KnownSkill(Registration(code(skill, ""), code(skill, "")))}
+    stub = plan([skill], SkillScope(W), records, SkillPolicy(), {}, "run1").stubs["echo"]
     assert "without a copy" in stub.detail
     assert stub.fix == (APPROVE.replace("sha256:d", "sha256:1"),)
 
 
 @pytest.mark.parametrize(("run", "runs"), [("run1", True), ("run2", False)])
 def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
-    """What a run was told to accept runs in it, from its own copy, and in no other."""
+    """A change that one run accepts runs in that run, from its own frozen copy, and in no other run."""
     skill = found()
     approved, accepted = Code(skill.source, "sha256:0", "sha256:old"), code(skill, "sha256:new")
-    known = {"echo": KnownSkill(Registration(accepted, approved, W, accepted, "run1"))}
-    result = plan([skill], SkillScope(W), known, SkillPolicy(bundle_drift="accept"), {}, run)
+    records = {"echo": KnownSkill(Registration(accepted, approved, W, accepted, "run1"))}
+    result = plan([skill], SkillScope(W), records, SkillPolicy(bundle_drift="accept"), {}, run)
     assert ("echo" in result.specs) == runs
     if runs:
         assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
 
 
 def test_a_skill_that_nobody_registered() -> None:
-    """Where finding does not register, it is broken, and says how it is registered."""
+    """The stub of a skill that discovery does not register has the command that registers it."""
     stub = plan([found()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1").stubs[
         "echo"
     ]
@@ -205,7 +209,8 @@ STORED = Stored("hmac:1", "vault")
     ],
 )
 def test_what_was_given_comes_first(given: Credential, variables: tuple[Variable, ...]) -> None:
-    """Rule 5: the value given here, else its default; a secret by its fingerprint, so that a new one is a new spec."""
+    """Rule 5: a given value comes before the default. A spec has a secret's fingerprint, so that a new secret is a new
+    spec."""
     skill = found(
         secrets=(Secret("S", default_from_env="HS", required=False),),
         config=(Config("M", default="fast", default_from_env="HM", required=False),),
@@ -214,7 +219,7 @@ def test_what_was_given_comes_first(given: Credential, variables: tuple[Variable
 
 
 def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
-    """An unapproved skill gets neither what was given to its name nor a fix that would give it more."""
+    """An unapproved skill gets neither the values given to its name nor a fix that would give it more."""
     skill = found(secrets=(Secret("S"),))
     stub = planned(skill, approved=False, unapproved="allow", given=Credential({"S": STORED})).stubs["echo"]
     assert stub.fix == (APPROVE,)
@@ -236,9 +241,10 @@ def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
 def test_a_value_that_its_rules_refuse_is_missing(
     field: Secret | Config, given: dict[str, str], host: dict[str, str], problem: str
 ) -> None:
-    """It is named with what is wrong, a secret without its value; the skill is not started."""
-    wanted = {"secrets": (field,)} if isinstance(field, Secret) else {"config": (field,)}
-    stub = planned(found(**wanted), given=Credential({}, {}, given), host=host).stubs["echo"]
+    """A refused value is reported as missing, with the problem but never the secret itself, and the skill does not
+    start."""
+    fields = {"secrets": (field,)} if isinstance(field, Secret) else {"config": (field,)}
+    stub = planned(found(**fields), given=Credential({}, {}, given), host=host).stubs["echo"]
     assert stub.missing == ("M",)
     assert problem in stub.detail
     assert "hunter2" not in stub.detail
@@ -271,7 +277,8 @@ APPROVE = f"omac approve echo --workdir {W} --harness opencode --hash sha256:d"
 def test_what_lacks_a_required_value_is_pending(
     fields: dict[str, Any], approved: bool, host: dict[str, str], missing: tuple[str, ...], fix: tuple[str, ...]
 ) -> None:
-    """Rule 5: it names what is missing, in order, and what mends it; an empty variable is no value."""
+    """Rule 5: a stub names the missing values, in order, and the commands that mend them. An empty variable is no
+    value."""
     result = planned(found(**fields), approved=approved, unapproved="allow", host=host)
     assert ("echo" in result.specs) == (not missing)
     if missing:
@@ -282,13 +289,13 @@ def test_what_lacks_a_required_value_is_pending(
 
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
-    """Spaces, quotes, dollars: pasted into a shell, it is the command that is meant."""
+    """A shell reads the pasted approve command as intended, with spaces, quotes or dollars in the path."""
     command = shlex.split(approve_command(found(), SkillScope(path)))
     assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 
 def test_a_plan_covers_every_skill_once() -> None:
-    """Each is either to run or stubbed, whatever the others are like."""
+    """Each skill of a plan either runs or is stubbed, whatever the others are like."""
     skills = [
         found("a"),
         replace(found("b"), problem="x", meta=None),

@@ -1,4 +1,4 @@
-"""domain/git/cache_tree.py: what an index says of trees is held against its entries, in little memory."""
+"""domain/git/cache_tree.py: the trees that an index claims are compared with its entries, in little memory."""
 
 import struct
 import subprocess
@@ -99,21 +99,21 @@ def test_what_git_writes(tmp_path: Path, oid: str, version: str, then: object) -
 
 @pytest.mark.parametrize("then", [None, changed_after, removed, sparse])
 def test_every_tree_that_is_claimed_is_compared(tmp_path: Path, then: object) -> None:
-    """Another object id in the place of any makes a problem, and so does another count."""
+    """A claimed tree with another object id is a problem, and so is one with another count of entries."""
     made(tmp_path)
     if callable(then):
         then(tmp_path)
     content = index_of(tmp_path)
     tree = extensions_of(content, 20)[b"TREE"]
-    found = list(entries(content))
-    assert tree_problem(tree, found, 20) == ""
+    index_entries = list(entries(content))
+    assert tree_problem(tree, index_entries, 20) == ""
     trees = {bytes.fromhex(line.split()[2].decode()) for line in git(tmp_path, "ls-tree", "-rt", "HEAD").splitlines()}
     trees.add(bytes.fromhex(git(tmp_path, "rev-parse", "HEAD^{tree}").decode().strip()))
     claimed = [oid for oid in trees if oid in tree]
     assert claimed
     for oid in claimed:
-        assert "other entries" in tree_problem(tree.replace(oid, b"\2" * 20), found, 20)
-    assert tree_problem(tree, found[:-1], 20)
+        assert "other entries" in tree_problem(tree.replace(oid, b"\2" * 20), index_entries, 20)
+    assert tree_problem(tree, index_entries[:-1], 20)
 
 
 def one(name: bytes, mode: bytes = FILE, stage: int = 0) -> tuple[bytes, bytes]:
@@ -198,17 +198,17 @@ def test_a_large_one_takes_little_memory() -> None:
     for extension, problem in ((claimed(), ""), (endless(), "more trees")):
         tracemalloc.start()
         try:
-            found = tree_problem(extension, many(), 20)
+            answer = tree_problem(extension, many(), 20)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert problem in found
-        assert bool(problem) == bool(found)
+        assert problem in answer
+        assert bool(problem) == bool(answer)
         assert peak < 16 << 20
 
 
 def test_an_index_with_trees_is_judged_as_a_whole() -> None:
-    """The extension of a whole file is held against its entries."""
+    """The tree extension of a whole index file is compared with its entries."""
     name = b"a"
     raw = bytes(24) + FILE + bytes(12) + OID + struct.pack(">H", len(name)) + name
     raw += bytes(8 - len(raw) % 8)

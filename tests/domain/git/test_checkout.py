@@ -1,4 +1,5 @@
-"""domain/git/checkout.py: what an index brings into git folders, as entries of version 2 and 4, in one part or two."""
+"""domain/git/checkout.py: entries of an index that a checkout writes into git folders, in versions 2 and 4, in one part
+or two."""
 
 import struct
 from collections.abc import Callable
@@ -13,7 +14,7 @@ Build = Callable[..., bytes]
 
 
 def version_2(*names: str) -> bytes:
-    """An index with these entries, all of one blob."""
+    """Return an index with these entries, all of one blob."""
     out = b"DIRC" + struct.pack(">II", 2, len(names))
     for name in sorted(map(str.encode, names)):
         entry = bytes(24) + struct.pack(">I", 0o100644) + bytes(12) + b"o" * 20 + struct.pack(">H", len(name)) + name
@@ -22,7 +23,7 @@ def version_2(*names: str) -> bytes:
 
 
 def version_4(*names: str) -> bytes:
-    """The same, each name by what it has not in common with the one before."""
+    """Return the same index in version 4, which writes each name as its difference from the one before."""
     out, last = b"DIRC" + struct.pack(">II", 4, len(names)), b""
     for name in sorted(map(str.encode, names)):
         same = next((at for at, pair in enumerate(zip(name, last, strict=False)) if pair[0] != pair[1]), 0)
@@ -53,10 +54,10 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[bytes]]] = {  # ent
 @pytest.mark.parametrize("build", [version_2, version_4])
 @pytest.mark.parametrize("name", CASES)
 def test_git_folders(name: str, build: Build) -> None:
-    names, there, expected = CASES[name]
+    names, existing, expected = CASES[name]
     content = build(*names)
     assert index_problem(content) == ""
-    assert git_folders([content], 20, lambda path: path.decode() in there) == expected
+    assert git_folders([content], 20, lambda path: path.decode() in existing) == expected
 
 
 def test_in_two_parts() -> None:
@@ -67,11 +68,12 @@ def test_in_two_parts() -> None:
 
 @pytest.mark.parametrize("build", [version_2, version_4])
 def test_what_is_written(build: Build) -> None:
-    """Entries at a place and below it, and in the place of what leads to one, by mode, object id and stage."""
+    """A checkout writes entries at an obeyed path and below it, and those that replace a folder above one, each with
+    mode, object id and stage."""
     content = build("a/x", "a/y/z", "ab/x", "b", "c/b", "d", "d2", "e")
-    found = list(written([content], 20, ObeyedPaths([b"a", b"b"], [b"d"])))
-    assert sorted(name for name, _what in found) == [b"a/x", b"a/y/z", b"b", b"d"]
-    assert {what for _name, what in found} == {struct.pack(">I", 0o100644) + b"o" * 20 + b"\0"}
+    entries = list(written([content], 20, ObeyedPaths([b"a", b"b"], [b"d"])))
+    assert sorted(name for name, _fields in entries) == [b"a/x", b"a/y/z", b"b", b"d"]
+    assert {fields for _name, fields in entries} == {struct.pack(">I", 0o100644) + b"o" * 20 + b"\0"}
     for nothing in (ObeyedPaths([], []), ObeyedPaths([b"nowhere"], [b"c"]), ObeyedPaths([], [], [b"e"])):
         assert list(written([content], 20, nothing)) == []
 
@@ -93,7 +95,8 @@ def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_stands_for_an_entry() -> None:
-    """It is short, however long the name is, and another one for another name, mode, object or stage."""
-    kept = [(b"a" * 4096, b"1"), (b"b", b"1"), (b"b", b"2"), (b"a", b"12"), (b"2a", b"1")]
-    digests = {checkout.digest_of(name, what.ljust(25)) for name, what in kept}
-    assert [len(digest) for digest in digests] == [checkout.DIGEST_BYTES] * len(kept)
+    """The digest of an entry is short, however long the name is, and differs for another name, mode, object or
+    stage."""
+    pairs = [(b"a" * 4096, b"1"), (b"b", b"1"), (b"b", b"2"), (b"a", b"12"), (b"2a", b"1")]
+    digests = {checkout.digest_of(name, fields.ljust(25)) for name, fields in pairs}
+    assert [len(digest) for digest in digests] == [checkout.DIGEST_BYTES] * len(pairs)

@@ -71,20 +71,20 @@ REFUSED = [
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_a_file_means_what_git_reads_in_it(text: str) -> None:
-    """Every setting, in order, with the same name and value."""
+    """omac reads every setting of a file as git does: in order, with the same name and value."""
     assert _seen(text) == _by_git(text)
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_git_does_not_accept_is_refused(text: str) -> None:
-    """With the number of the line, so that a person finds it."""
+    """A file that git does not accept is refused with the number of the line, so that a person finds it."""
     assert _by_git(text) is None
     with pytest.raises(ValueError, match=r"^line [1-4]: "):
         parse(text)
 
 
 def test_a_nul_is_refused() -> None:
-    """Git would cut the value there, and so mean something else than is written."""
+    """A value with a NUL is refused, since git would cut it there and read another value."""
     with pytest.raises(ValueError, match="line 2: a NUL"):
         parse("[a]\nk = v\0w\n")
 
@@ -97,7 +97,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=16).map("".join))
 @settings(max_examples=examples(150), deadline=None)
 def test_no_text_means_something_else_than_to_git(text: str) -> None:
-    """Whatever is in it: the same settings, or refused by both."""
+    """Any text has the same settings for omac as for git, or both refuse it."""
     assert _seen(text) == _by_git(text)
 
 
@@ -112,7 +112,7 @@ KEYS = st.tuples(
 @given(st.lists(st.tuples(KEYS, TEXTS), max_size=6))
 @settings(max_examples=examples(100), deadline=None)
 def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
-    """By git as well as by us: no value can begin a setting of its own."""
+    """git and omac read back every setting that omac writes, so no value can begin a setting of its own."""
     text = render(pairs)
     assert parse(text) == pairs
     assert _by_git(text) == [(key, _even(value)) for key, value in pairs]
@@ -133,7 +133,7 @@ def test_what_is_written_is_read_back(pairs: list[tuple[str, str]]) -> None:
     ],
 )
 def test_what_no_file_can_say_is_not_written(pair: tuple[str, str]) -> None:
-    """A name that would break out of its line is refused; its twin is written."""
+    """A setting that would break out of its line is refused; its valid twin is written."""
     with pytest.raises(ValueError, match="cannot be"):
         render([("a.k", "v"), pair])
     assert _by_git(render([("a.k", "v"), ("a.x.k", "v")])) == [("a.k", "v"), ("a.x.k", "v")]
@@ -147,7 +147,7 @@ def _seen(text: str) -> list[tuple[str, str]] | None:
 
 
 def _by_git(text: str) -> list[tuple[str, str]] | None:
-    """What `git config --list` says; None where it fails."""
+    """Return the settings that `git config --list` prints, or None where it fails."""
     path = FOLDER / f"omac-test-config-{os.getpid()}"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     try:
@@ -165,7 +165,7 @@ def _by_git(text: str) -> list[tuple[str, str]] | None:
 
 
 def _even(value: str) -> str:
-    """White space inside a value, which gits before 2.45 turn into spaces."""
+    """Return a value as this git reads it: gits before 2.45 turn white space inside it into spaces."""
     return value if _keeps_tabs() else value.replace("\t", " ").replace("\r", " ")
 
 

@@ -1,4 +1,4 @@
-"""domain/git/config_changes.py: which settings made inside are set on the host."""
+"""domain/git/config_changes.py: the settings made in the sandbox that are set on the host."""
 
 import pytest
 
@@ -24,11 +24,12 @@ BRANCHES = Branches({"main", "other", "gone"}, {"main"}, {"main", "other", "new"
 
 
 def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
-    """The keys that come home and those that do not, where `added` is appended and a line is left out."""
-    kept = "".join(line for line in HOST.splitlines(keepends=True) if not without or line.strip() != without)
-    found = changes(HOST.encode(), (kept + added).encode(), BRANCHES)
-    assert all(why in (STAYS, REMOVED) for _, why in found.refused)
-    return [key for key, _ in found.wanted], [key for key, _ in found.refused]
+    """Return the keys that are copied back and those that are not, for HOST with `added` appended and a line left
+    out."""
+    config = "".join(line for line in HOST.splitlines(keepends=True) if not without or line.strip() != without)
+    answer = changes(HOST.encode(), (config + added).encode(), BRANCHES)
+    assert all(why in (STAYS, REMOVED) for _, why in answer.refused)
+    return [key for key, _ in answer.wanted], [key for key, _ in answer.refused]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,10 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
     ],
 )
 def test_comes_home(added: str) -> None:
-    """A new branch's, the own branch's, a new remote's, and what names neither program nor place."""
-    wanted, refused = judged(added)
-    assert wanted
+    """Settings of a new branch, the own branch or a new remote are copied back, and so are those that name no program
+    and no location."""
+    copied, refused = judged(added)
+    assert copied
     assert not refused
 
 
@@ -71,7 +73,8 @@ def test_comes_home(added: str) -> None:
     ],
 )
 def test_stays(added: str) -> None:
-    """Another branch's, where a remote leads, what runs something, and the repository's format."""
+    """Settings of another branch, of a remote's target, of programs and of the repository's format are not copied
+    back."""
     assert judged(added)[1]
 
 
@@ -79,66 +82,68 @@ def test_stays(added: str) -> None:
     ("line", "home"), [("name = A", 1), ("hooksPath = .husky", 0), ("repositoryformatversion = 0", 0)]
 )
 def test_removed(line: str, home: int) -> None:
-    """A setting that anybody may make may be removed by anybody, but for the repository's format."""
+    """An agent may remove any setting that it may make, except the repository's format."""
     assert len(judged("", without=line)[0]) == home
 
 
 def test_a_branch_that_is_gone_loses_its_settings() -> None:
-    """git removes them with the branch; of one that is still there, only the own one's may go."""
+    """A branch that is gone loses its settings, as git removes them with it. Of the branches that exist, only the own
+    one may lose any."""
     content = HOST.replace('[branch "gone"]\n\tremote = origin\n', "").replace(
         '[branch "other"]\n\tremote = origin\n', ""
     )
-    found = changes(HOST.encode(), content.encode(), BRANCHES)
-    assert found.wanted == [("branch.gone.remote", [])]
-    assert [key for key, _ in found.refused] == ["branch.other.remote"]
+    answer = changes(HOST.encode(), content.encode(), BRANCHES)
+    assert answer.wanted == [("branch.gone.remote", [])]
+    assert [key for key, _ in answer.refused] == ["branch.other.remote"]
 
 
 def test_branches_that_only_git_can_list() -> None:
-    """Any branch but the own one may have been there."""
+    """Branches that only git can list count as having existed before, except the own one."""
     unknown = Branches(None, {"main"}, None)
     added = '[branch "new"]\nremote = origin\n[branch "main"]\nrebase = true\n'
-    found = changes(HOST.encode(), (HOST + added).encode(), unknown)
-    assert [key for key, _ in found.wanted] == ["branch.main.rebase"]
-    assert [key for key, _ in found.refused] == ["branch.new.remote"]
+    answer = changes(HOST.encode(), (HOST + added).encode(), unknown)
+    assert [key for key, _ in answer.wanted] == ["branch.main.rebase"]
+    assert [key for key, _ in answer.refused] == ["branch.new.remote"]
 
 
 @pytest.mark.parametrize("after", ["[core\n", "x\n", "x = y\n"])
 def test_a_text_that_git_could_not_read(after: str) -> None:
-    """It is no configuration, so nothing of it counts."""
+    """A text that git cannot read is refused, so none of its settings counts."""
     with pytest.raises(ValueError, match=r"line 1|in no section"):
         changes(HOST.encode(), after.encode(), BRANCHES)
 
 
 def test_bounded() -> None:
-    """Each change costs a start of git, so there are at most so many."""
+    """Each change costs a start of git, so at most CHANGES_MAX of them are copied back."""
     added = "".join(f'[branch "b{number}"]\nrebase = true\n' for number in range(CHANGES_MAX + 5))
-    found = changes(HOST.encode(), (HOST + added).encode(), BRANCHES)
-    assert (len(found.wanted), len(found.refused)) == (CHANGES_MAX, 5)
+    answer = changes(HOST.encode(), (HOST + added).encode(), BRANCHES)
+    assert (len(answer.wanted), len(answer.refused)) == (CHANGES_MAX, 5)
 
 
 def test_what_was_removed_is_told_as_that() -> None:
-    """As by `git remote remove`: the host keeps its remote, and nobody is told that it was set."""
-    found = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
-    assert found.refused == [("remote.up.url", STAYS)]
+    """A removed remote stays on the host, and the refusal reports it as removed, not as set (`git remote remove`)."""
+    answer = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
+    assert answer.refused == [("remote.up.url", STAYS)]
     assert changes(b'[remote "up"]\nurl = x\n', b"", BRANCHES).refused == [("remote.up.url", REMOVED)]
 
 
 def test_where_the_hosts_submodule_leads_stays() -> None:
-    """As for a remote: `git submodule update` would fetch from elsewhere, and nobody be told."""
+    """A submodule of the host keeps its URL, as a remote does: `git submodule update` would silently fetch from
+    elsewhere."""
     host = '[submodule "lib"]\nurl = https://a.example/lib\n'
-    found = changes(host.encode(), host.replace("a.example", "b.example").encode(), BRANCHES)
-    assert found.refused == [("submodule.lib.url", STAYS)]
+    answer = changes(host.encode(), host.replace("a.example", "b.example").encode(), BRANCHES)
+    assert answer.refused == [("submodule.lib.url", STAYS)]
 
 
 def test_a_scheme_that_names_a_program() -> None:
-    """`x://` has git run git-remote-x, as `x::` does."""
+    """A URL like `x://a` is not copied back: git runs git-remote-x for it, as for `x::`."""
     assert judged('[remote "up"]\nurl = x://a\n') == ([], ["remote.up.url"])
     assert judged('[remote "up"]\nurl = ssh://a\n') == (["remote.up.url"], [])
 
 
 @pytest.mark.parametrize("place", ["/home/me/private", "../private", "file:///home/me/private", "private"])
 def test_a_place_on_this_machine(place: str) -> None:
-    """A new remote leads to another machine, or where one of the host's does."""
+    """A new remote leads to another machine or to the target of a host's remote; any other local path is refused."""
     host = '[remote "up"]\nurl = /srv/up.git\n'
     new = f'{host}[remote "new"]\nurl = {place}\n'
     assert ("remote.new.url", STAYS) in changes(host.encode(), new.encode(), BRANCHES).refused
@@ -150,13 +155,14 @@ def test_a_place_on_this_machine(place: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "url = ../private\n", "url = ext::sh\n"])
 def test_a_remote_without_a_url_that_comes_home(url: str) -> None:
-    """Its name is a path to git, where a link may lie: neither it nor a branch's remote by its name comes home."""
+    """git takes the name of a remote without a URL for a path, where a link may lie. Neither that remote nor a branch's
+    setting that names it is copied back."""
     added = f'[branch "new"]\nremote = up\npushRemote = up\n[remote "up"]\n{url}fetch = refs/heads/x\nprune = true\n'
     assert judged(added)[0] == []
     assert judged('[branch "new"]\nremote = .\n')[1] == []
 
 
 def test_a_remote_whose_url_is_one_change_too_many() -> None:
-    """Nothing that names it comes home either."""
+    """A remote whose URL exceeds the bound is not copied back, and neither is any setting that names it."""
     added = "".join(f'[branch "b{number}"]\nremote = up\n' for number in range(CHANGES_MAX))
     assert judged(f'{added}[remote "up"]\nurl = ssh://a/b\n')[0] == []

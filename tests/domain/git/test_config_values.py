@@ -48,7 +48,7 @@ def test_a_value_of_another_type_is_not_allowed(setting: str) -> None:
 
 
 def test_what_is_allowed_stops_no_command(tmp_path: Path) -> None:
-    """Each setting, and each command that reads many of them."""
+    """git accepts each allowed setting, and with all of them set, each command that reads many of them succeeds."""
     _git(tmp_path, "init -q -b main")
     (tmp_path / "a").write_text("x\n")
     _git(tmp_path, "config user.email a@example.org", "config user.name n", "add a", "commit -qm a")

@@ -1,10 +1,10 @@
-"""What branches got between two moments, read from git's listings."""
+"""New and changed branches between two moments, read from git's listings."""
 
 from omac.domain.git.heads import NewCommits, heads_of, moved, new_commits
 
 
 def test_branches_that_moved() -> None:
-    """New ones and changed ones; HEAD where it is detached only; a branch that was removed is none."""
+    """New and changed branches count as moved, and HEAD only where it is detached. A removed branch does not count."""
     before = heads_of(b"11 HEAD\n11 refs/heads/main\n22 refs/heads/a/b\n33 refs/heads/gone\n")
     assert before == {"HEAD": "11", "main": "11", "a/b": "22", "gone": "33"}
     after = heads_of(b"44 HEAD\n44 refs/heads/main\n22 refs/heads/a/b\n55 refs/heads/new\n")
@@ -14,7 +14,8 @@ def test_branches_that_moved() -> None:
 
 
 def test_no_name_of_a_branch_is_a_line() -> None:
-    """git forbids control characters of ASCII in names, and none of the other ends of lines; nor a branch HEAD."""
+    """A branch's name may be HEAD or hold line ends beyond ASCII, since git forbids only control characters of
+    ASCII."""
     for end in ("\x85", "\u2028", "\u2029"):
         listing = f"11 HEAD\n11 refs/heads/main\n22 refs/heads/a{end}33\n".encode()
         assert heads_of(listing) == {"HEAD": "11", "main": "11", f"a{end}33": "22"}
@@ -23,7 +24,7 @@ def test_no_name_of_a_branch_is_a_line() -> None:
 
 
 def test_commits_are_counted() -> None:
-    """A subject that looks like git's own line does not count; no commit is nothing to tell."""
+    """A subject that looks like git's own line does not count; without commits, the answer is None."""
     assert new_commits("main", b"commit 11\ncommit 22\ncommit 33\n\n") == NewCommits("main", 2, "commit 22")
     assert new_commits("main", b"commit 11\n\xff\n") == NewCommits("main", 1, "\N{REPLACEMENT CHARACTER}")
     assert new_commits("main", b"") is None

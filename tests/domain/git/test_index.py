@@ -1,4 +1,4 @@
-"""The index: what git writes passes in every version, and a path that leaves the worktree does not."""
+"""The index: a file that git writes passes in every version, and a path that leaves the worktree does not."""
 
 import subprocess
 from pathlib import Path
@@ -13,13 +13,13 @@ OID = b"\x11" * SHA1_BYTES
 
 
 def entry(name: bytes, mode: int = 0o100644) -> bytes:
-    """One entry as versions 2 and 3 have it."""
+    """Return an entry as versions 2 and 3 have it."""
     raw = b"\0" * 24 + mode.to_bytes(4, "big") + b"\0" * 12 + OID + min(len(name), 0xFFF).to_bytes(2, "big") + name
     return raw + b"\0" * (8 - len(raw) % 8)
 
 
 def index(*entries: bytes, count: int = -1, extensions: bytes = b"", version: int = 2) -> bytes:
-    """An index of version 2 or 3."""
+    """Return an index of version 2 or 3."""
     number = len(entries) if count < 0 else count
     return (
         b"DIRC" + version.to_bytes(4, "big") + number.to_bytes(4, "big") + b"".join(entries) + extensions + b"\0" * 20
@@ -39,7 +39,7 @@ def extension(name: bytes, content: bytes) -> bytes:
     ],
 )  # fmt: skip
 def test_a_path_that_leaves_the_worktree(name: bytes) -> None:
-    """It is a problem in a file, and none in a file beside it."""
+    """A path that leaves the worktree is a problem, and a path inside it is none."""
     assert index_problem(index(entry(b"README"), entry(name)))
     assert index_problem(index(entry(b"README"), entry(b"src/a"))) == ""
 
@@ -49,12 +49,12 @@ def test_a_path_that_leaves_the_worktree(name: bytes) -> None:
     [b".gitignore", b".gitmodules", b"a.git", b"foo.git/x", b".github/x", b"a b", b"\xff", b"...", b"git~", b"a\\b"],
 )
 def test_an_ordinary_name(name: bytes) -> None:
-    """It is no problem, odd as it looks."""
+    """An ordinary name is no problem, even if it looks odd."""
     assert index_problem(index(entry(name))) == ""
 
 
 def packed_entry(stripped: int, added: bytes, length: int) -> bytes:
-    """One entry as version 4 has it; `stripped` is below 128."""
+    """Return an entry as version 4 has it; `stripped` is below 128."""
     raw = b"\0" * 24 + (0o100644).to_bytes(4, "big") + b"\0" * 12 + OID + min(length, 0xFFF).to_bytes(2, "big")
     return raw + bytes([stripped]) + added + b"\0"
 
@@ -74,12 +74,12 @@ def packed_entry(stripped: int, added: bytes, length: int) -> bytes:
     ids=["one name", "parts", "all names", "within bounds"],
 )
 def test_a_short_file_with_long_names(problem: str, entries: list[bytes]) -> None:
-    """Names that version 4 writes as a few bytes take no more time or memory than an index of that size may."""
+    """Bounds hold for names that version 4 writes as a few bytes, so that a short file takes little time and memory."""
     assert index_problem(index(*entries, version=4)) == problem
 
 
 def test_a_link_above_an_entry() -> None:
-    """git checks the link out first, and would write the entry through it."""
+    """A link above an entry is a problem: git checks the link out first, and would write the entry through it."""
     assert index_problem(index(entry(b"a", 0o120000), entry(b"a/b")))
     assert index_problem(index(entry(b"a", 0o160000), entry(b"a/b/c")))
     assert index_problem(index(entry(b".gitmodules", 0o120000)))
@@ -87,7 +87,7 @@ def test_a_link_above_an_entry() -> None:
 
 
 def test_what_only_an_extension_allows() -> None:
-    """A folder or an empty name without it is a problem."""
+    """A folder or an empty name needs the extension that allows it."""
     assert index_problem(index(entry(b"dir/", 0o040000)))
     assert index_problem(index(entry(b"dir/", 0o040000), extensions=extension(b"sdir", b""))) == ""
     assert index_problem(index(entry(b""), extensions=extension(b"link", OID))) == ""
@@ -106,12 +106,12 @@ def test_what_only_an_extension_allows() -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_git_does_not_write(content: bytes) -> None:
-    """It is a problem, and never an exception."""
+    """A file that git does not write is a problem, and never an exception."""
     assert index_problem(content)
 
 
 def made(folder: Path, *options: tuple[str, str], oid: str) -> Path:
-    """A repository with an index of some kind."""
+    """Make a repository with an index of some kind, and return its git folder."""
 
     def git(*words: str) -> None:
         subprocess.run(
@@ -162,7 +162,7 @@ def test_what_git_writes(tmp_path: Path, oid: str, version: str, split: str, blo
 
 
 def test_sparse(tmp_path: Path) -> None:
-    """A sparse index, with folders for what is left out."""
+    """A sparse index passes, with its folders for files that are left out."""
     git = made(tmp_path, oid="sha1")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     subprocess.run(["git", "commit", "-qam", "2"], cwd=tmp_path, check=True, env=environment)
@@ -175,17 +175,17 @@ def test_sparse(tmp_path: Path) -> None:
 
 
 def test_every_byte_changed(tmp_path: Path) -> None:
-    """No change of one byte makes it fail with an exception."""
+    """An index with any one byte changed raises no exception."""
     content = bytearray((made(tmp_path, ("index.version", "4"), oid="sha1") / "index").read_bytes())
     for at in range(0, len(content), 3 if everything() else 11):
-        kept = content[at]
+        byte = content[at]
         content[at] ^= 0xFF
         assert isinstance(index_problem(bytes(content)), str)
-        content[at] = kept
+        content[at] = byte
 
 
 def _packed(count: int, length: int, mode: int) -> bytes:
-    """An index of version 4 whose names are all as long as the first one."""
+    """Return an index of version 4 whose names are all as long as the first one."""
     names = []
     for number in range(count):
         raw = b"\0" * 24 + mode.to_bytes(4, "big") + b"\0" * 12 + OID + min(length, 0xFFF).to_bytes(2, "big")
@@ -202,6 +202,7 @@ def _packed(count: int, length: int, mode: int) -> bytes:
     ],
 )
 def test_names_that_a_few_bytes_stand_for(count: int, length: int, mode: int) -> None:
-    """Judging takes neither time nor memory beyond what a file of that size is worth."""
+    """A short file with many or long names is refused, so that it takes no more time or memory than its size is
+    worth."""
     assert "too many" in (problem := index_problem(_packed(count, length, mode))) or "longer" in problem
     assert index_problem(_packed(100, 400, mode)) == ""

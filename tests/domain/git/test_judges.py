@@ -25,7 +25,7 @@ ENDS = (b"", b"!", b"\n", b"\0", b"'", b"x\n")
 
 
 class Nowhere(JudgedFolder):
-    """A git folder of which nothing is true."""
+    """A git folder that answers every question with no."""
 
     def holds(self, path: str) -> bool:
         return False
@@ -54,7 +54,7 @@ class Nowhere(JudgedFolder):
 
 @contextmanager
 def limited(what: str) -> Iterator[None]:
-    """Fail when it takes longer: re looks for signals while it matches."""
+    """Fail when the block takes longer than WITHIN_S; re checks for signals while it matches."""
 
     def late(_number: int, _frame: object) -> None:
         raise AssertionError(f"{what} takes more than {WITHIN_S} s")
@@ -70,7 +70,7 @@ def limited(what: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [*JUDGES, *CLEANERS])
 def test_no_content_keeps_it_busy(name: str) -> None:
-    """Pieces of what each judge reads, repeated, with an end that does not fit."""
+    """Each judge comes to an end on repeated pieces of the files that judges read, with an end that does not fit."""
     judge = JUDGES.get(name) or CLEANERS[name]
     with limited(name):
         for piece in PIECES:
@@ -90,7 +90,8 @@ TABLES = {
 
 @pytest.mark.parametrize("content", TABLES)
 def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
-    """What the list names beside its own tables, git deletes when it packs them."""
+    """A list that names a file beside its own tables is a problem, since git deletes listed files when it packs
+    them."""
     assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]
 
 
@@ -110,7 +111,7 @@ class InProject(Nowhere):
 
 
 def mended(settings: str, before: str = "", place: JudgedFolder | None = None) -> str:
-    """What of a new configuration stays; the judge has nothing against the rest."""
+    """Return the settings of a new configuration that stay; the judge accepts the result."""
     place = place or Nowhere()
     content = CLEANERS["without_problems"](settings.encode(), before.encode(), place)
     assert JUDGES["config"](content, before.encode(), place) == ""
@@ -125,7 +126,8 @@ def test_settings_that_were_there_may_stay() -> None:
 
 
 def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
-    """As of a mirror; elsewhere a fetch writes what its remote is named by."""
+    """A remote of a bare repository may fetch all refs, as for a mirror; elsewhere a fetch writes only refs named after
+    its remote."""
     mirror = '[remote "up"]\n\turl = https://a.example/x\n\tfetch = +refs/*:refs/*\n\tmirror = true\n'
     assert mended(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
     assert "fetch" not in mended(f"[core]\n\tbare = false\n{mirror}")
@@ -155,7 +157,8 @@ def test_a_remote_leads_to_a_repository_of_the_project_or_far_away(url: str) -> 
     ],
 )
 def test_it_leads_nowhere_else_on_this_machine(url: str) -> None:
-    """Nor does what is left name a remote without a place, which git takes for a path; what was there stays."""
+    """A setting that names a removed remote goes with it, since git takes that name for a path. Settings that were
+    there before stay."""
     remote = f'[remote "up"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/up/*\n'
     settings = f'{remote}[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
     assert mended(settings, place=InProject()) == ""

@@ -1,4 +1,5 @@
-"""domain/git/refspecs.py: where a remote that was set inside may write, compared with the git of this machine."""
+"""domain/git/refspecs.py: the refs that a remote set in the sandbox may write, compared with the git of this
+machine."""
 
 import subprocess
 from pathlib import Path
@@ -35,12 +36,12 @@ def test_a_fetch_writes_what_its_remote_is_named_by(value: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("value", NOT_FETCHED)
 def test_it_writes_nothing_else(value: str) -> None:
-    """Nor does git stop over it."""
+    """A refspec that writes other refs, or that git does not accept, is refused."""
     assert not may_fetch("up", value)
 
 
 def test_a_remote_whose_name_means_other_ones() -> None:
-    """As a pattern, or upwards."""
+    """A remote whose name is a pattern or leads upwards may fetch nothing."""
     assert not may_fetch("*", "refs/heads/x:refs/remotes/*/x")
     assert not may_fetch("..", "refs/heads/x:refs/remotes/../x")
     assert may_fetch("a/b", "+refs/heads/*:refs/remotes/a/b/*")

@@ -1,4 +1,4 @@
-"""domain/git/split_index.py: the two files of an index are the one that git reads, and nothing else passes for that."""
+"""domain/git/split_index.py: the two files of an index have the entries that git reads, and no other pair passes."""
 
 import struct
 import subprocess
@@ -26,7 +26,7 @@ def git(folder: Path, *words: str, given: str = "") -> bytes:
 
 
 def made(folder: Path, version: str = "2", oid: str = "sha1") -> None:
-    """A repository whose index is split, with entries that are replaced, deleted and added since."""
+    """Make a repository whose index is split, with entries that are replaced, deleted and added since."""
     git(folder, "init", "-q", f"--object-format={oid}")
     for key, value in (("index.version", version), ("splitIndex.maxPercentChange", "100"), ("gc.auto", "0")):
         git(folder, "config", key, value)
@@ -59,34 +59,34 @@ def parts(folder: Path, oid_bytes: int = 20) -> list[bytes]:
 @pytest.mark.parametrize("oid", SIZES)
 @pytest.mark.parametrize("version", ["2", "4"])
 def test_what_git_reads(tmp_path: Path, version: str, oid: str) -> None:
-    """All entries have their names, and are those that git lists; once the tree is written, too."""
+    """A split index has the entries that git lists, each with its name, before and after its tree is written."""
     made(tmp_path, version, oid)
     for is_whole in (False, True):
         if is_whole:
             git(tmp_path, "add", "d1/f001")
             git(tmp_path, "write-tree")
-        found = parts(tmp_path, SIZES[oid])
-        assert [index_problem(part, SIZES[oid]) for part in found] == ["", ""]
-        assert split_problem(found, SIZES[oid]) == ""
+        files = parts(tmp_path, SIZES[oid])
+        assert [index_problem(part, SIZES[oid]) for part in files] == ["", ""]
+        assert split_problem(files, SIZES[oid]) == ""
         listed = git(tmp_path, "ls-files", "-s", "-z").split(b"\0")[:-1]
         read = [
-            b"%06o %s %d\t%s" % (int.from_bytes(what[:4], "big"), what[4:-1].hex().encode(), what[-1], name)
-            for name, what in all_entries(found, SIZES[oid])
+            b"%06o %s %d\t%s" % (int.from_bytes(fields[:4], "big"), fields[4:-1].hex().encode(), fields[-1], name)
+            for name, fields in all_entries(files, SIZES[oid])
         ]
         assert read == listed
-    assert b"TREE" in found[0]
+    assert b"TREE" in files[0]
 
 
 def test_trees_of_other_entries(tmp_path: Path) -> None:
-    """Of a split index too; and where its other file cannot be read, nobody can say so."""
+    """Trees of other entries are a problem of a split index too, and so is a shared file that cannot be read."""
     made(tmp_path)
     git(tmp_path, "add", "d1/f001")
     tree = bytes.fromhex(git(tmp_path, "write-tree").decode())
-    found = parts(tmp_path)
-    assert split_problem(found, 20) == ""
-    assert "other entries" in split_problem([found[0].replace(tree, b"\1" * 20), found[1]], 20)
-    assert "cannot be read" in split_problem(found[:1], 20)
-    assert "other entries" in split_problem([found[0], found[1].replace(b"\0\x07d2/f009\0", b"\0\x07d2/f00:\0")], 20)
+    files = parts(tmp_path)
+    assert split_problem(files, 20) == ""
+    assert "other entries" in split_problem([files[0].replace(tree, b"\1" * 20), files[1]], 20)
+    assert "cannot be read" in split_problem(files[:1], 20)
+    assert "other entries" in split_problem([files[0], files[1].replace(b"\0\x07d2/f009\0", b"\0\x07d2/f00:\0")], 20)
 
 
 def entry(name: bytes, stage: int = 0, mode: int = 0o100644) -> bytes:
@@ -146,7 +146,7 @@ def test_how_they_are_put_together(parts: list[bytes], names: bytes) -> None:
     ],
 )
 def test_what_git_does_not_write(parts: list[bytes]) -> None:
-    """It is a problem, and takes no time."""
+    """A pair of files that git does not write is a problem that is detected at once, and its entries cannot be read."""
     assert split_problem(parts, 20)
     with pytest.raises(NotWhole):
         list(all_entries(parts, 20))
@@ -158,7 +158,8 @@ def test_a_link_above_an_entry_of_the_other_file() -> None:
 
 
 def test_a_shared_index_of_no_name() -> None:
-    """git takes all to be in this file then: its trees are judged, and its entries have names."""
+    """An index whose shared index has no name holds all entries for git: its trees are judged, and its entries have
+    names."""
     tree = b"\x001 0\n" + OID
     assert "other entries" in index_problem(index(entry(b"a"), link=bytes(20), tree=tree))
     assert "no name" in index_problem(index(entry(b""), link=bytes(20)))

@@ -1,4 +1,4 @@
-"""domain/guard/guard.py: which paths a call names, in how many ways they can be read, and what is said of a denial."""
+"""domain/guard/guard.py: the paths that a call names, the ways to read them, and the text of a denial."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from omac.domain.guard.guard import SHOWN_CHARS_MAX, Call, Denial, Unclear, call
 
 
 def call(tool: str, given: object, **more: object) -> Call | None:
-    """The call of a payload."""
+    """Return the call of a payload."""
     return call_of({"tool_name": tool, "tool_input": given, "cwd": "/w", "session_id": "s", **more})
 
 
@@ -27,11 +27,11 @@ def call(tool: str, given: object, **more: object) -> Call | None:
     ],
 )  # fmt: skip
 def test_paths(tool: str, given: object, paths: tuple[str, ...]) -> None:
-    """What the input of each tool names, and nothing that is only content."""
-    found = call(tool, given)
-    assert found is not None
-    assert (found.paths, found.tool, found.session, found.cwd) == (paths, tool, "s", "/w")
-    assert found.harness == ("codex" if tool in ("apply_patch", "Bash") else "claude")
+    """The paths of a call are those that its tool's input names, and never text that is only content."""
+    parsed = call(tool, given)
+    assert parsed is not None
+    assert (parsed.paths, parsed.tool, parsed.session, parsed.cwd) == (paths, tool, "s", "/w")
+    assert parsed.harness == ("codex" if tool in ("apply_patch", "Bash") else "claude")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_paths(tool: str, given: object, paths: tuple[str, ...]) -> None:
     ],
 )
 def test_no_write(tool: str, given: object) -> None:
-    """A call that names no file by itself is none of the guard's business."""
+    """The guard ignores a call that names no file by itself."""
     assert call(tool, given) is None
 
 
@@ -64,7 +64,7 @@ def test_no_write(tool: str, given: object) -> None:
     ],
 )
 def test_unclear(tool: str, given: object) -> None:
-    """What cannot be understood is not guessed at."""
+    """A call that the guard cannot understand is refused; its paths are not guessed."""
     with pytest.raises(Unclear):
         call(tool, given)
 
@@ -96,32 +96,32 @@ def test_depth() -> None:
     ],
 )
 def test_readings(path: str, expected: set[str]) -> None:
-    """Every path that some tool could take it for."""
+    """The readings of a path are all paths that some tool could take it for."""
     assert set(readings(path, "/w", "/h")) == {each.encode() for each in expected}
 
 
 @pytest.mark.parametrize("path", ["", " ", "a\0", "\na", "a\x7f", "a\t", "\ud800", "file:a", "http://a", "~root/a"])
 def test_no_reading(path: str) -> None:
-    """What no two tools take for the same is refused."""
+    """A path that no two tools read alike is refused."""
     with pytest.raises(Unclear):
         readings(path, "/w", "/h")
 
 
 def test_no_home() -> None:
-    """Without a home, ~ leads nowhere; other paths do not need one."""
+    """Without a home, a path in ~ is refused; other paths do not need a home."""
     with pytest.raises(Unclear):
         readings("~/a", "/w", "")
     assert readings("a", "/w", "") == (b"/w/a",)
 
 
 def test_shown() -> None:
-    """Nothing that a terminal would act on, and not without end."""
+    """The shown text has no characters that a terminal acts on, and a bounded length."""
     assert shown("a\x1b[31m\u202e\n") == "a\\x1b[31m\\u202e\\n"
     assert len(shown("x" * 10_000)) == SHOWN_CHARS_MAX + 3
 
 
 def test_denial() -> None:
-    """What is told of one, whole and with nothing known."""
+    """The text of a denial has each detail that is known, and only the reason if none is."""
     denial = Denial("it is outside", call=call("Write", {"file_path": "a"}), named="a", path="/m/a", root="/m/w")
     denial.checkout, denial.sibling, denial.probable = "/m", True, "/m/w/a"
     assert denial.text().splitlines() == [

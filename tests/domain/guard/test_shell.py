@@ -1,4 +1,5 @@
-"""Patches in shell commands: where they apply, as far as that can be said, and what a shell makes of their paths."""
+"""Patches in shell commands: the folders where they apply, as far as these can be determined, and paths that a shell
+expands."""
 
 import pytest
 
@@ -10,9 +11,9 @@ QUOTED = f"apply_patch <<'EOF'\n{INNER}\nEOF\n"
 
 
 def bases(command: object) -> tuple[str, ...]:
-    found = call_of({"tool_name": "shell", "tool_input": {"command": command}})
-    assert found is not None
-    return found.bases
+    call = call_of({"tool_name": "shell", "tool_input": {"command": command}})
+    assert call is not None
+    return call.bases
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,8 @@ def bases(command: object) -> tuple[str, ...]:
     ],
 )
 def test_where_a_patch_applies(before: str, expected: tuple[str, ...]) -> None:
-    """After a `cd` that must have happened there; after one that may have failed, there or where it was before."""
+    """A patch applies in the folder of a `cd` that must have succeeded. After one that may have failed, it applies
+    there or in the folder before."""
     assert bases(before + QUOTED) == expected
     assert bases(["bash", "-lc", before + QUOTED]) == expected
 
@@ -98,7 +100,8 @@ def test_where_a_patch_applies(before: str, expected: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_where_a_patch_applies_cannot_be_said(before: str) -> None:
-    """Whatever else could change the folder denies relative paths; absolute ones need no folder."""
+    """A patch after any other command that could change the folder may not have relative paths; absolute ones need no
+    folder."""
     with pytest.raises(Unclear, match="use absolute paths"):
         bases(before + QUOTED)
     assert bases(before + QUOTED.replace(": a\n", ": /a\n")) == ("",)
@@ -119,7 +122,7 @@ def test_a_second_patch(between: str, expected: tuple[str, ...] | None) -> None:
 
 
 def test_a_patch_without_its_end() -> None:
-    """Where the first patch ends cannot be said, and so neither what lies between."""
+    """A patch without its end is refused, because the commands between it and the next patch cannot be determined."""
     with pytest.raises(Unclear):
         bases(QUOTED.replace("*** End Patch\n", "") + "cd ..\n" + QUOTED)
 
@@ -138,7 +141,7 @@ def test_a_patch_without_its_end() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["$HOME/x", "`pwd`/x", "a\\x"])
 def test_a_path_that_the_shell_expands(command: str, path: str) -> None:
-    """Where it leads is not what it says."""
+    """A path that the shell expands is refused, since it leads elsewhere than its text."""
     with pytest.raises(Unclear, match="expand"):
         bases(command.format(PATCH.format(path)))
     assert bases(command.format(PATCH.format("plain"))) == (".",)
@@ -158,7 +161,7 @@ def test_a_path_that_the_shell_expands(command: str, path: str) -> None:
     ],
 )
 def test_a_path_with_a_dollar(command: str | list[str]) -> None:
-    """Files are named so (`routes/$id.tsx`), and a shell that is told so leaves the name alone."""
+    """A file named like `routes/$id.tsx` passes where quotes keep the shell from expanding its name."""
     patch = PATCH.format("routes/$id.tsx")
     whole = command.format(patch) if isinstance(command, str) else [word.format(patch) for word in command]
     assert bases(whole) == (".",)

@@ -1,4 +1,4 @@
-"""domain/harness/bridge.py: what omac adds to an agent's command line and environment."""
+"""domain/harness/bridge.py: omac's additions to an agent's command line and environment."""
 
 import json
 import shlex
@@ -25,12 +25,13 @@ COMMANDS = HookCommands("/o/omac hook pre-tool-use || exit 2", "/o/omac hook ses
 
 
 def test_claude_gets_hooks_as_settings() -> None:
-    """One for its sessions' beginning, one for their end, and the write guard for the tools that write."""
+    """Claude Code gets a hook for the start of its sessions, one for their end, and the write guard for the tools that
+    write."""
     option, settings, *words = bridged(harness_named("claude"), COMMANDS, ("-p", "x"))
     assert (option, words) == ("--settings", ["-p", "x"])
     hooks = json.loads(settings)["hooks"]
     commands = {
-        event: [one["command"] for group in groups for one in group["hooks"]] for event, groups in hooks.items()
+        event: [hook["command"] for group in groups for hook in group["hooks"]] for event, groups in hooks.items()
     }
     assert commands == {
         "PreToolUse": [COMMANDS.guard],
@@ -41,8 +42,8 @@ def test_claude_gets_hooks_as_settings() -> None:
 
 
 def test_a_project_cannot_turn_hooks_off() -> None:
-    """The command line, which comes before a project's settings, says that they are on, unless the person's own
-    settings say otherwise."""
+    """The command line, which comes before a project's settings, turns hooks on, unless the user's own settings turn
+    them off."""
     claude, codex = harness_named("claude"), harness_named("codex")
     assert json.loads(bridged(claude, COMMANDS, ())[1])["disableAllHooks"] is False
     assert "disableAllHooks" not in json.loads(bridged(claude, COMMANDS, (), hooks_off=True)[1])
@@ -67,14 +68,14 @@ def test_a_project_cannot_turn_hooks_off() -> None:
     ],
 )
 def test_what_a_person_turned_off(name: str, stated: str, off: bool) -> None:
-    """Settings that are not valid turn nothing off: the agent reports those."""
+    """Settings that are not valid turn nothing off; the agent reports them."""
     hook = harness_named(name).hook
     assert hook is not None
     assert are_hooks_off(hook, stated) is off
 
 
 def test_variables_are_added_to_settings() -> None:
-    """A person's others stay; settings of another form are left to the agent."""
+    """The user's other variables stay; settings of another form are left to the agent."""
     assert json.loads(with_variables('{"env":{"A":"1","B":"2"},"m":1}', {"B": "3"})) == {
         "env": {"A": "1", "B": "3"},
         "m": 1,
@@ -84,10 +85,11 @@ def test_variables_are_added_to_settings() -> None:
 
 
 def test_settings_of_a_person_stay() -> None:
-    """Claude Code takes the last --settings only, so omac's hooks join those of the person's, wherever it stands."""
-    theirs = {"model": "m", "hooks": {"PreToolUse": [{"hooks": []}], "Stop": []}}
+    """Claude Code takes only the last --settings, so omac's hooks join those of the user's, wherever the option
+    stands."""
+    stated = {"model": "m", "hooks": {"PreToolUse": [{"hooks": []}], "Stop": []}}
     for words in (("-p", "--settings", "x.json", "--", "--settings"), ("--settings=x.json", "-p", "--", "--settings")):
-        option, settings, *rest = bridged(harness_named("claude"), COMMANDS, words, json.dumps(theirs))
+        option, settings, *rest = bridged(harness_named("claude"), COMMANDS, words, json.dumps(stated))
         assert (option, rest) == ("--settings", ["-p", "--", "--settings"])
         merged = json.loads(settings)
         assert merged["model"] == "m"
@@ -99,7 +101,7 @@ def test_settings_of_a_person_stay() -> None:
 
 @pytest.mark.parametrize("stated", ["", "{", "[]", '{"hooks":[]}', '{"hooks":{"PreToolUse":{}}}', "[" * 100_000])
 def test_settings_of_another_form_are_refused(stated: str) -> None:
-    """The caller leaves them to the agent, which says what is wrong."""
+    """Settings of another form raise an error. The caller leaves them to the agent, which reports the problem."""
     with pytest.raises((ValueError, RecursionError)):
         bridged(harness_named("claude"), COMMANDS, (), stated)
 
@@ -110,8 +112,8 @@ def test_codex_gets_hooks_it_trusts() -> None:
     assert set(words[::2]) == {"-c"}
     settings = tomllib.loads("\n".join(words[1::2]))
     hooks = settings["hooks"]
-    assert [one["command"] for one in hooks["SessionStart"][0]["hooks"]] == [COMMANDS.session_start]
-    assert [one["command"] for one in hooks["PreToolUse"][0]["hooks"]] == [COMMANDS.guard]
+    assert [hook["command"] for hook in hooks["SessionStart"][0]["hooks"]] == [COMMANDS.session_start]
+    assert [hook["command"] for hook in hooks["PreToolUse"][0]["hooks"]] == [COMMANDS.guard]
     assert settings["shell_environment_policy"]["set"] == dict.fromkeys(CONTROL_VARIABLES, "")
     assert set(hooks["state"]) == {
         "/<session-flags>/config.toml:session_start:0:0",
@@ -120,29 +122,29 @@ def test_codex_gets_hooks_it_trusts() -> None:
 
 
 def test_the_hashes_are_those_that_codex_computes() -> None:
-    """Codex 0.169.0 ran these two hooks, given with these hashes, and asked nobody."""
+    """The trusted hashes are those with which Codex 0.169.0 ran these two hooks without asking the user."""
     commands = HookCommands("/tmp/cl/hook.sh guard", "/tmp/cl/hook.sh start", "")
     words = bridged(harness_named("codex"), commands, ())
     state = tomllib.loads("\n".join(words[1::2]))["hooks"]["state"]
-    assert [one["trusted_hash"] for one in state.values()] == [
+    assert [entry["trusted_hash"] for entry in state.values()] == [
         "sha256:1dc09c666a2d5f6e8ab4c8c4f87c43a128cb6173c19607441dc04e2efdb3b837",
         "sha256:217e7cce865b0a49ef9ce3b7cf79343e7115360ef0e1d416b9c14522358dc729",
     ]
 
 
 def test_a_plugin_joins_those_of_the_person() -> None:
-    """What OPENCODE_CONFIG_CONTENT says already is kept, with its plugins."""
+    """The plugin of omac joins the user's OPENCODE_CONFIG_CONTENT, which is kept with its plugins."""
     harness, url = harness_named("opencode"), "file:///o/bridge.ts"
     assert bridge_variables(harness, url, {}) == {"OPENCODE_CONFIG_CONTENT": '{"plugin":["file:///o/bridge.ts"]}'}
-    theirs = {"OPENCODE_CONFIG_CONTENT": '{"model":"x/y","plugin":["mine"]}'}
-    (settings,) = bridge_variables(harness, url, theirs).values()
+    variables = {"OPENCODE_CONFIG_CONTENT": '{"model":"x/y","plugin":["mine"]}'}
+    (settings,) = bridge_variables(harness, url, variables).values()
     assert json.loads(settings) == {"model": "x/y", "plugin": ["mine", url]}
     assert bridge_variables(harness_named("claude"), url, {}) == {}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', '{"plugin":3}', "[" * 100_000])
 def test_a_configuration_of_another_form_is_refused(content: str) -> None:
-    """Nothing of the person's is dropped silently."""
+    """A configuration of another form is refused, so that none of the user's settings is dropped silently."""
     with pytest.raises(Refusal) as refused:
         bridge_variables(harness_named("opencode"), "file:///x", {"OPENCODE_CONFIG_CONTENT": content})
     assert refused.value.reason == "settings-invalid"
@@ -150,20 +152,21 @@ def test_a_configuration_of_another_form_is_refused(content: str) -> None:
 
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 def test_no_agent_gets_arguments_it_has_no_option_for(harness: Harness) -> None:
-    """Those without a bridge are launched as they are; commands are one word each for the shell that runs them."""
+    """Each agent gets its arguments as pairs of an option and a value. The hook commands start with omac's path as one
+    word."""
     words = bridged(harness, COMMANDS, ())
     assert len(words) % 2 == 0
     assert all(shlex.split(command)[0] == "/o/omac" for command in COMMANDS)
 
 
 def test_a_folder_that_nobody_trusted_is_untrusted() -> None:
-    """Codex would ask, and could not keep the answer: its settings are pinned. What the person said already counts,
-    for the folder or for the clone that it is a worktree of."""
+    """A folder without an answer of the user's is untrusted: Codex would ask, and could not save the answer in its
+    pinned settings. An earlier answer counts, for the folder or for the clone that it is a worktree of."""
     codex, folders = harness_named("codex"), ["/p/tree", "/p/main"]
     option, setting = untrusted(codex, "", folders)
     assert (option, tomllib.loads(setting)) == ("-c", {"projects": {"/p/tree": {"trust_level": "untrusted"}}})
-    for known in folders:
-        assert untrusted(codex, f'[projects."{known}"]\ntrust_level = "trusted"', folders) == ()
+    for folder in folders:
+        assert untrusted(codex, f'[projects."{folder}"]\ntrust_level = "trusted"', folders) == ()
     assert untrusted(codex, '[projects."/p"]\ntrust_level = "trusted"', folders)
     assert untrusted(codex, "[projects", folders) == untrusted(codex, "projects = 3", folders) == ()
     assert untrusted(harness_named("claude"), "", folders) == ()

@@ -10,13 +10,13 @@ VARIABLES = {"HOME": "/h", "CLAUDE_CONFIG_DIR": "/h/.claude"}
 
 
 def paths(settings: object) -> list[str]:
-    """The paths that the commands name, programs marked."""
-    found: dict[str, bool] = {}
+    """Return the paths that the commands name, with programs marked."""
+    programs: dict[str, bool] = {}
     for word in command_words(settings):
         path = expanded(word.text, VARIABLES)
         if path:
-            found[path] = found.get(path, False) or word.is_program
-    return [f"{path}*" if is_program else path for path, is_program in found.items()]
+            programs[path] = programs.get(path, False) or word.is_program
+    return [f"{path}*" if is_program else path for path, is_program in programs.items()]
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def paths(settings: object) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_settings_name(settings: object, expected: list[str]) -> None:
-    """Commands in any place; the first word of one is the program itself, other settings are none."""
+    """Settings name commands at any level. The first word of a command is its program; other settings name nothing."""
     assert sorted(paths(settings)) == sorted(expected)
 
 
 def test_names_of_scripts() -> None:
-    """A script is run, and a log is not."""
+    """A name with a script's ending is that of a script; the name of a log is not."""
     assert [is_script(name) for name in ("a.sh", "A.PY", "x.mjs", "a.log", "py", "a.json")] == [True] * 3 + [False] * 3
 
 
@@ -63,12 +63,12 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_any_settings(settings: object) -> None:
-    """Whatever an agent wrote there, looking through it comes to an end."""
+    """The search for commands ends, whatever an agent wrote into its settings."""
     assert all(word.text is not None for word in command_words(settings))
 
 
 def test_settings_without_bottom() -> None:
-    """Deep settings are looked at to a depth, long ones to a length."""
+    """The search stops at a depth in deep settings, and at a length in long ones."""
     deep: object = "/h/x"
     for _ in range(500):
         deep = {"command": deep}

@@ -1,4 +1,4 @@
-"""domain/harness/harness.py: what the modules of the harnesses say holds together."""
+"""domain/harness/harness.py: the definitions of the harnesses are consistent."""
 
 import posixpath
 
@@ -19,7 +19,7 @@ def test_its_own_skills_come_before_the_shared_ones(harness: Harness) -> None:
 
 @each
 def test_a_missing_program_can_be_installed(harness: Harness) -> None:
-    """The hint is a command to paste; the program is the one that is launched."""
+    """The hint for a missing program is a command to paste; the program is the one that is launched."""
     assert harness.install.isprintable()
     assert len(harness.install.split()) > 1
     assert harness.program == harness.serve[0]
@@ -27,19 +27,19 @@ def test_a_missing_program_can_be_installed(harness: Harness) -> None:
 
 @each
 def test_what_is_pinned_cannot_also_be_its_own(harness: Harness) -> None:
-    """A place is kept or pinned, not both; all are in the home, written once and without a way out of it."""
-    places = (*harness.folders, *harness.pinned, *harness.added_to, *harness.apart)
-    assert len({place.rstrip("/") for place in places}) == len(places)
+    """A path in the home is kept or pinned, not both; each is listed once and leads nowhere else."""
+    paths = (*harness.folders, *harness.pinned, *harness.added_to, *harness.apart)
+    assert len({path.rstrip("/") for path in paths}) == len(paths)
     assert harness.folders
-    for place in (*places, *harness.protected, *harness.settings):
-        assert place == posixpath.normpath(place) + "/" * place.endswith("/")
-        assert not place.startswith(("/", "..", "~"))
-    assert all(place.endswith("/") for place in (*harness.added_to, *harness.apart))
+    for path in (*paths, *harness.protected, *harness.settings):
+        assert path == posixpath.normpath(path) + "/" * path.endswith("/")
+        assert not path.startswith(("/", "..", "~"))
+    assert all(path.endswith("/") for path in (*harness.added_to, *harness.apart))
 
 
 @each
 def test_a_variable_is_a_credential_or_not(harness: Harness) -> None:
-    """No name stands in both lists, or twice; a sandbox passes all of them."""
+    """A variable is in one of the two lists, and once; a sandbox passes all of them."""
     plain = harness.auth_variables({})
     assert len(set(plain)) == len(harness.credentials) + len(harness.variables)
     assert all(name.isidentifier() for name in plain)
@@ -50,14 +50,14 @@ def test_a_variable_is_a_credential_or_not(harness: Harness) -> None:
 
 @each
 def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -> None:
-    """The guard knows a tool by its name in lower case; what is installed lies in a folder, and is pinned."""
+    """The guard knows a tool by its name in lower case. The hook's file is in the harness's folder, and is pinned."""
     if harness.hook is None:
         return
     tools = harness.hook.tools
-    known = (*tools.files, *tools.patches, *tools.shells)
-    assert len(set(known)) == len(known)
-    assert all(name == name.lower() for name in known)
-    assert {name.lower() for name in harness.hook.matcher.split("|")} & set(known)
+    tool_names = (*tools.files, *tools.patches, *tools.shells)
+    assert len(set(tool_names)) == len(tool_names)
+    assert all(name == name.lower() for name in tool_names)
+    assert {name.lower() for name in harness.hook.matcher.split("|")} & set(tool_names)
     assert harness.hook.file in harness.pinned
     assert posixpath.dirname(harness.hook.file) + "/" == harness.folders[0]
     assert harness.hook.project_variable or harness.hook.begins_in_project
@@ -77,6 +77,6 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
     ],
 )
 def test_what_runs_code_at_the_next_start_is_pinned(name: str, place: str) -> None:
-    """Hooks, plugins and servers of tools that a session planted would run in the next one, sandbox or not."""
+    """A session cannot plant hooks, plugins and tool servers, which would run in the next session, sandbox or not."""
     assert place in harness_named(name).pinned
-    assert not any(place == kept for kept in harness_named(name).folders)
+    assert not any(place == folder for folder in harness_named(name).folders)

@@ -1,4 +1,4 @@
-"""domain/harness/names.py: a harness is one module and one line, and is loaded when it is asked for."""
+"""domain/harness/names.py: a harness is one module and one line, and is loaded when it is needed."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ NAMED_ELSEWHERE = {  # why a module names a harness all the same
 
 
 def test_each_module_of_a_harness_has_its_line() -> None:
-    """Besides those of harnesses, the folder has the modules that hold for all."""
+    """Each harness has a module and a line; the folder's other modules are shared by all harnesses."""
     shared = {"__init__", "bridge", "commands", "harness", "installation", "names", "table"}
     modules = {path.stem for path in HOME.glob("*.py")} - shared
     assert modules == set(NAMES)
@@ -32,7 +32,7 @@ def test_each_module_of_a_harness_has_its_line() -> None:
 
 
 def literals(path: Path) -> list[str]:
-    """The texts in a module that are no docstrings."""
+    """Return the texts in a module that are no docstrings."""
     tree = ast.parse(path.read_text())
     documents = {
         id(node.body[0].value)
@@ -47,16 +47,17 @@ def literals(path: Path) -> list[str]:
 
 
 def test_no_other_module_names_a_harness() -> None:
-    """Neither by its name nor by a variable or folder of its own: what depends on one is in its module."""
-    named = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(NAMES)})(?![a-z0-9])", re.IGNORECASE)
-    found = {
+    """Only its own module and the listed exceptions name a harness, be it in a text or by a variable or folder of its
+    own."""
+    pattern = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(NAMES)})(?![a-z0-9])", re.IGNORECASE)
+    paths = {
         str(path.relative_to(ROOT))
         for layer in LAYERS
         for path in (ROOT / layer).rglob("*.py")
-        if path.parent != HOME and any(named.search(text) for text in literals(path))
+        if path.parent != HOME and any(pattern.search(text) for text in literals(path))
     }
-    assert found == set(NAMED_ELSEWHERE)
-    assert any(named.search(text) for text in literals(HOME / "claude.py"))
+    assert paths == set(NAMED_ELSEWHERE)
+    assert any(pattern.search(text) for text in literals(HOME / "claude.py"))
 
 
 SAMPLE = """
@@ -101,7 +102,7 @@ except Refusal as refusal:
 
 
 def test_one_module_and_one_line_make_a_harness(tmp_path: Path) -> None:
-    """All that depends on harnesses knows another one: sandbox, guard, hooks, findings, launch and help."""
+    """A new harness is known to sandbox, guard, hooks, findings, launch and help without another change."""
     (tmp_path / "sample.py").write_text(SAMPLE)
     lines = (HOME / "names.py").read_text()
     more = lines.replace('    "pi": False,\n', '    "pi": False,\n    "sample": True,\n')
@@ -115,7 +116,8 @@ def test_one_module_and_one_line_make_a_harness(tmp_path: Path) -> None:
     ("tool", "loaded"), [("Write", {"claude"}), ("apply_patch", {"claude", "codex"}), ("Read", {"claude", "codex"})]
 )
 def test_the_guard_loads_no_more_than_it_needs(tool: str, loaded: set[str]) -> None:
-    """The hook starts again for each call: it loads harnesses until one has the tool, and none without a hook."""
+    """The guard starts again for each call, so it loads harnesses only until one has the tool, and none without a
+    hook."""
     script = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from omac.domain.guard.guard import call_of\n"
@@ -130,5 +132,5 @@ def test_the_guard_loads_no_more_than_it_needs(tool: str, loaded: set[str]) -> N
     ("names", "text"), [(("a",), "a"), (("a", "b"), "a or b"), (("a", "b", "c"), "a, b or c")]
 )  # fmt: skip
 def test_names_in_a_sentence(names: tuple[str, ...], text: str) -> None:
-    """One, two and more."""
+    """A list of one, two or more names reads as part of a sentence."""
     assert listed(names, "or") == text

@@ -1,4 +1,4 @@
-"""domain/harness/table.py: the coding agents omac knows, and what is said of a name that none has."""
+"""domain/harness/table.py: the coding agents that omac knows, and the refusal of a name that none has."""
 
 import pytest
 
@@ -16,16 +16,16 @@ def test_each_module_says_what_its_line_says() -> None:
 
 @pytest.mark.parametrize("harness", HARNESSES)
 def test_every_name_and_alias_leads_to_its_harness(harness: Harness) -> None:
-    """And to no other: names are unique."""
+    """Each name and each alias leads to one harness, since all of them are unique."""
     for name in (harness.name, *harness.aliases):
         assert harness_named(name) is harness
-    names = [name for one in HARNESSES for name in (one.name, *one.aliases)]
+    names = [name for entry in HARNESSES for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("name", ["", "emacs", "OpenCode"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
-    """The message lists them all, with their aliases."""
+    """The refusal of an unknown name lists the known ones, with their aliases."""
     with pytest.raises(Refusal, match="opencode or oc, claude or claude-code or cc") as caught:
         harness_named(name)
     assert caught.value.reason == "misuse"

@@ -1,4 +1,4 @@
-"""domain/kernel/aggregate.py: what is decided folds, or is refused before anybody may append it."""
+"""domain/kernel/aggregate.py: decided events fold, or are refused before they can be appended."""
 
 from typing import Any
 
@@ -15,32 +15,33 @@ from omac.journal.event_kinds import KINDS
 
 
 class Counted(Event, frozen=True):
-    """One more."""
+    """An event that counts one more."""
 
     number: int
 
 
 def evolve(state: int, event: Event) -> int:
-    """Numbers follow each other."""
+    """Return the next number. Raises KeyError for an event that does not follow."""
     if not isinstance(event, Counted) or event.number != state + 1:
         raise KeyError(f"{event} after {state}")
     return event.number
 
 
 def counting(*numbers: int) -> Aggregate[int, Any]:
-    """An aggregate that decides on these numbers, whatever is asked."""
+    """Return an aggregate that decides on these numbers, whatever the command is."""
     return Aggregate("run", 0, lambda command, state: [Counted(number) for number in numbers], evolve, (Counted,))
 
 
 def test_what_is_decided_folds() -> None:
-    """Each event on the state that the ones before it made."""
+    """Each event is folded on the state that the ones before it made."""
     assert counting(4, 5, 6).decided("count", 3) == [Counted(4), Counted(5), Counted(6)]
     assert counting().decided("count", 3) == []
 
 
 @pytest.mark.parametrize("numbers", [(1,), (5,), (4, 4), (4, 6)])
 def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
-    """It is a defect of omac; the message says which event of which aggregate, and that nothing was recorded."""
+    """An event that does not fold is a defect of omac. The message names the event and its aggregate, and reports that
+    nothing was recorded."""
     with pytest.raises(
         Refusal, match=r"Counted, from str for a run, cannot follow in this state .* nothing was"
     ) as refused:
@@ -49,7 +50,7 @@ def test_what_does_not_fold_is_refused(numbers: tuple[int, ...]) -> None:
 
 
 def test_an_event_of_another_aggregate_is_refused() -> None:
-    """Even where the fold would take it."""
+    """An event of another aggregate is refused even if the fold would accept it."""
     lying: Aggregate[int, Any] = Aggregate(
         "run", 0, lambda command, state: [Activated()], lambda state, event: state, (Counted,)
     )
@@ -59,14 +60,14 @@ def test_an_event_of_another_aggregate_is_refused() -> None:
 
 
 def test_what_is_scrubbed_is_what_folds() -> None:
-    """The events that are given out are those that were proven."""
+    """The scrubbed events are the ones that must fold, and the ones that are returned."""
     assert counting(9).decided("count", 3, lambda event: Counted(4)) == [Counted(4)]
     with pytest.raises(Refusal):
         counting(4).decided("count", 3, lambda event: Counted(9))
 
 
 def test_a_refusal_to_decide_is_the_callers() -> None:
-    """It comes out as it was made."""
+    """A refusal to decide reaches the caller unchanged."""
 
     def refuse(command: object, state: int) -> list[Event]:
         raise Refusal("misuse", "not so")
@@ -76,7 +77,7 @@ def test_a_refusal_to_decide_is_the_callers() -> None:
 
 
 def test_a_log_records_the_fact_itself() -> None:
-    """There is nothing to decide on, and only its own facts are taken."""
+    """A log has nothing to decide: it records the fact itself, and accepts only its own kinds of facts."""
     called = ControlCalled("reload", "/w", "socket")
     assert control.AGGREGATE.decided(called, None) == [called]
     with pytest.raises(Refusal) as refused:
@@ -85,7 +86,7 @@ def test_a_log_records_the_fact_itself() -> None:
 
 
 def test_every_event_belongs_to_one_aggregate() -> None:
-    """No kind that the journal knows is without rules, and none has two."""
+    """Each kind of event that the journal knows belongs to exactly one aggregate."""
     owned = [event for aggregate in AGGREGATES for event in aggregate.events]
     assert len(owned) == len(set(owned))
     assert set(owned) == {event for _, event in KINDS.values()}

@@ -1,4 +1,4 @@
-"""domain/kernel/digest.py: the same SHA-256 as everywhere, and nothing else is loaded for it."""
+"""domain/kernel/digest.py: the same SHA-256 as everywhere, without loading another module for it."""
 
 import hashlib
 import subprocess
@@ -16,12 +16,12 @@ KNOWN = {  # FIPS 180-4, examples
 
 @pytest.mark.parametrize("data", [b"", b"abc", b"\xff" * 1_000_003])
 def test_it_is_sha_256(data: bytes) -> None:
-    """Equal to the examples of the standard and to hashlib."""
+    """A digest equals the examples of the standard and that of hashlib."""
     assert sha256_hex(data) == hashlib.sha256(data).hexdigest() == KNOWN.get(data, sha256_hex(data))
 
 
 def test_neither_hashlib_nor_openssl_is_loaded() -> None:
-    """What has to start within milliseconds can use it."""
+    """A program that has to start within milliseconds can use the digest, which loads neither hashlib nor OpenSSL."""
     imported = "from omac.domain.kernel.digest import sha256_hex"
     look = f"import sys; {imported}; print({{'hashlib', '_hashlib'}} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""domain/kernel/exhaustion.py: what passes is told from what is wrong."""
+"""domain/kernel/exhaustion.py: exhaustion, which passes, is distinguished from problems that stay."""
 
 import errno
 
@@ -8,7 +8,7 @@ from omac.domain.kernel.exhaustion import raise_exhaustion
 
 
 def test_exhaustion_is_raised_as_itself() -> None:
-    """An error that was raised from it counts as well."""
+    """An exhaustion is raised as itself, even from an error that was raised from it."""
     passing = OSError(errno.EMFILE, "Too many open files")
     try:
         raise ValueError("the file cannot be read") from passing
@@ -19,6 +19,6 @@ def test_exhaustion_is_raised_as_itself() -> None:
 
 
 def test_other_problems_are_left() -> None:
-    """A missing file stays missing."""
+    """Other problems, such as a missing file, raise nothing."""
     raise_exhaustion(FileNotFoundError(errno.ENOENT, "No such file or directory"))
     raise_exhaustion(ValueError("nonsense"))

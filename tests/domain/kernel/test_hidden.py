@@ -32,14 +32,14 @@ TEXT = "xoxb-do-not-show"
     ],
 )
 def test_nothing_shows_it(show: Callable[[Hidden], str]) -> None:
-    """Neither alone nor in something else."""
-    shown = show(Hidden(TEXT))
-    assert TEXT not in shown
-    assert "hidden" in shown
+    """A hidden value appears in no text, neither alone nor inside another value."""
+    text = show(Hidden(TEXT))
+    assert TEXT not in text
+    assert "hidden" in text
 
 
 def test_no_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
-    """As an argument of a message."""
+    """A log does not show a hidden value that is an argument of its message."""
     logging.getLogger("omac.test").warning("got %s, %r", Hidden(TEXT), {"a": Hidden(TEXT)})
     assert "<hidden>" in caplog.text
     assert TEXT not in caplog.text
@@ -63,7 +63,7 @@ def test_no_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_it_is_not_written_down(write: Callable[[Hidden], object]) -> None:
-    """Whatever would write, copy or index it fails, and says nothing of it."""
+    """A function that would write, copy or index a hidden value fails, and the error does not show the value."""
     with pytest.raises((TypeError, AttributeError)) as caught:
         write(Hidden(TEXT))
     assert TEXT not in str(caught.value)
@@ -71,7 +71,7 @@ def test_it_is_not_written_down(write: Callable[[Hidden], object]) -> None:
 
 @given(st.text(), st.text())
 def test_two_are_the_same_when_their_texts_are(one: str, other: str) -> None:
-    """And never the same as a text."""
+    """Two hidden values are equal when their texts are, and neither ever equals a text."""
     assert (Hidden(one) == Hidden(other)) is (one == other)
     assert (Hidden(one) != Hidden(other)) is (one != other)
     assert Hidden(one) == Hidden(one)
@@ -80,6 +80,6 @@ def test_two_are_the_same_when_their_texts_are(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "\ud800", "a\0b", "é" * 1000])
 def test_any_text_is_carried(text: str) -> None:
-    """As it is."""
+    """A hidden value reveals its text as it is."""
     assert Hidden(text).reveal() == text
     assert Hidden(text) == Hidden(text)

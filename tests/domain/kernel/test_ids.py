@@ -14,7 +14,7 @@ NAMESPACE = ids.server_namespace(HOST)
 
 @pytest.mark.parametrize("text", ["/home/u/shop", "/home/ü/läden", "/odd/\udcff\udc80", ""])
 def test_both_keys_are_sha256_of_the_bytes(text: str) -> None:
-    """64 hex digits of the path's or token's bytes, also where they are not UTF-8."""
+    """Both keys are 64 hex digits: the SHA-256 of the bytes of the path or token, also where these are not UTF-8."""
     expected = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     assert ids.workdir_id(text) == expected
     assert ids.token_digest(text) == expected
@@ -42,10 +42,11 @@ def test_streams_name_their_kind_host_and_subject() -> None:
 
 
 def test_each_run_beside_the_server_has_a_namespace_of_its_own() -> None:
-    """The same directory and sidecar have other streams there; every stream names its host and its namespace."""
-    server, one, two = ids.server_namespace(HOST), *(ids.namespace_beside(HOST, RunId(run)) for run in ("r1", "r2"))
-    assert len({server, one, two}) == 3
-    for namespace in (server, one, two):
+    """A run beside the server has other streams for the same directory and sidecar. Every stream names its host and its
+    namespace."""
+    server, run1, run2 = ids.server_namespace(HOST), *(ids.namespace_beside(HOST, RunId(run)) for run in ("r1", "r2"))
+    assert len({server, run1, run2}) == 3
+    for namespace in (server, run1, run2):
         for stream in (
             ids.directory_stream(namespace, WorkdirId("w")),
             ids.sidecar_stream(namespace, WorkdirId("w"), "echo"),
@@ -75,13 +76,13 @@ def test_each_run_beside_the_server_has_a_namespace_of_its_own() -> None:
     ],
 )
 def test_a_stream_is_taken_apart_as_it_was_made(stream: StreamId, key: StreamKey) -> None:
-    """Every part comes back where it belongs, and where there is none it is empty."""
+    """Each part of a stream comes back where it belongs; a part that the stream does not have is empty."""
     assert ids.key_of(stream) == key
 
 
 @pytest.mark.parametrize("stream", ["", "run", "run/h/a/b", "directory/h/w/more", "sidecar/h/w", "other/h/x"])
 def test_what_is_no_stream_is_not_taken_apart(stream: str) -> None:
-    """Nothing is guessed."""
+    """A text that is no stream is refused, and no part of it is guessed."""
     with pytest.raises(ValueError, match=r"no stream of omac|not enough values"):
         ids.key_of(StreamId(stream))
 

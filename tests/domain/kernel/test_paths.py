@@ -1,4 +1,4 @@
-"""domain/kernel/paths.py: what lies in a folder."""
+"""domain/kernel/paths.py: paths that lie in a folder, and paths that do not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""domain/kernel/redaction.py: what is written into a command line by accident or by habit does not reach the record."""
+"""domain/kernel/redaction.py: a secret that is in a command line by accident or by habit does not reach the record."""
 
 import shlex
 from itertools import product
@@ -82,38 +82,39 @@ AROUND = ["T", "say T", "a=T", "(T)", "'T'", "https://example.org/T/x", "x:T", "
 
 
 def with_secret(words: list[str], secret: str) -> list[str]:
-    """X, where it stands alone, is the secret."""
+    """Return the words with the secret in place of each X, except in X-Api."""
     return [word.replace("X-Api", "\0").replace("X", secret).replace("\0", "X-Api") for word in words]
 
 
 def test_a_secret_does_not_survive() -> None:
-    """Wherever it is put by name; that it was there is told, and so is what was run."""
+    """A secret is hidden wherever its name announces it. The record shows that it was there, and the program that
+    ran."""
 
     def check(words: list[str]) -> None:
-        told = redacted(with_secret(words, SECRET))
-        assert SECRET not in " ".join(told)
-        assert HIDDEN in " ".join(told)
-        assert told[0] == words[0]
+        record = redacted(with_secret(words, SECRET))
+        assert SECRET not in " ".join(record)
+        assert HIDDEN in " ".join(record)
+        assert record[0] == words[0]
 
     assert failing(check, ((words,) for words in PLACES)) == []
 
 
 @given(secret=SECRETS)
 def test_no_secret_survives(secret: str) -> None:
-    """Whatever its letters are."""
+    """A secret is hidden whatever its letters are."""
     for words in PLACES:
-        told = " ".join(redacted(with_secret(words, secret)))
-        assert secret not in told.replace(HIDDEN, ""), words
+        record = " ".join(redacted(with_secret(words, secret)))
+        assert secret not in record.replace(HIDDEN, ""), words
 
 
 def test_a_token_is_known_by_its_form() -> None:
-    """Whatever stands around it, and with no name that speaks of it."""
+    """A token is hidden by its form, whatever is around it, and even if no name announces it."""
 
     def check(form: str, around: str) -> None:
         token = form.replace("X", SECRET)
-        told = " ".join(redacted(["run", around.replace("T", token)]))
-        assert SECRET not in told
-        assert HIDDEN in told
+        record = " ".join(redacted(["run", around.replace("T", token)]))
+        assert SECRET not in record
+        assert HIDDEN in record
 
     assert failing(check, product(FORMS, AROUND)) == []
 
@@ -135,30 +136,30 @@ def test_a_token_is_known_by_its_form() -> None:
     ids=shlex.join,
 )
 def test_what_is_ordinary_is_told_as_it_is(words: list[str]) -> None:
-    """A record that hides everything tells nothing."""
+    """Ordinary words are recorded as they are: a record that hides everything is of no use."""
     assert redacted(words) == tuple(words)
 
 
 def test_only_the_secret_is_hidden() -> None:
-    """What stands around it stays."""
-    told = redacted(["sh", "-c", f"cd /w; run --token {SECRET} --fast", "--password", SECRET, "--fast"])
-    assert told == ("sh", "-c", f"cd /w; run --token {HIDDEN} --fast", "--password", HIDDEN, "--fast")
+    """The words around a secret stay."""
+    record = redacted(["sh", "-c", f"cd /w; run --token {SECRET} --fast", "--password", SECRET, "--fast"])
+    assert record == ("sh", "-c", f"cd /w; run --token {HIDDEN} --fast", "--password", HIDDEN, "--fast")
     assert redacted(["curl", f"https://me:{SECRET}@example.org/x"]) == ("curl", f"https://{HIDDEN}@example.org/x")
     assert redacted([f"A_TOKEN={SECRET}", "run"]) == (f"A_TOKEN={HIDDEN}", "run")
 
 
 @pytest.mark.parametrize("before", [0, 200, WORD_MAX - 10, WORD_MAX, 1_000])
 def test_a_cut_lays_nothing_bare(before: int) -> None:
-    """A secret that reaches beyond what is looked at is hidden as far as it can be seen."""
-    for place in ("sk-X", "https://me:X@example.org", "--token=X", "a --token X"):
-        word = f"{'a ' * (before // 2)}{place.replace('X', SECRET * 100)}"
+    """A secret that reaches beyond the inspected part is hidden as far as it can be seen."""
+    for form in ("sk-X", "https://me:X@example.org", "--token=X", "a --token X"):
+        word = f"{'a ' * (before // 2)}{form.replace('X', SECRET * 100)}"
         assert SECRET not in " ".join(redacted(["run", word]))
 
 
 def test_what_is_long_is_cut_and_says_so() -> None:
-    """A word, and the command line."""
-    (told,) = redacted(["x" * 5_000])
-    assert told == f"{'x' * WORD_MAX}... (5000 characters)"
+    """A long word and a long command line are cut, and the record has their length."""
+    (word,) = redacted(["x" * 5_000])
+    assert word == f"{'x' * WORD_MAX}... (5000 characters)"
     many = redacted(["word"] * 100_000)
     assert sum(map(len, many)) <= TOTAL_MAX + 100
     assert many[-1] == f"... ({100_000 - len(many) + 1} more)"
@@ -166,24 +167,25 @@ def test_what_is_long_is_cut_and_says_so() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=())), max_size=8))
 def test_whatever_is_given_is_printable_and_bounded(words: list[str]) -> None:
-    """Also bytes that are no text, and what would move a terminal's cursor."""
-    told = redacted(words)
-    assert all(word.isprintable() for word in told)
-    assert len("".join(told).encode()) <= 4 * (TOTAL_MAX + 100)
+    """The record is printable and bounded, even for bytes that are no text and for characters that move a terminal's
+    cursor."""
+    record = redacted(words)
+    assert all(word.isprintable() for word in record)
+    assert len("".join(record).encode()) <= 4 * (TOTAL_MAX + 100)
 
 
 def test_escapes_are_shown() -> None:
-    """And not obeyed."""
+    """Escape sequences are shown as text, so that no terminal obeys them."""
     assert redacted(["\x1b[2J", "a\nb", "\udcff", "\u202e"]) == ("\\x1b[2J", "a\\nb", "\\udcff", "\\u202e")
 
 
 @pytest.mark.parametrize("name", ["token", "Access-Token", "GH_PAT", "apiKey", "user.password", "SIGNATURE", "--key"])
 def test_names_that_speak_of_secrets(name: str) -> None:
-    """Whatever their case and separators."""
+    """The name of a secret is recognized in any case and with any separators."""
     assert speaks_of_secret(name)
 
 
 @pytest.mark.parametrize("name", ["author", "path", "keyboard", "pattern", "PWD", "compass", "spin", ""])
 def test_names_that_do_not(name: str) -> None:
-    """A part of a word is not the word."""
+    """A name that has such a word only as a part of another word is not the name of a secret."""
     assert not speaks_of_secret(name)

@@ -13,7 +13,8 @@ from omac.domain.kernel.refusal import REASONS, Reason, Refusal
 
 
 def test_every_reason_can_leave_omac() -> None:
-    """An HTTP error, an exit code of the contract, and hyphens only, as `X-Omac-Reason` wants them."""
+    """Every reason has an HTTP error, an exit code of the contract, and only letters and hyphens, as `X-Omac-Reason`
+    requires."""
 
     def check(reason: Reason) -> None:
         refusal = Refusal(reason, "what happened")
@@ -25,7 +26,7 @@ def test_every_reason_can_leave_omac() -> None:
 
 
 def test_a_refusal_carries_what_a_person_needs() -> None:
-    """What happened, commands to paste, and the skill it is about."""
+    """A refusal carries the message, commands to paste, and the skill it is about."""
     refusal = Refusal("skill-broken", "echo: it fell", fix=["omac reload /w"], skill="echo")
     assert str(refusal) == refusal.message == "echo: it fell"
     assert (refusal.fix, refusal.skill) == (("omac reload /w",), "echo")
@@ -33,13 +34,13 @@ def test_a_refusal_carries_what_a_person_needs() -> None:
 
 
 def test_an_unknown_reason_is_a_fault() -> None:
-    """It is noticed where it is rendered, not sent out."""
+    """An unknown reason raises an error where it is rendered, and is not sent out."""
     with pytest.raises(KeyError):
         _ = Refusal(cast(Reason, "because"), "no").status  # a mistake that a type checker would find
 
 
 def test_the_type_of_reasons_lists_them_all() -> None:
-    """A reason that is misspelt is a type error; one that is listed has an outcome."""
+    """The type lists exactly the reasons that have an outcome, so that a misspelt one is a type error."""
     tree = ast.parse(Path(inspect.getfile(Refusal)).read_text())
     (listed,) = [
         node.value.slice

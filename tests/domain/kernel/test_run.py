@@ -23,7 +23,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(STATUSES, EVENTS)))
 def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
-    """What is in it leads to the status it says; what is not cannot follow."""
+    """An event in the table leads to the status named there; any other raises KeyError."""
     state = Run(status)
     if (status, type(event)) in TABLE:
         assert run.evolve(state, event).status == TABLE[status, type(event)]
@@ -33,7 +33,7 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
 
 
 def test_what_a_run_is_stays_known_after_its_end() -> None:
-    """A run that ended is still the run it was."""
+    """A run keeps its harness, version, process and roots after its end."""
     started = run.evolve(Run(), EVENTS[0])
     assert started == Run("started", "opencode", "1.0", 42, 7, "boot", ("/w",))
     assert run.evolve(started, EVENTS[2]) == Run("stopped", "opencode", "1.0", 42, 7, "boot", ("/w",))
@@ -41,6 +41,6 @@ def test_what_a_run_is_stays_known_after_its_end() -> None:
 
 @pytest.mark.parametrize(("status", "at"), list(itertools.product(STATUSES, range(len(COMMANDS)))))
 def test_a_decision_is_what_the_table_allows(status: Status, at: int) -> None:
-    """A command means its event where that can follow, and else nothing: a stop after a recovery, above all."""
+    """A command means its event where that can follow, and nothing elsewhere, such as for a stop after a recovery."""
     follows = (status, type(EVENTS[at])) in TABLE
     assert run.decide(COMMANDS[at], Run(status)) == ([EVENTS[at]] if follows else [])

@@ -1,4 +1,4 @@
-"""domain/kernel/scrub.py: a routing token that lives is recorded nowhere, in whatever spelling."""
+"""domain/kernel/scrub.py: a routing token that lives is never recorded, in any spelling."""
 
 import urllib.parse
 from typing import Any
@@ -20,7 +20,7 @@ DEAD = "0" * 32
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """Something within an event."""
+    """A structure within an event."""
 
     text: str
     more: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Noted(Event, frozen=True):
 
 
 def encoded(text: str, times: int = 1) -> str:
-    """Each character percent-encoded, each layer over the one before."""
+    """Return the text with each character percent-encoded, in as many layers as `times`."""
     for _ in range(times):
         text = "".join(f"%{ord(character):02X}" for character in text)
     return text
@@ -61,7 +61,8 @@ def encoded(text: str, times: int = 1) -> str:
     ],
 )
 def test_a_living_token_is_replaced(text: str, clean: str) -> None:
-    """In any case, inside a longer run of digits, and under layers of percent-encoding; the rest stays."""
+    """A living token is replaced in any case, inside a longer run of digits, and under layers of percent-encoding; the
+    rest stays."""
     assert scrub_text(text, LIVING) == clean
 
 
@@ -84,17 +85,18 @@ def test_a_living_token_is_replaced(text: str, clean: str) -> None:
     ],
 )
 def test_all_else_is_untouched(text: str) -> None:
-    """A digest above all, by which the journal knows a token; also what looks like an encoding and is none."""
+    """All other text stays: a digest above all, by which the journal knows a token, and text that only looks
+    encoded."""
     assert scrub_text(text, LIVING) is text
 
 
 def test_many_tokens_in_a_row() -> None:
-    """As many as a text may hold."""
+    """Each token in a row is replaced, as many as a text may hold."""
     assert scrub_text(TOKEN * 5_000 + "0f", LIVING) == SCRUBBED * 5_000 + "0f"
 
 
 def test_a_token_that_does_not_live_is_only_text() -> None:
-    """It opens nothing any more."""
+    """A token that does not live stays, since it opens nothing any more."""
     assert scrub_text(f"/{TOKEN}/x", set()) == f"/{TOKEN}/x"
 
 
@@ -111,19 +113,20 @@ def test_a_token_that_does_not_live_is_only_text() -> None:
     ],
 )
 def test_wherever_in_an_event_it_stands(value: Any, clean: Any) -> None:
-    """In a text, a tuple, a dict's keys and values, a structure, and in any of them within another."""
+    """A token is replaced in a text, a tuple, a dict's keys and values, a structure, and in any of them within
+    another."""
     assert scrub(Noted(value), LIVING) == Noted(clean)
 
 
 @pytest.mark.parametrize("value", ["x" * 40, ("a", ("b",)), {"a": {"b": 1}}, Inner("a"), None, 5, 0.5, b"x", True, ()])
 def test_an_event_without_one_stays_itself(value: Any) -> None:
-    """Nothing is copied for nothing."""
+    """An event without a token is not copied."""
     event = Noted(value)
     assert scrub(event, LIVING) is event
 
 
 def test_what_a_caller_sends_is_scrubbed() -> None:
-    """An agent that puts its token into a path or a session leaves no key behind."""
+    """A token that an agent puts into a path or a session is not recorded."""
     event = AccessRequested("/w", "echo", f"m-{TOKEN}", encoded(TOKEN), "GET", f"/{TOKEN.upper()}/x")
     assert scrub(event, LIVING) == AccessRequested("/w", "echo", f"m-{SCRUBBED}", SCRUBBED, "GET", f"/{SCRUBBED}/x")
 
@@ -133,7 +136,7 @@ PARTS = (TOKEN, TOKEN.upper(), OTHER, encoded(TOKEN), encoded(OTHER, 2), DEAD, "
 
 @given(st.lists(st.sampled_from(PARTS), max_size=8))
 def test_no_token_stays_in_any_text(parts: list[str]) -> None:
-    """However it is surrounded, in any of its layers."""
+    """No token stays in any layer of a text, whatever is around it."""
     text = "".join(parts)
     clean = scrub_text(text, LIVING)
     for _ in range(ROUNDS + 1):

@@ -20,7 +20,7 @@ from omac.domain.kernel.sizes import counted, parse_size, shown_size
     ],
 )
 def test_what_can_be_written(text: str, size: int) -> None:
-    """Powers of 1024; a fraction, a blank and a B are as good as none."""
+    """Units are powers of 1024; a fraction, blanks and a B are optional."""
     assert parse_size(text) == size
 
 
@@ -48,14 +48,14 @@ def test_what_can_be_written(text: str, size: int) -> None:
     ],
 )
 def test_what_cannot(text: str) -> None:
-    """Is misuse, and the message shows how to write it."""
+    """A text in another form is refused as misuse, and the message shows how to write a size."""
     with pytest.raises(Refusal, match="write 20G") as caught:
         parse_size(text)
     assert caught.value.reason == "misuse"
 
 
 def test_a_count_agrees_with_what_is_counted() -> None:
-    """Of one there is one, of none and of more there are several."""
+    """A count of one comes with the singular, and any other count with the plural."""
     assert [counted(count, "call") for count in (0, 1, 2)] == ["0 calls", "1 call", "2 calls"]
     assert [counted(count, "try is", "tries are") for count in (1, 21)] == ["1 try is", "21 tries are"]
 
@@ -65,5 +65,5 @@ def test_a_count_agrees_with_what_is_counted() -> None:
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 KiB"), (1536, "1.5 KiB"), (35 * 2**20, "35 MiB"), (10**15, "909 TiB")],
 )
 def test_what_is_shown(size: int, text: str) -> None:
-    """Three digits or so, and the unit."""
+    """A size is shown with about three digits and its unit."""
     assert shown_size(size) == text

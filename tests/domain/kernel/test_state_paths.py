@@ -1,4 +1,4 @@
-"""Where omac's own files are: the same answer for whoever asks, wherever it runs."""
+"""Paths of omac's own files: the same answer for every caller, wherever it runs."""
 
 import pytest
 
@@ -17,7 +17,8 @@ from omac.domain.kernel.state_paths import configuration, state
     ],
 )
 def test_the_state_directory(environment: dict[str, str], place: str) -> None:
-    """omac's variable, else that of the desktop standard, else its default; a relative one of the standard is void."""
+    """The state directory is omac's variable, else that of the desktop standard, else its default. A relative one of
+    the standard is void."""
     assert state(environment, "/h") == place
 
 

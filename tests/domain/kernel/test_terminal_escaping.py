@@ -1,4 +1,4 @@
-"""What a terminal is given of texts that anybody may have written."""
+"""Texts that anybody may have written, as a terminal gets them."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from omac.domain.kernel.terminal_escaping import named, printable, printable_jso
     ],
 )
 def test_nothing_of_it_is_obeyed(text: str, shown: str) -> None:
-    """Control characters, directions and broken bytes become escapes; what can be seen stays as it is."""
+    """Control characters, directions and broken bytes become escapes; visible characters stay as they are."""
     assert printable(text) == shown
     assert shown.isprintable()
     shown.encode()
@@ -34,25 +34,25 @@ def test_nothing_of_it_is_obeyed(text: str, shown: str) -> None:
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_means_the_same(value: object) -> None:
-    """A reader of JSON gets every character back, while none of the text itself is obeyed by a terminal."""
-    shown = printable_json(json.dumps(value, ensure_ascii=False))
-    assert shown.isprintable()
-    assert json.loads(shown) == value
+    """A reader of JSON gets every character back, while a terminal obeys none of the text."""
+    escaped = printable_json(json.dumps(value, ensure_ascii=False))
+    assert escaped.isprintable()
+    assert json.loads(escaped) == value
 
 
 def test_json_escapes() -> None:
-    """C1 controls, DEL, directions, separators and what lies beyond the first plane; letters stay."""
+    """C1 controls, DEL, directions, separators and tags beyond the first plane are escaped; visible characters stay."""
     assert printable_json('"\u009b\x7f\u202e\u2028\U000e0041é🦊"') == r'"\u009b\u007f\u202e\u2028\udb40\udc41é🦊"'
 
 
 @given(st.text())
 def test_a_name_is_one_word(name: str) -> None:
-    """As a shell reads it, and so no name goes on as if it were omac's words."""
+    """A shell reads a name as one word, so that no name continues as if it were omac's words."""
     assert shlex.split(f"in {named(name)} by person") == ["in", name, "by", "person"]
 
 
 def test_plain_names_are_as_they_are() -> None:
-    """Also those in other letters."""
+    """Plain names stay as they are, also those in other letters; a name with blanks is quoted."""
     for name in ("/home/ada/shop", "feature/x-1", "a@b:1", "é", "~/x"):
         assert named(name) == name
     assert named("a by person: approved") == "'a by person: approved'"

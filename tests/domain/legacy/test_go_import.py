@@ -1,4 +1,4 @@
-"""omac.domain.legacy.go_import: what is taken over, what stays, and what no file of a project can bring about."""
+"""omac.domain.legacy.go_import: the values that are imported, those that stay, and the limits of a project's files."""
 
 from typing import Any
 
@@ -53,12 +53,13 @@ TOKEN = KeychainSecret("omac/slack", Hidden("x-secret"))
 
 
 def told(steps: list[Step]) -> list[tuple[str, str]]:
-    """The names and verdicts."""
+    """Return the names and verdicts of the steps."""
     return [(step.name, step.verdict) for step in steps]
 
 
 def test_what_is_found_is_registered_once() -> None:
-    """Given the same code is known already, nothing is to be done; what cannot be read is skipped."""
+    """A discovered skill is registered, unless the same code is registered already. A skill that cannot be read is
+    skipped."""
     assert judge_registration(PRESENT, ENTRY).verdict == "take"
     assert judge_registration(APPROVED, ENTRY).verdict == "there"
     broken = FoundSkill("slack", "opencode", "/w", SOURCE, problem="line 3 is wrong")
@@ -81,7 +82,8 @@ def test_what_is_found_is_registered_once() -> None:
     ],
 )
 def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None, why: str) -> None:
-    """Any other is none, and the command that approves by hand names this code."""
+    """An approval of another name, folder or hash does not count, and the command that approves by hand names this
+    code."""
     step = judge_approval(PRESENT, Old(approvals=(approval,) if approval else ()), SEEN, {})
     assert step.verdict == "skip"
     assert why in step.why
@@ -89,7 +91,8 @@ def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None
 
 
 def test_an_approval_through_links() -> None:
-    """A project may be reached by a link, and have links in it; but the folder is this one."""
+    """An approval holds for a project that is reached by a link or has links in it, as long as the folder is this
+    one."""
     old = Old(approvals=(replace(APPROVAL, path="/link/.opencode/skills/slack"),))
     assert judge_approval(PRESENT, old, SEEN, {}).verdict == "take"
     inside = FoundHere(SkillScope("/w"), replace(SKILL, source="/w/lib/slack"))
@@ -98,7 +101,7 @@ def test_an_approval_through_links() -> None:
 
 
 def test_an_approval_that_holds() -> None:
-    """It is taken over, or there already; then nobody has to have vouched before."""
+    """An approval that holds is imported. A skill that is approved already needs no old approval."""
     old = Old(approvals=(APPROVAL,))
     assert judge_approval(PRESENT, old, SEEN, {}).verdict == "take"
     assert judge_approval(APPROVED, Old(), None, {}).verdict == "there"
@@ -115,43 +118,47 @@ def test_an_approval_that_holds() -> None:
     ],
 )
 def test_what_the_hash_leaves_out(loose: dict[str, bytes], kept: dict[str, bytes], verdict: str) -> None:
-    """It must be what it was when the old omac made its copy: the hash says nothing of it."""
+    """Files that the hash leaves out must be as they were when the old omac made its copy, since the hash does not
+    cover them."""
     assert judge_approval(PRESENT, Old(approvals=(APPROVAL,)), Seen(HASH, "d", loose), kept).verdict == verdict
 
 
 def test_links_were_not_in_the_old_hash() -> None:
-    """Code with links has the old hash and a part of its own; the links are compared with the copy."""
+    """A skill with links has the old hash with a part of its own; its links are compared with the copy."""
     skill = FoundSkill("slack", "opencode", "/w", SOURCE, HASH + "+0123456789abcdef", SKILL.meta)
     present, old = FoundHere(SkillScope("/w"), skill), Old(approvals=(APPROVAL,))
-    seen = Seen(skill.bundle_hash, "d", loose_of({}, {"lib": "src"}))
-    assert judge_approval(present, old, seen, loose_of({}, {"lib": "src"})).verdict == "take"
-    assert judge_approval(present, old, seen, loose_of({}, {"lib": "dist"})).verdict == "skip"
+    current = Seen(skill.bundle_hash, "d", loose_of({}, {"lib": "src"}))
+    assert judge_approval(present, old, current, loose_of({}, {"lib": "src"})).verdict == "take"
+    assert judge_approval(present, old, current, loose_of({}, {"lib": "dist"})).verdict == "skip"
 
 
 def test_what_changes_while_it_is_looked_at() -> None:
-    """It is not approved; nor is what cannot be read, and then the reason is told."""
+    """A skill that changes during the inspection is not approved; nor is an unreadable one, which is reported with the
+    reason."""
     old = Old(approvals=(APPROVAL,))
     assert judge_approval(PRESENT, old, Seen(OTHER, "d", {}), {}).verdict == "skip"
     assert "a FIFO" in judge_approval(PRESENT, old, "p: is a FIFO", {}).why
 
 
 def test_what_a_hash_leaves_out() -> None:
-    """Folders of dependencies, compiled Python, links; not what a desktop writes."""
+    """The hash leaves out folders of dependencies, compiled Python, backups and links. Files that a desktop writes do
+    not count."""
     names = ("a.py", "a.pyc", "node_modules/m.js", ".DS_Store", "sub/.DS_Store", "b~")
     files = {name: TreeFile(name, name.encode(), False) for name in names}
     assert loose_of(files, {"l": "a.py"}).keys() == {"a.pyc", "node_modules/m.js", "b~", "l"}
 
 
 def test_where_secrets_were() -> None:
-    """The project's own service first, then that of the path as it was typed, then that of no project."""
-    mine, typed = f"omac/{workdir_id('/w')}/slack", f"omac/{workdir_id('/link')}/slack"
-    assert keychain_services(SkillScope("/w"), "/link", "slack") == [mine, typed, "omac/slack"]
-    assert keychain_services(SkillScope("/w"), "/w", "slack") == [mine, "omac/slack"]
+    """The services are the project's own, then that of the path as it was typed, then that of no project."""
+    own, typed = f"omac/{workdir_id('/w')}/slack", f"omac/{workdir_id('/link')}/slack"
+    assert keychain_services(SkillScope("/w"), "/link", "slack") == [own, typed, "omac/slack"]
+    assert keychain_services(SkillScope("/w"), "/w", "slack") == [own, "omac/slack"]
     assert keychain_services(SkillScope(""), "/w", "slack") == ["omac/slack"]
 
 
 def test_secrets_go_to_approved_code() -> None:
-    """Only those it declares; without an approval nothing is looked for, and the command by hand is named."""
+    """Approved code gets only the secrets that it declares. Without an approval no secret is imported, and the fix sets
+    it by hand."""
     held = {"TOKEN": TOKEN, "GONE": TOKEN, "OTHER": TOKEN, "PORT": TOKEN}
     names = ("TOKEN", "GONE", "OTHER", "PORT", "ABSENT")
     steps = judge_secrets(APPROVED, True, names, held)
@@ -161,7 +168,7 @@ def test_secrets_go_to_approved_code() -> None:
 
 
 def test_a_secret_that_its_rules_refuse() -> None:
-    """It is skipped, and nothing of it is shown."""
+    """A secret that its rules refuse is skipped, and its value is not shown."""
     (step,) = judge_secrets(APPROVED, True, (), {"TOKEN": KeychainSecret("omac/slack", Hidden("hunter2"))})
     assert step.verdict == "skip"
     assert "pattern" in step.why
@@ -169,7 +176,7 @@ def test_a_secret_that_its_rules_refuse() -> None:
 
 
 def test_settings_in_the_order_of_their_files() -> None:
-    """The first file that has one counts; the value is in the spelling of the sidecar."""
+    """The first file that has a setting counts; its value gets the spelling of the sidecar."""
     project, user = OldValues("p", {"slack": {"PORT": "+8"}}), OldValues("u", {"slack": {"PORT": "9"}})
     assert judge_settings(PRESENT, True, (project, user)) == [Step("setting", "take", "p", "PORT", "8")]
     assert judge_settings(PRESENT, True, (user,), project)[0].verdict == "skip"
@@ -182,26 +189,26 @@ def test_settings_in_the_order_of_their_files() -> None:
 
 
 def test_settings_that_nobody_saw() -> None:
-    """An agent can have written the project's: unseen they count for nothing, and those of the user do."""
+    """An agent can have written the project's settings. Unseen ones do not count, and those of the user do."""
     project, user = OldValues("p", {"slack": {"PORT": "8"}}), OldValues("u", {"slack": {"PORT": "9"}})
-    unseen, seen, vouched = (
+    unseen_values, seen_values, vouched_values = (
         replace(project, project="unseen"),
         replace(project, project="seen"),
         replace(project, project="vouched"),
     )
-    first, second = judge_settings(PRESENT, True, (unseen, user))
+    first, second = judge_settings(PRESENT, True, (unseen_values, user))
     by_hand = "omac config set slack PORT 8 --workdir /w --harness opencode"
     assert first == Step("setting", "skip", "p", "PORT", "8", BY_AGENT, (by_hand,))
     assert second == Step("setting", "take", "u", "PORT", "9")
-    for counted in (seen, vouched):
+    for counted in (seen_values, vouched_values):
         assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
         assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
-    given = FoundHere(SkillScope("/w"), SKILL, given=Credential(config={"PORT": "8"}))
-    assert told(judge_settings(given, True, (unseen,))) == [("PORT", "there")]
+    present = FoundHere(SkillScope("/w"), SKILL, given=Credential(config={"PORT": "8"}))
+    assert told(judge_settings(present, True, (unseen_values,))) == [("PORT", "there")]
 
 
 def test_a_setting_too_long_to_be_looked_at() -> None:
-    """A person who is shown a screenful has not seen it; who vouches for the file need not."""
+    """A setting of more than a screenful does not count as seen, but the user may vouch for its file."""
     sidecar = SidecarMeta(("run",), "slack", config=(Config("URL"),))
     present = FoundHere(SkillScope("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
     for length, states in ((1_000, ("take", "take")), (1_001, ("skip", "take"))):
@@ -209,20 +216,20 @@ def test_a_setting_too_long_to_be_looked_at() -> None:
         for project, state in zip(("seen", "vouched"), states, strict=True):
             (step,) = judge_settings(present, True, (replace(values, project=project),))
             assert step.verdict == state
-            assert all(one.endswith(" -- " + "-" * length) for one in step.fix)
+            assert all(command.endswith(" -- " + "-" * length) for command in step.fix)
 
 
 def test_what_was_given_since_stays() -> None:
-    """Whatever the old omac has."""
-    given = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
-    present = FoundHere(SkillScope("/w"), SKILL, given=given)
+    """Values that were given since stay, whatever the old omac has."""
+    credential = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
+    present = FoundHere(SkillScope("/w"), SKILL, given=credential)
     assert told(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
     values = OldValues("p", {"slack": {"PORT": "9"}})
     assert told(judge_settings(present, True, (values,))) == [("PORT", "there")]
 
 
 def test_what_is_remembered() -> None:
-    """Values to remember come from the user's file and keychain, are checked, and replace nothing."""
+    """Defaults come from the user's file and keychain, are checked, and replace no other default."""
     values = OldValues("u", {}, {"slack": {"PORT": "9", "NEW": "1"}})
     assert judge_defaults(PRESENT, {}, values, {"TOKEN": TOKEN}) == [
         Step("default", "take", "keychain omac/slack", "TOKEN"),
@@ -235,7 +242,7 @@ def test_what_is_remembered() -> None:
 
 
 def test_what_is_not_there() -> None:
-    """It is listed once, and settings of a project for others, or to be remembered, are not taken over."""
+    """An absent skill is listed once. Settings of a project for other skills, or as defaults, are not imported."""
     project = OldValues("p", {"slack": {"PORT": "1"}, "gone": {"PORT": "1"}}, {"slack": {"PORT": "1"}})
     groups = judge_absent(Old((ENTRY, ENTRY, OldEntry("gone", "/g", HASH, (), "r", True)), project=project), set())
     assert [(group.skill, group.scope, group.source) for group in groups] == [
@@ -269,7 +276,8 @@ PROJECT_VALUES = st.dictionaries(
     project=st.builds(OldValues, st.just("p"), PROJECT_VALUES, PROJECT_VALUES),
 )
 def test_no_file_of_a_project_brings_values_about(entries: list[Any], project: OldValues) -> None:
-    """Whatever an agent writes there: without an approval of the user's nothing but a registration comes of it."""
+    """The files of a project lead to no more than a registration without the user's approval, whatever an agent writes
+    there."""
     old = Old(tuple(entries), project=project)
     assert vouched(old, PRESENT) is None
     approval = judge_approval(PRESENT, old, SEEN, {})

@@ -1,4 +1,4 @@
-"""Old sandbox profiles: nothing is lost without a word, and the new one is TOML with keys that omac has."""
+"""Old sandbox profiles: no key is dropped silently, and the new profile is TOML with keys that omac has."""
 
 import tomllib
 
@@ -25,18 +25,19 @@ VALUES = st.recursive(
     st.dictionaries(st.sampled_from(KNOWN) | st.text(min_size=1, max_size=6).map(lambda key: f"network.{key}"), VALUES)
 )
 def test_every_key_with_a_value_is_in_the_plan(values: dict[str, object]) -> None:
-    """Whatever the values are; what is written can be read, and has no other keys than omac's."""
+    """Each key with a value is in the plan, whatever its value is. The new text can be read, and has no other keys than
+    omac's."""
     document: dict[str, dict[str, object]] = {}
     for key, value in values.items():
         section, _, member = key.partition(".")
         document.setdefault(section, {})[member] = value
     plan = plan_of("old", "/c/old.json", document, "")
     given_keys = {key for key, value in values.items() if value not in (None, "", [], {})}
-    assert {one.key for one in plan.keys} == given_keys
-    assert all(one.why for one in plan.keys if one.verdict != "take")
+    assert {entry.key for entry in plan.keys} == given_keys
+    assert all(entry.why for entry in plan.keys if entry.verdict != "take")
     written = tomllib.loads(plan.text)
     assert written.keys() <= OURS
-    assert bool(written) == any(one.verdict == "take" for one in plan.keys)
+    assert bool(written) == any(entry.verdict == "take" for entry in plan.keys)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +55,5 @@ def test_every_key_with_a_value_is_in_the_plan(values: dict[str, object]) -> Non
     ],
 )
 def test_which_form_is_the_old_one(document: object, is_old: bool) -> None:
-    """A profile of omac's own in JSON is not taken for one."""
+    """A profile of omac's own in JSON does not count as an old one."""
     assert is_go_profile(document) == is_old

@@ -1,4 +1,4 @@
-"""Files that programs of the host obey: which they are, and the line that reports one."""
+"""Files that programs of the host obey, and the line that reports one."""
 
 import shlex
 import subprocess
@@ -48,20 +48,20 @@ OTHERS = """
 
 
 def obeys(path: str) -> str | None:
-    """Who obeys the file at a path that is relative to the project."""
+    """Return the program that obeys the file at a path relative to the project, None if none does."""
     folder, _, name = path.rpartition("/")
     return Obeyed(folder).by(name)
 
 
 @pytest.mark.parametrize(("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split()])
 def test_who_obeys_what(who: str, path: str) -> None:
-    """At the top of a project and below."""
+    """A program obeys its files at the top of a project and below."""
     assert obeys(path) == obeys(f"packages/a b/{path}") == who
 
 
 @pytest.mark.parametrize("path", OTHERS.split())
 def test_other_files(path: str) -> None:
-    """Names that look alike are nobody's, nor are a folder's own."""
+    """No program obeys a file with a similar name, nor a folder itself."""
     assert obeys(path) is None
     assert obeys(f"packages/{path}") is None
 
@@ -70,7 +70,8 @@ def test_other_files(path: str) -> None:
     ("who", "pattern"), [(who, pattern) for who, patterns in OBEYED.items() for pattern in patterns.split()]
 )
 def test_every_pattern_of_the_table(who: str, pattern: str) -> None:
-    """Each is found as what it stands under, so that no earlier one hides it; the harmless ones are nobody's."""
+    """Each pattern leads to the program that it is listed for, so that no earlier one hides it; harmless ones lead to
+    none."""
     path = f"{pattern}inside/x" if pattern.endswith("/") else pattern.replace("*", "x")
     assert obeys(path) == (who if who != NOBODY else None)
 
@@ -79,7 +80,7 @@ def test_every_pattern_of_the_table(who: str, pattern: str) -> None:
     ("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split() if "/" in path]
 )
 def test_links_to_what_is_obeyed(who: str, path: str) -> None:
-    """A file or a folder on the way to it may be a link to one of any name."""
+    """An obeyed file, or a folder above it, may be a link to a target of any name."""
     parts = path.split("/")
     ways = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
     through = [Obeyed(way.rpartition("/")[0]).through(way.rpartition("/")[2]) for way in ways]
@@ -89,14 +90,14 @@ def test_links_to_what_is_obeyed(who: str, path: str) -> None:
 
 
 def test_no_pattern_twice() -> None:
-    """Each pattern has one who obeys it."""
+    """Each pattern is listed for one program."""
     patterns = [pattern for patterns in OBEYED.values() for pattern in patterns.split()]
     assert sorted(set(patterns)) == sorted(patterns)
 
 
 @given(st.text(min_size=1).filter(lambda path: not path.startswith("/")))
 def test_any_path(path: str) -> None:
-    """Every name has an answer."""
+    """Any path has an answer: a program of the table, or none."""
     assert obeys(path) is None or obeys(path) in OBEYED
 
 
@@ -106,7 +107,7 @@ COMMIT = ("-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm"
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder whose path leaves room for a command in a line."""
+    """Yield a folder whose path leaves room for a command in a line."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder).resolve()
 
@@ -114,7 +115,8 @@ def short_path() -> Iterator[Path]:
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("committed", [False, True])
 def test_the_command_shows_the_difference(short_path: Path, name: str, committed: bool) -> None:
-    """Pasted into a shell: git's difference, also of what an agent committed, else the content; a name is one word."""
+    """The command, pasted into a shell, shows git's difference, also of an agent's commits, or else the content. A name
+    is one word."""
     project = short_path / "it's; here"
     file = project / name
     file.parent.mkdir(parents=True)
@@ -133,30 +135,31 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
         git("update-index", "--assume-unchanged", "--", name)  # what follows is hidden from git status
         file.write_text("all: new\nall: newer\n")
     for since in (launched, ""):
-        what = described(str(project), name, "a build", since=since)
-        text, _, command = what.partition(" obeys it: ")
+        finding = described(str(project), name, "a build", since=since)
+        text, _, command = finding.partition(" obeys it: ")
         assert text == "is new or changed, and a build"
-        shown = subprocess.run(
+        stdout = subprocess.run(
             ["bash", "-c", command], cwd=short_path, capture_output=True, text=True, check=True
         ).stdout
         added = "".join(f"+{line}" for line in file.read_text().splitlines(keepends=True))
-        assert (added in shown and "-all: old" in shown) if since else shown == file.read_text()
+        assert (added in stdout and "-all: old" in stdout) if since else stdout == file.read_text()
     assert not list(short_path.rglob("pwned"))
 
 
 @given(st.text(), st.text(min_size=1), st.sampled_from(["", "HEAD", "0" * 40]))
 def test_a_finding_is_one_bounded_line(project: str, path: str, since: str) -> None:
-    """A command in it is whole, names the file and no other, and a terminal obeys nothing of it."""
-    what = described(project, path, "an editor", since=since)
-    assert what.isprintable()
-    text, _, command = what.partition(" obeys it: ")
+    """A finding is one bounded line that a terminal shows as it is. A command in it is whole and names that file
+    only."""
+    finding = described(project, path, "an editor", since=since)
+    assert finding.isprintable()
+    text, _, command = finding.partition(" obeys it: ")
     assert text.startswith("is new or changed, and an editor")
     if command:
-        assert len(f"{project}/{path}: {what}") <= FINDING_CHARS_MAX
+        assert len(f"{project}/{path}: {finding}") <= FINDING_CHARS_MAX
         assert shlex.split(command)[-1] == (path if since else f"{project}/{path}")
 
 
 @pytest.mark.parametrize("path", ["a\x1b[2J/Makefile", "a" * 5000 + "/Makefile"])
 def test_a_finding_without_a_command(path: str) -> None:
-    """Of a name that is too long, or that cannot be printed: a command would name another file."""
+    """A finding has no command if the name is too long or cannot be printed: the command would name another file."""
     assert described("/w", path, "a build", since="HEAD") == "is new or changed, and a build obeys it"

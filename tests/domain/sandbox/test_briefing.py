@@ -8,18 +8,18 @@ from omac.domain.sandbox.briefing import BriefingFacts, briefing
 
 
 def told(**facts: Any) -> str:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "writable": ("/w",),
         "cache": "/c",
         "kept": True,
         "network": "host",
         "hides_env_files": True,
     }
-    return briefing(BriefingFacts(**{**known, **facts}))
+    return briefing(BriefingFacts(**{**defaults, **facts}))
 
 
 def test_it_begins_as_agents_know_it() -> None:
-    """And each fact is a point of a list."""
+    """The briefing begins with the sentence that agents know, and each fact is a point of a list."""
     first, empty, *points, last = told().split("\n")
     assert first == "You are running inside the **omac sandbox**."
     assert (empty, last) == ("", "")

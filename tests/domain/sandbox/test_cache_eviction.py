@@ -1,4 +1,4 @@
-"""domain/sandbox/cache_eviction.py: which caches are to go, why, and in which order."""
+"""domain/sandbox/cache_eviction.py: the caches to evict, the reasons and the order."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NOW = 100 * DAY
 def cache(
     name: str, size: int = 1, age: int = 0, *, workdir: str = "/w", exists: bool = True, used: bool = False
 ) -> Cache:
-    """A cache of `size` bytes, last used `age` days ago."""
+    """Return a cache of `size` bytes, last used `age` days ago."""
     return Cache(name, workdir, f"/c/{name}", size, True, NOW - age * DAY, used, exists)
 
 
@@ -27,13 +27,14 @@ def cache(
         ([cache("a", 5), cache("b", 5)], 10, []),
         ([cache("a", 5, 1), cache("b", 6, 1)], 10, [("b", "too much in all")]),
         ([cache("a", 5, 20), cache("b", 6, 2)], 10, [("a", "too much in all")]),
-        ([cache("a", 5, 3), cache("b", 5), cache("c", 5, 1)], 9, [(one, "too much in all") for one in ("a", "c")]),
+        ([cache("a", 5, 3), cache("b", 5), cache("c", 5, 1)], 9, [(item, "too much in all") for item in ("a", "c")]),
         ([cache("a", 50, 31), cache("b", 5, 2)], 10, [("a", "not used")]),  # what went by age makes room
         ([cache("a", 50, used=True), cache("b", 5, 2)], 10, [("b", "too much in all")]),  # what is in use counts
         ([cache("a", 0), cache("b", 1)], 0, [("b", "too much in all")]),
     ],
 )  # fmt: skip
 def test_what_goes(caches: list[Cache], bytes_max: int | None, going: list[tuple[str, str]]) -> None:
-    """First what nobody will use, then what nobody has used, then what holds most for longest; never one in use."""
-    found = to_go(caches, NOW, NOW - 30 * DAY, bytes_max)
-    assert [(one.id, why) for one, why in found] == going
+    """Caches without a project go first, then unused ones, then those that held the most for longest; never one in
+    use."""
+    evictions = to_go(caches, NOW, NOW - 30 * DAY, bytes_max)
+    assert [(item.id, why) for item, why in evictions] == going

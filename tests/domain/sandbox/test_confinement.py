@@ -1,4 +1,4 @@
-"""domain/sandbox/confinement.py: which entry of a policy decides about a path."""
+"""domain/sandbox/confinement.py: the entry of a policy that decides about a path."""
 
 from itertools import permutations
 
@@ -28,14 +28,15 @@ ENTRIES = (Entry("/usr", READ, "the system"), Entry("/home/me", DENY, "home"), W
     ],
 )
 def test_the_longest_path_decides(path: str, access: str | None) -> None:
-    """Rules 1 and 2, in whatever order the entries come: a name that only begins alike is no folder above."""
+    """Rules 1 and 2: the longest path decides, in any order of the entries. A name that only begins alike is no folder
+    above."""
     for entries in permutations(ENTRIES):
-        found = governing(entries, path)
-        assert (found and found.access) == access
+        entry = governing(entries, path)
+        assert (entry and entry.access) == access
 
 
 def test_of_two_for_one_path_the_later_counts() -> None:
-    """And so `ordered` and `governing` never disagree."""
+    """A later entry replaces an earlier one for the same path, in `governing` as in `ordered`."""
     again = Entry(WORK.path, READ, "said again")
     assert governing((WORK, again), WORK.path) is again
     assert ordered((WORK, again)) == (again,)
@@ -43,16 +44,16 @@ def test_of_two_for_one_path_the_later_counts() -> None:
 
 
 def test_parents_come_before_what_is_below_them() -> None:
-    """A mount hides what is below it, so what is above has to be mounted first."""
+    """A mount hides everything below it, so the folders above are mounted first."""
     paths = ["/a", "/a/b", "/a/b/c", "/a-b", "/a.b/c", "/"]
     for entries in permutations([Entry(path, READ, "") for path in paths]):
-        found = [entry.path for entry in ordered(entries)]
-        for at, path in enumerate(found):
-            assert not any(below(earlier, path) and earlier != path for earlier in found[:at])
+        mounts = [entry.path for entry in ordered(entries)]
+        for at, path in enumerate(mounts):
+            assert not any(below(earlier, path) and earlier != path for earlier in mounts[:at])
 
 
 def test_everything_is_below_the_root() -> None:
-    """The root ends in the separator itself."""
+    """Every path is below the root, whose path ends in the separator itself."""
     assert below("/etc", "/")
     assert below("/", "/")
     assert not below("/", "/etc")

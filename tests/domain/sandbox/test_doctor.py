@@ -1,4 +1,4 @@
-"""Findings from facts: what is enough, what is less, what is missing, and the command that mends it."""
+"""Findings from facts: abilities that suffice, are reduced or are missing, and the commands that mend them."""
 
 from typing import Any
 
@@ -37,16 +37,16 @@ NO_CLONE = (
 
 
 def found(name: str, **facts: Any) -> Diagnosis:
-    """The finding of that name for a machine that can do everything, but for these facts."""
-    return next(one for one in findings(Machine(**{**ABLE, **facts})) if one.name == name)
+    """Return the finding of that name for a machine that can do everything, but for these facts."""
+    return next(finding for finding in findings(Machine(**{**ABLE, **facts})) if finding.name == name)
 
 
 def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
-    """Nothing is said to be wrong, and nothing offered, where nothing is missing."""
+    """A machine that lacks nothing has only good findings, and no command to mend any."""
     all_of_them = findings(Machine(**ABLE))
-    assert {one.level for one in all_of_them} == {OK}
+    assert {finding.level for finding in all_of_them} == {OK}
     assert healthy(all_of_them)
-    assert not any(one.fix for one in all_of_them)
+    assert not any(finding.fix for finding in all_of_them)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_machine_that_can_do_everything_has_nothing_to_mend() -> None:
 def test_what_is_missing_is_said_with_what_mends_it(
     facts: dict[str, object], name: str, level: str, says: str, fix: str | None
 ) -> None:
-    """Each fact that takes something away changes its finding, to its level, with a command if there is one."""
+    """A missing ability sets the level of its finding, with a command if one mends it."""
     finding = found(name, **facts)
     assert finding.level == level
     assert says in finding.says
@@ -178,7 +178,8 @@ def test_what_is_missing_is_said_with_what_mends_it(
 def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
     output: str, sysctls: dict[str, str], uid: int, container: str, cause: str, fix: str
 ) -> None:
-    """Each way in which bubblewrap is known to fail is told by its cause on this machine, with what mends it."""
+    """Each known failure of bubblewrap is reported with its cause on this machine, and with the command that mends
+    it."""
     refusal = diagnose_bubblewrap(output, sysctls, uid=uid, bwrap="/opt/bwrap", container=container)
     assert refusal.reason == "sandbox-unavailable"
     assert refusal.exit_code == 7
@@ -216,8 +217,8 @@ def test_what_bubblewrap_says_becomes_a_cause_and_a_command(
 )
 @pytest.mark.parametrize("container", ["", "/.dockerenv"])
 def test_what_may_pass_is_no_reason_for_less(output: str, container: str, cause: str, fix: str) -> None:
-    """A shortage, or what is not known, which an agent may have caused: no sandbox of another kind takes its place, and
-    no command makes the machine weaker."""
+    """A shortage or an unknown failure may be caused by an agent. No sandbox of another kind takes its place, and no
+    command makes the machine weaker."""
     refusal = diagnose_bubblewrap(output, {USERNS_MAX: "50"}, uid=0, container=container)
     assert refusal.reason == "sandbox-failed"
     assert cause in refusal.message
@@ -227,7 +228,8 @@ def test_what_may_pass_is_no_reason_for_less(output: str, container: str, cause:
 
 
 def test_a_person_reads_a_line_for_each_and_the_commands_below() -> None:
-    """The report has the level, the name and the sentence, and each command on a line that can be pasted from."""
+    """The report has the level, the name and the sentence of each finding, and each command on a line of its own to
+    paste."""
     lines = list(
         report((Diagnosis("git", WARN, "git is not in /bin", ("apt install git",)), Diagnosis("x", OK, "fine")))
     )

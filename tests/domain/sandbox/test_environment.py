@@ -58,17 +58,18 @@ def test_only_what_is_listed_passes() -> None:
     ],
 )
 def test_what_a_person_names_passes(given: str, name: str, value: str) -> None:
-    """With the host's value, or with the one that is written."""
+    """A variable that the user names passes with the host's value, or with the one that is written."""
     assert filtered(HOST, given=[given])[name] == value
 
 
 def test_a_name_without_a_value_outside_is_left_out() -> None:
-    """As with every other program that passes variables on."""
+    """A named variable that has no value outside is left out, as by every other program that passes variables on."""
     assert "UNHEARD_OF" not in filtered(HOST, given=["UNHEARD_OF"])
 
 
 def test_what_makes_programs_run_code_passes_only_written_out() -> None:
-    """The host's value would be taken along unseen; one that is written out was meant."""
+    """A variable that makes programs run code passes only with a value that is written out, since the host's would be
+    unseen."""
 
     def check(name: str) -> None:
         with pytest.raises(Refusal, match="only with a value") as caught:
@@ -83,10 +84,10 @@ def test_what_makes_programs_run_code_passes_only_written_out() -> None:
     "name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "GCONV_PATH", "BASH_FUNC_x"]
 )
 def test_what_the_loader_obeys_never_passes(name: str) -> None:
-    """bubblewrap is started with this environment, outside: such a variable would run code there."""
-    for one in (name, f"{name}=/tmp/x.so"):
+    """bubblewrap is started with this environment, outside: a variable of the loader would run code there."""
+    for option in (name, f"{name}=/tmp/x.so"):
         with pytest.raises(Refusal, match="outside it") as caught:
-            filtered({name: "x"}, given=[one])
+            filtered({name: "x"}, given=[option])
         assert caught.value.fix
 
 
@@ -94,27 +95,27 @@ def test_what_the_loader_obeys_never_passes(name: str) -> None:
     "name", ["OMAC_STATE_DIR", "OMAC_JOURNAL", "OMAC_VAULT_KEY_FILE", "OMAC_SECRET_X", "OMAC_VAULT_PASSPHRASE"]
 )
 def test_what_is_omacs_own_never_passes(name: str) -> None:
-    """Named or written out: it would lead to what is hidden."""
-    for one in (name, f"{name}=x"):
+    """omac's own variables are refused, named or written out, since they would lead to hidden files."""
+    for option in (name, f"{name}=x"):
         with pytest.raises(Refusal, match="belongs to omac"):
-            filtered({name: "x"}, given=[one])
+            filtered({name: "x"}, given=[option])
 
 
 @pytest.mark.parametrize("given", ["", "=x", "A B=c", "1A", "A-B", "A*", "Ä", "A\n"])
 def test_what_is_no_name_is_refused(given: str) -> None:
-    """There are no patterns: what passes is named."""
+    """A pattern, or another text that is no variable's name, is refused: each variable that passes is named."""
     with pytest.raises(Refusal, match="not the name of a variable"):
         filtered(HOST, given=[given])
 
 
 def test_a_harness_gets_its_credentials() -> None:
-    """Those of its table, and of no other harness's."""
+    """A harness gets the credentials of its own table, and of no other harness's."""
     assert filtered(HOST, auth=harness_named("claude").auth_variables({}))["ANTHROPIC_API_KEY"] == "key"
     assert "ANTHROPIC_API_KEY" not in filtered(HOST, auth=harness_named("codex").auth_variables({}))
 
 
 def test_proxies_pass_with_the_hosts_network_alone() -> None:
-    """Without a network they lead nowhere and would only show their password."""
+    """Without a network, proxies do not pass: they lead nowhere and would only show their password."""
     assert "https_proxy" in filtered(HOST)
     assert "https_proxy" not in filtered(HOST, network="none")
 
@@ -128,14 +129,15 @@ def test_proxies_pass_with_the_hosts_network_alone() -> None:
     ],
 )
 def test_a_password_in_a_proxy_is_told(environment: dict[str, str], count: int) -> None:
-    """It passes, because there is no other way out; a person knows. The password itself is not repeated."""
+    """A proxy with a password passes, since there is no other way out. The user is warned, and the password is not
+    repeated."""
     warnings = proxy_warnings(filtered(environment))
     assert len(warnings) == count
     assert "pass@" not in "".join(warnings)
 
 
 def test_what_omac_adds_counts_most() -> None:
-    """More than the host's, more than what was given; and there is always a PATH."""
+    """omac's additions replace the host's variables and those that were given, and a PATH is always set."""
     made = filtered(HOST, given=["A=1", "HOME=/x"], additions={"HOME": "/home/ada", "PWD": "/w"})
     assert (made["HOME"], made["PWD"], made["A"]) == ("/home/ada", "/w", "1")
     assert filtered({})["PATH"] == DEFAULT_PATH
@@ -149,7 +151,7 @@ NAMES = st.one_of(
 
 @given(st.dictionaries(NAMES, st.text(max_size=4), max_size=12))
 def test_nothing_passes_by_itself(host: dict[str, str]) -> None:
-    """Whatever the host's environment is: each name inside is listed, or begins with LC_."""
+    """Each variable inside is listed or begins with LC_, whatever the host's environment is."""
     listed = {*ORDINARY, *PROXIES, *CERTIFICATES}
     for name, value in filtered(host).items():
         assert name in listed or name.startswith("LC_")

@@ -1,4 +1,4 @@
-"""domain/sandbox/hidden_names.py: which names are hidden."""
+"""domain/sandbox/hidden_names.py: the names of files that are hidden."""
 
 import hashlib
 
@@ -27,12 +27,13 @@ from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, HiddenNames, ch
     ],
 )
 def test_names_of_env_files(name: str, hidden: bool) -> None:
-    """Secrets are kept in them by custom; what ends as an example does has none."""
+    """Env files are hidden, since secrets are kept in them by custom. A name that ends like an example's is not
+    hidden."""
     assert is_env_file(name) is hidden
 
 
 def test_patterns_match_whole_names() -> None:
-    """As in a shell: `*` any part, `[...]` one of these, and nothing beside the pattern."""
+    """A pattern matches a whole name as in a shell: `*` is any part, and `[...]` is one of these characters."""
     matches = HiddenNames(patterns=["*.pem", "id_[re]*"]).matches
     assert matches is not None
     assert [bool(matches(name)) for name in ("a.pem", "a.pem.txt", "id_rsa", "id_x", "A.PEM")] == [
@@ -47,11 +48,11 @@ def test_patterns_match_whole_names() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "*", "***", "a/b", "/", "."])
 def test_what_is_no_pattern(pattern: str) -> None:
-    """It would hide everything, or never anything."""
+    """A pattern that would hide everything, or never anything, is refused."""
     with pytest.raises(Refusal, match="--deny-name"):
         check_pattern(pattern)
 
 
 def test_the_markers_name_in_git() -> None:
-    """It is what git calls a file with that text."""
+    """The marker's object id is the one that git gives to a file with that text."""
     assert hashlib.sha1(b"blob %d\0%s" % (len(MARKER), MARKER)).hexdigest() == MARKER_OID

@@ -27,12 +27,12 @@ EXAMPLES: tuple[Event, ...] = (REQUESTED, Launched(43), LaunchExited(0), Denied(
 
 
 def test_every_event_has_an_example() -> None:
-    """None is left out below."""
+    """Every kind of event has an example, so that the tests below leave none out."""
     assert {type(event) for event in EXAMPLES} == set(EVENTS)
 
 
 def test_the_table_is_the_whole_truth() -> None:
-    """What is in it leads to the status it says; what is not cannot follow."""
+    """An event in the table leads to the status named there; any other raises KeyError."""
 
     def check(status: Status, event: Event) -> None:
         state = Sandbox(status)
@@ -61,13 +61,13 @@ def test_a_report_that_cannot_follow_is_refused(
 
 @pytest.mark.parametrize("ended", [status for status in get_args(Status) if not Sandbox(status).live])
 def test_what_has_ended_ends_no_more(ended: Status) -> None:
-    """Nothing but a launch that was never asked for can begin."""
+    """A launch that has ended has no further events; an unknown one can only be requested or denied."""
     following = {event for status, event in TABLE if status == ended}
     assert following == ({LaunchRequested, Denied} if ended == "unknown" else set())
 
 
 def test_what_a_launch_is_stays_known_after_its_end() -> None:
-    """What was asked for, and where it ran."""
+    """A launch keeps its request and its process id after its end."""
     state = Sandbox()
     for event, expected in (
         (REQUESTED, Sandbox("requested", REQUESTED)),
@@ -80,7 +80,8 @@ def test_what_a_launch_is_stays_known_after_its_end() -> None:
 
 @pytest.mark.parametrize("status", get_args(Status))
 def test_only_what_lives_is_lost(status: Status) -> None:
-    """What has ended keeps the end that was seen; a lost one has no status, for nobody saw it."""
+    """A launch that is lost gets an end without a status, since its end was not seen. A launch that has ended keeps its
+    end."""
     state = Sandbox(status, REQUESTED)
     lost = launch.decide(Lose("killed"), state)
     assert lost == ([LaunchExited(None, (), "killed", (), REQUESTED.workdir)] if state.live else [])

@@ -1,4 +1,4 @@
-"""domain/sandbox/reaction.py: what becomes of a launch whose omac is gone."""
+"""domain/sandbox/reaction.py: the end of a launch whose omac is gone."""
 
 from functools import reduce
 from typing import get_args
@@ -33,5 +33,5 @@ def test_what_its_omac_reported_is_recorded_before_it_counts_as_lost(events: tup
 
 
 def test_an_end_that_was_reported_counts() -> None:
-    """It was in the spool when its omac was gone: nothing is lost."""
+    """A launch whose end was in the spool when its omac was gone is not lost."""
     assert react(after(REQUESTED, Launched(43), LaunchExited(0)), is_reported=False, is_taken_in=True) is None

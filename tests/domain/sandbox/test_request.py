@@ -1,4 +1,4 @@
-"""domain/sandbox/request.py: flags, a profile and the settings fill the same fields, and are put over one another."""
+"""domain/sandbox/request.py: flags, a profile and the settings fill the same fields, and override one another."""
 
 import ast
 import json
@@ -33,7 +33,7 @@ def test_the_defaults_choose_what_nobody_chose() -> None:
 
 
 def test_a_request_survives_json() -> None:
-    """As omac start hands it to its child: paths that are not Unicode and amounts included."""
+    """A request survives JSON, as omac start hands it to its child: paths that are not Unicode and amounts included."""
     request = request_of({"command": ["a", "\udcff"], "limits": {"cpu": 1.5}, "open_ports": [80], "ssh_agent": True})
     assert request_of(json.loads(json.dumps(request.fields()))).fields() == request.fields()
 
@@ -46,7 +46,7 @@ def test_a_field_that_no_request_has() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("field", ["allow_env_files", "deny_names", "ephemeral_cache", "open_ports", "weaker_git"])
 def test_an_option_is_in_few_files(field: str) -> None:
-    """As many modules name the field of an option as CONTRIBUTING.md lists for one."""
+    """An option's field is named by no more modules than CONTRIBUTING.md lists for an option."""
     assert field in {option.field for option in OPTIONS}
     layers = ("domain", "journal", "projections", "services", "adapters", "tools")
     sources = {path.relative_to(HOME).as_posix(): path for layer in layers for path in (HOME / layer).rglob("*.py")}
@@ -59,7 +59,7 @@ def test_an_option_is_in_few_files(field: str) -> None:
 
 
 def _names(source: str) -> set[object]:
-    """The attributes and texts in a source."""
+    """Return the attributes and texts in a source."""
     nodes = list(ast.walk(ast.parse(source)))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {*texts, *(node.attr for node in nodes if isinstance(node, ast.Attribute))}

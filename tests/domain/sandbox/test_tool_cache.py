@@ -1,4 +1,4 @@
-"""domain/sandbox/tool_cache.py: the name of a cache, and what tools are told of it."""
+"""domain/sandbox/tool_cache.py: the name of a cache, and the variables that lead tools to it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ TOLD = {
 
 
 def test_the_name_is_the_beginning_of_the_workdir_id() -> None:
-    """Twelve hex digits of the SHA-256 of the path; so the name of one workdir's cache is the same for good."""
+    """The name has twelve hex digits of the SHA-256 of the path, so that a workdir's cache keeps its name."""
     assert cache_id(workdir_id("/home/me/shop")) == "4a68c726aa05"
     assert is_cache_id(cache_id(workdir_id("/home/me/shop")))
 
@@ -27,7 +27,7 @@ def test_the_name_is_the_beginning_of_the_workdir_id() -> None:
     "name", ["", ".locks", ".trash", "0123456789a", "0123456789abc", "0123456789AB", "../456789abcd"]
 )
 def test_what_is_named_otherwise_is_no_cache(name: str) -> None:
-    """It is left alone."""
+    """A folder with another name is no cache, and is left alone."""
     assert not is_cache_id(name)
 
 
@@ -41,8 +41,8 @@ def test_what_is_named_otherwise_is_no_cache(name: str) -> None:
     ],
 )
 def test_variables(redirect_xdg: bool, ephemeral: bool, others: dict[str, str]) -> None:
-    """Each tool has a folder of its own; all others are told only where that is wished."""
-    told = variables("/c", redirect_xdg, ephemeral)
-    assert told == TOLD | others
-    folders = [value for value in told.values() if value.startswith("/c/")]
+    """Each tool has a folder of its own; all other programs get one only with `redirect_xdg`."""
+    environment = variables("/c", redirect_xdg, ephemeral)
+    assert environment == TOLD | others
+    folders = [value for value in environment.values() if value.startswith("/c/")]
     assert len(set(folders)) == len(folders)

@@ -7,9 +7,10 @@ REDIRECTED = {"CARGO_HOME", "GOPATH"}  # omac's tool cache, or nothing that a pr
 
 
 def test_the_table_is_one() -> None:
-    """Each root once, below the home; what a row names is in it; variables that name roots reach programs inside."""
-    roots = [one.root for one in TOOLCHAINS]
+    """Each root is listed once and lies below the home. Companions are roots too, and variables that name roots pass
+    into the sandbox."""
+    roots = [row.root for row in TOOLCHAINS]
     assert len(set(roots)) == len(roots)
     assert not any(root.startswith("/") or ".." in root.split("/") for root in roots)
-    assert {other for one in TOOLCHAINS for other in one.companions} | {*WITH_SHARED_BIN} <= set(roots)
-    assert {one.variable for one in TOOLCHAINS if one.variable} - REDIRECTED <= set(ORDINARY)
+    assert {companion for row in TOOLCHAINS for companion in row.companions} | {*WITH_SHARED_BIN} <= set(roots)
+    assert {row.variable for row in TOOLCHAINS if row.variable} - REDIRECTED <= set(ORDINARY)

@@ -1,4 +1,4 @@
-"""domain/settings/numbers.py: which words say numbers."""
+"""domain/settings/numbers.py: the words that stand for numbers."""
 
 import pytest
 
@@ -19,22 +19,22 @@ from omac.domain.settings.numbers import Numbers, numbers_of
     ],
 )
 def test_words(word: str, said: dict[str, int | None] | None) -> None:
-    """One number for all, and one for each skill that is named; whatever else is written is no such word."""
+    """A word has one number for all skills, and one for each skill that is named; any other text is no such word."""
     assert numbers_of(word) == said
 
 
 def test_what_a_setting_takes() -> None:
-    """Numbers within its bounds, also for single skills; those of others only where it counts by skill."""
-    one, many = Numbers(2, 9, 4), Numbers(2, 9, 4, by_skill=True)
+    """A setting takes numbers within its bounds, and those for single skills only where it counts by skill."""
+    single, many = Numbers(2, 9, 4), Numbers(2, 9, 4, by_skill=True)
     for word in ("2", "9", "none"):
-        assert one.takes(word)
+        assert single.takes(word)
         assert many.takes(word)
     for word in ("1", "10", "x", ""):
-        assert not one.takes(word)
+        assert not single.takes(word)
         assert not many.takes(word)
     assert many.takes("slack=2")
     assert not many.takes("4,slack=10")
-    assert not one.takes("4,slack=2")
-    assert not one.takes("slack=2")
-    assert str(one) == "none or a whole number from 2 to 9"
+    assert not single.takes("4,slack=2")
+    assert not single.takes("slack=2")
+    assert str(single) == "none or a whole number from 2 to 9"
     assert str(many) == "none or a whole number from 2 to 9, and others for single skills (4,slack=none)"

@@ -1,4 +1,4 @@
-"""domain/settings/owner_limits.py: what the owner of the host allows, whatever a skill says."""
+"""domain/settings/owner_limits.py: the limits of the host's owner, which hold for every skill."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from omac.domain.settings.settings import SETTINGS
 
 
 def test_the_settings_exist() -> None:
-    """Each limit has a setting, which says nothing by default; those of a skill can be said of single ones."""
+    """Each limit has a setting, which is none by default; the limits of a skill can be set for single skills."""
     of_all = (ALL_CONCURRENT, ALL_PER_SECOND, HEAD_BYTES)
     assert {name for name in SETTINGS if name.startswith("limits.")} == {*OF_A_SKILL.values(), *of_all}
     assert set(OF_A_SKILL) == set(SkillBounds.__struct_fields__)
@@ -30,7 +30,7 @@ def test_the_settings_exist() -> None:
 
 
 def test_single_skills() -> None:
-    """What is said of one skill holds for that one; all else that is said of all holds for it, too."""
+    """A limit for a single skill holds for that skill; all other limits for all skills hold for it, too."""
     owner = owner_limits(
         {
             "limits.concurrent_calls": "8,slack=2,build=none",
@@ -51,7 +51,7 @@ def test_single_skills() -> None:
     ("own", "owners", "holds"), [(None, None, None), (3, None, 3), (None, 4, 4), (3, 4, 3), (5, 4, 4)]
 )
 def test_the_stricter_holds(own: int | None, owners: int | None, holds: int | None) -> None:
-    """Of two limits; of one, that."""
+    """The stricter of two limits holds; a single limit holds by itself."""
     assert stricter(own, owners) == holds
 
 
@@ -71,5 +71,5 @@ def test_the_stricter_holds(own: int | None, owners: int | None, holds: int | No
     ],
 )
 def test_whose_limit_holds(own: int | None, owners: int | None, default: int | None, held: HeldLimit) -> None:
-    """A skill's own stands in the place of the default, and the owner's narrows both."""
+    """A skill's own limit replaces the default, and the owner's limit narrows both."""
     assert held_limit(own, owners, default) == held

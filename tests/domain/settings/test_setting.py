@@ -34,14 +34,14 @@ KILLED = SettingChangeFailed(NAME, "omac was killed before the file was written"
 
 
 def test_every_event_and_status_has_an_example() -> None:
-    """None is left out below."""
+    """Every event and every status has an example, so that the tests below leave none out."""
     assert [type(event) for event in EXAMPLES] == list(EVENTS)
     assert set(STATES) == set(get_args(Status))
 
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(STATES, EXAMPLES)))
 def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
-    """What is in it leads to the status it says; what is not cannot follow."""
+    """An event in the table leads to the status named there; any other raises KeyError."""
     if (status, type(event)) in TABLE:
         assert setting.evolve(STATES[status], event).status == TABLE[status, type(event)]
     else:
@@ -71,26 +71,27 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
     ],
 )
 def test_decisions(state: SettingState, command: Command, events: list[Event]) -> None:
-    """Given a setting, when a change is asked for or reported, then these events, which fold; an open one is closed."""
+    """Each change that is requested or reported means these events, which fold; a change that is open is closed
+    first."""
     assert setting.AGGREGATE.decided(command, state) == events
 
 
 @pytest.mark.parametrize("command", [ReportChange(), ReportFailure("no space")])
 def test_an_outcome_of_no_request_is_refused(command: Command) -> None:
-    """Nothing is recorded that nobody asked for."""
+    """An outcome without a request is refused and not recorded."""
     with pytest.raises(Refusal) as refused:
         setting.decide(command, SettingState("settled", "allow"))
     assert refused.value.reason == "out-of-order"
 
 
 def test_the_value_changes_with_the_file() -> None:
-    """Not with the request, and not when it failed."""
-    asked = setting.evolve(SettingState("settled", "refuse"), ALLOW)
-    assert asked == SettingState("changing", "refuse", ALLOW)
-    assert setting.evolve(asked, EXAMPLES[1]) == SettingState("settled", "allow")
-    assert setting.evolve(asked, EXAMPLES[2]) == SettingState("settled", "refuse")
+    """The value of a setting changes with its file, not with the request and not with a failure."""
+    requested = setting.evolve(SettingState("settled", "refuse"), ALLOW)
+    assert requested == SettingState("changing", "refuse", ALLOW)
+    assert setting.evolve(requested, EXAMPLES[1]) == SettingState("settled", "allow")
+    assert setting.evolve(requested, EXAMPLES[2]) == SettingState("settled", "refuse")
 
 
 def test_a_change_of_an_earlier_omac_folds() -> None:
-    """It recorded what changed, without a request."""
+    """A change that an earlier omac recorded without a request folds."""
     assert setting.evolve(SettingState(), SettingChanged(NAME, "allow", "user /f")) == SettingState("settled", "allow")

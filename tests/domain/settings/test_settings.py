@@ -1,4 +1,4 @@
-"""domain/settings/settings.py: who is heard, in which order, and what a project may not say."""
+"""domain/settings/settings.py: the sources of a setting, their order, and the words that a project may not choose."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -30,13 +30,13 @@ DEFAULTS = {name: Resolved(setting.default, "default") for name, setting in SETT
 def said(
     name: str, flag: str | None = None, variable: str = "", project: str | None = None, user: str | None = None
 ) -> Resolved:
-    """What holds when these four say these words."""
+    """Return the setting that holds with these words of the four sources."""
     files = [
         None if word is None else SettingsFile(path, {name: word}) for path, word in ((PROJECT, project), (USER, user))
     ]
     resolved = resolve({name: flag}, {SETTINGS[name].variable: variable, "PATH": "/bin"}, *files)
-    assert {other: found for other, found in resolved.items() if other != name} == {
-        other: found for other, found in DEFAULTS.items() if other != name
+    assert {key: value for key, value in resolved.items() if key != name} == {
+        key: value for key, value in DEFAULTS.items() if key != name
     }
     return resolved[name]
 
@@ -46,7 +46,7 @@ def said(
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_the_table_is_sound(setting: Setting) -> None:
-    """Names and variables go together, defaults exist, and a project may choose the narrowest word at most."""
+    """Names and variables match, defaults exist, and a project may choose the narrowest word at most."""
     assert setting.variable == "OMAC_" + setting.name.replace(".", "_").upper()
     assert setting.default in setting.words or not (setting.words or setting.default)
     assert set(setting.project) <= set(setting.words[:1])
@@ -54,7 +54,7 @@ def test_the_table_is_sound(setting: Setting) -> None:
 
 
 def test_nothing_said() -> None:
-    """The defaults hold."""
+    """The defaults hold where no source has a word."""
     assert resolve({}, {}, None, None) == DEFAULTS
     assert resolve(dict.fromkeys(SETTINGS), {}, SettingsFile(PROJECT), SettingsFile(USER)) == DEFAULTS
 
@@ -70,32 +70,33 @@ CASES = [
 
 
 def test_every_combination() -> None:
-    """The first who spoke is heard, but for a project that says more than it may; everybody else is told of."""
+    """The first source with a word counts, except a project that chooses more than it may. Each other word is
+    reported."""
     for setting, words in CASES:
         allowed = words["project"] in setting.project
         heard = [who for who in ORIGINS if words[who] is not None and (who != "project" or allowed)]
-        found = said(setting.name, words["flag"], words["variable"] or "", words["project"], words["user"])
+        resolved = said(setting.name, words["flag"], words["variable"] or "", words["project"], words["user"])
         if heard:
-            assert found.value == words[heard[0]]
-            assert found.origin == ORIGINS[heard[0]].format(setting.variable)
+            assert resolved.value == words[heard[0]]
+            assert resolved.origin == ORIGINS[heard[0]].format(setting.variable)
         else:
-            assert (found.value, found.origin) == (setting.default, "default")
+            assert (resolved.value, resolved.origin) == (setting.default, "default")
         unheard = [who for who in ORIGINS if words[who] is not None and who not in heard[:1]]
-        assert len(found.ignored) == len(unheard)
+        assert len(resolved.ignored) == len(unheard)
         for who in unheard:
             start = f"{ORIGINS[who].format(setting.variable)} says {words[who]}: "
-            assert any(line.startswith(start) for line in found.ignored)
+            assert any(line.startswith(start) for line in resolved.ignored)
 
 
 def test_a_project_never_widens() -> None:
-    """Whatever a project says, the word that holds is that which would hold without it, or a narrower one."""
+    """A project never widens a setting: the word that holds would hold without the project, or is narrower."""
     for setting, words in CASES:
-        others = (words["flag"], words["variable"] or "")
-        found = said(setting.name, *others, words["project"], words["user"])
-        without = said(setting.name, *others, None, words["user"])
-        assert setting.project or found.value == without.value
+        above = (words["flag"], words["variable"] or "")
+        resolved = said(setting.name, *above, words["project"], words["user"])
+        without = said(setting.name, *above, None, words["user"])
+        assert setting.project or resolved.value == without.value
         if setting.words:
-            assert setting.words.index(found.value) <= setting.words.index(without.value)
+            assert setting.words.index(resolved.value) <= setting.words.index(without.value)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_project_never_widens() -> None:
     ],
 )
 def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
-    """Who was heard, who was not, and why."""
+    """A resolved setting has its source, and each ignored source with the reason."""
     assert said(**words) == resolved
 
 
@@ -170,13 +171,13 @@ def test_slips_on_the_command_line(flags: dict[str, str | None], environment: di
 
 
 def test_variables_that_are_not_about_settings() -> None:
-    """Other variables of omac, and empty ones, say nothing."""
+    """Other variables of omac, and empty ones, set nothing."""
     environment = {"OMAC_STATE_DIR": "/s", "OMAC_SECRET_STORE": "x", "OMAC_SERVE_UNAPPROVED": "", "OMAC_SERVE_X": ""}
     assert resolve({}, environment, None, None) == DEFAULTS
 
 
 def test_naming_one() -> None:
-    """The command line asks for one setting and one word of it."""
+    """The command line names one setting and one word of it, and a refusal has the command with the right word."""
     assert check_word(setting_named("secrets.store"), "vault") == "vault"
     with pytest.raises(Refusal, match=r"secrets\.store takes auto, keychain or vault, not 'valut'") as caught:
         check_word(setting_named("secrets.store"), "valut")
@@ -202,7 +203,7 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("document", "told"), SLIPS)
 def test_slips_in_a_users_file(document: Mapping[str, object], told: str) -> None:
-    """They are refused, with the file, the key, and the words that it takes."""
+    """A mistake in a user's file is refused with the file, the key, and the words that it takes."""
     with pytest.raises(Refusal) as caught:
         user_settings(USER, document)
     assert caught.value.reason == "settings-invalid"
@@ -213,10 +214,10 @@ def test_slips_in_a_users_file(document: Mapping[str, object], told: str) -> Non
 
 @pytest.mark.parametrize(("document", "told"), SLIPS)
 def test_slips_in_a_projects_file(document: Mapping[str, object], told: str) -> None:
-    """They are told of, and what is right beside them still holds."""
-    found = project_settings(PROJECT, {**document, "secrets": {"store": "vault"}})
-    assert found.values == {"secrets.store": "vault"}
-    (warning,) = found.warnings
+    """A mistake in a project's file is a warning, and the valid settings beside it still hold."""
+    file = project_settings(PROJECT, {**document, "secrets": {"store": "vault"}})
+    assert file.values == {"secrets.store": "vault"}
+    (warning,) = file.warnings
     assert warning.startswith(f"{PROJECT}: ")
     assert told in warning
     assert warning.isprintable()
@@ -224,7 +225,7 @@ def test_slips_in_a_projects_file(document: Mapping[str, object], told: str) -> 
 
 
 def test_what_a_file_says() -> None:
-    """Words by name; TOML's own true and false are words too."""
+    """A file has words by name; TOML's own true and false are words too."""
     document = {"serve": {"auto_register": False, "unapproved": "confine"}, "secrets": {"store": "vault"}}
     values = {"serve.auto_register": "false", "serve.unapproved": "confine", "secrets.store": "vault"}
     assert user_settings(USER, document) == SettingsFile(USER, values)
@@ -244,7 +245,7 @@ def test_what_a_file_says() -> None:
     ],
 )
 def test_a_setting_of_paths(said: object, value: str | None) -> None:
-    """Absolute paths, as a list or as in PATH; a project may not say any."""
+    """A setting of paths takes absolute ones, as a list or as in PATH; a project may not set any."""
     document = {"guard": {"scratch": said}}
     if value is None:
         with pytest.raises(Refusal, match="absolute paths"):
@@ -256,10 +257,10 @@ def test_a_setting_of_paths(said: object, value: str | None) -> None:
 
 
 def test_warnings_are_few() -> None:
-    """A file full of slips does not fill the terminal."""
-    found = project_settings(PROJECT, {"serve": {f"k{number}": 1 for number in range(10_000)}})
-    assert len(found.warnings) == WARNINGS_MAX + 1
-    assert "more entries" in found.warnings[-1]
+    """A file full of mistakes gives few warnings, so that it does not fill the terminal."""
+    file = project_settings(PROJECT, {"serve": {f"k{number}": 1 for number in range(10_000)}})
+    assert len(file.warnings) == WARNINGS_MAX + 1
+    assert "more entries" in file.warnings[-1]
 
 
 values = st.recursive(
@@ -272,8 +273,8 @@ keys = st.sampled_from(["serve", "secrets", "store", "unapproved", "auto_registe
 
 @given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4) | values, max_size=4))
 def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, object]) -> None:
-    """Whatever an agent writes there, omac goes on, and nothing is wider than without it."""
+    """A project's file never stops omac or makes a setting wider than its default, whatever an agent writes there."""
     resolved = resolve({}, {}, project_settings(PROJECT, document), None)
-    for name, found in resolved.items():
+    for name, result in resolved.items():
         words, default = SETTINGS[name].words, SETTINGS[name].default
-        assert found.value == default or words.index(found.value) <= words.index(default)
+        assert result.value == default or words.index(result.value) <= words.index(default)

@@ -1,4 +1,4 @@
-"""domain/sidecars/reaction.py: what a sidecar calls for, in every state."""
+"""domain/sidecars/reaction.py: the effect that a sidecar calls for, in every state."""
 
 import itertools
 from typing import get_args
@@ -47,7 +47,7 @@ def test_each_state_calls_for_one_effect(status: Status, has_process: bool, effe
 
 
 def test_what_is_revoked_ends_in_whatever_state() -> None:
-    """At once, and in its grace once its stop is recorded."""
+    """A revoked sidecar ends at once in any state, or in its grace once its stop is recorded."""
     for status, has_process in itertools.product(get_args(Status), (True, False)):
         effect = react(sidecar(status), has_process=has_process, is_revoked=True)
         assert effect == (StopGracefully() if status == "stopping" else End()), status

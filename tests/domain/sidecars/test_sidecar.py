@@ -83,7 +83,7 @@ def state_of(status: Status) -> Sidecar:
 
 
 def test_the_table_is_the_whole_truth() -> None:
-    """What is in it leads to the status it says; what is not cannot follow."""
+    """An event in the table leads to the status named there; any other raises KeyError."""
 
     def check(status: Status, event: Event) -> None:
         state = state_of(status)
@@ -97,7 +97,7 @@ def test_the_table_is_the_whole_truth() -> None:
 
 
 def test_the_table_leads_everywhere_and_back() -> None:
-    """Every status can be reached from the beginning, and from each there is a way to rest."""
+    """Every status can be reached from the beginning, and a status of rest from each."""
     reached: set[Status] = {"idle"}
     for _ in TABLE:
         reached |= {to for (status, _), to in TABLE.items() if status in reached}
@@ -110,7 +110,7 @@ def test_the_table_leads_everywhere_and_back() -> None:
 
 
 def test_every_decision_can_be_recorded() -> None:
-    """In every status, whatever a command leads to follows from it."""
+    """The events that a command means can follow in every status."""
 
     def check(status: Status, command: Command) -> None:
         fold(state_of(status), sidecar.decide(command, state_of(status)))
@@ -119,7 +119,8 @@ def test_every_decision_can_be_recorded() -> None:
 
 
 def test_an_end_without_what_followed_it() -> None:
-    """A repair may set that aside; whoever settles what a dead run left open brings it to rest all the same."""
+    """A repair may set aside the event after an exit. The cleanup of a dead run brings such a sidecar to rest all the
+    same."""
     state = state_of("exited")
     for command in (RequestStop("omac was killed"), ReportStopped()):
         state = fold(state, sidecar.decide(command, state))
@@ -158,12 +159,12 @@ def test_an_end_without_what_followed_it() -> None:
     ],
 )
 def test_decisions(status: Status, command: Command, events: list[Event]) -> None:
-    """Given a status, when a command comes, then these events."""
+    """Each command means these events in this status."""
     assert sidecar.decide(command, state_of(status)) == events
 
 
 def test_failures_count_pauses_double_and_it_gives_up() -> None:
-    """Up to `max_ms`, at most `limit` times in a row."""
+    """The delays double up to `max_ms`, for at most `limit` restarts in a row; then the sidecar gives up."""
     state, delays = Sidecar(), []
     state = fold(state, sidecar.decide(RequestSpawn(SPEC, 1), state))
     while state.status != "gave_up":
@@ -178,7 +179,7 @@ def test_failures_count_pauses_double_and_it_gives_up() -> None:
 
 
 def test_a_stable_life_is_a_clean_slate() -> None:
-    """A process that lived for `stable_ms` counts as the first failure again."""
+    """A failure counts as the first again when the process lived for `stable_ms`."""
     state = replace(state_of("healthy"), failures=4)
     stable = sidecar.decide(ReportExit(Exit(1), 1_000, "it fell", POLICY), state)
     assert stable[1] == RestartScheduled(2, 100)
@@ -186,14 +187,14 @@ def test_a_stable_life_is_a_clean_slate() -> None:
 
 
 def test_a_limit_of_nothing_gives_up_at_once() -> None:
-    """For what trying again would not mend."""
+    """A restart limit of 0 gives up at once, for problems that another try would not mend."""
     events = sidecar.decide(ReportExit(Exit(), 0, "changed", RestartPolicy(limit=0)), state_of("requested"))
     state = fold(state_of("requested"), events)
     assert (state.status, state.failures) == ("gave_up", 1)
 
 
 def test_the_last_trouble_stays_known_until_it_is_healthy() -> None:
-    """Whoever asks why it is starting hears what happened before."""
+    """A sidecar that is starting again has the detail of its last failure until it is healthy."""
     state = fold(state_of("healthy"), [Exited(Exit(1), 5, "it fell"), RestartScheduled(2, 1)])
     state = fold(state, [SpawnRequested(SPEC, 1, 2), Started(BIRTH)])
     assert (state.detail, state.failures) == ("it fell", 1)
@@ -201,7 +202,7 @@ def test_the_last_trouble_stays_known_until_it_is_healthy() -> None:
 
 
 def test_nothing_identifies_a_process_that_is_gone() -> None:
-    """Neither after its exit nor, when that was never seen, after it was stopped."""
+    """A process is no longer identified after its exit, nor after its stop where the exit was not seen."""
     assert fold(state_of("healthy"), [Exited(Exit(1), 5)]).birth is None
     assert fold(state_of("healthy"), [StopRequested("x"), Stopped()]).birth is None
 
@@ -209,7 +210,7 @@ def test_nothing_identifies_a_process_that_is_gone() -> None:
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.sampled_from(COMMANDS), max_size=60))
 def test_the_rules_hold_in_every_history(commands: list[Command]) -> None:
-    """Rules 1 to 5, after any sequence of commands: nothing raises, nothing runs unasked, a stop wins."""
+    """Rules 1 to 5 hold after any sequence of commands: no command raises, no sidecar runs unasked, and a stop wins."""
     state, generation = Sidecar(), 0
     history: list[type[Event]] = []
     for command in commands:
@@ -279,7 +280,8 @@ BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
 def test_the_environment_holds_what_is_named_and_nothing_else(
     approved: bool, passthrough: tuple[str, ...], variables: tuple[Variable, ...], more: dict[str, str]
 ) -> None:
-    """PATH and locale, what an approved skill declared, and omac's own names, which win over everything."""
+    """The environment has PATH and locale, the variables that an approved skill declared, and omac's names, which
+    override all."""
     spec = replace(SPEC, approved=approved, passthrough=passthrough, variables=variables)
     assert environment(spec, 5, HOST, {}) == BASE | more | OWN
 
@@ -292,9 +294,9 @@ def test_the_environment_holds_what_is_named_and_nothing_else(
 def test_an_unapproved_skill_gets_nothing_of_the_host(
     host: dict[str, str], passthrough: list[str], variables: list[Variable]
 ) -> None:
-    """Whatever it declares: only the base variables, its own defaults and omac's names."""
+    """An unapproved skill gets only the base variables, its own defaults and omac's names, whatever it declares."""
     spec = replace(SPEC, approved=False, passthrough=tuple(passthrough), variables=tuple(variables))
-    found = environment(spec, 5, host, {"A": Hidden("given"), "B": Hidden("given")})
-    assert {name: found.pop(name) for name in OWN} == OWN
-    for name, value in found.items():
+    values = environment(spec, 5, host, {"A": Hidden("given"), "B": Hidden("given")})
+    assert {name: values.pop(name) for name in OWN} == OWN
+    for name, value in values.items():
         assert host[name] == value if name in BASE_VARIABLES else value == "own"

@@ -50,7 +50,7 @@ VECTOR_HASH = "sha256:85f04c13356fac87ee084a85c2966bd27698b6e01164813371e86b6b83
     ],
 )
 def test_what_is_considered(relpath: str, expected: bool) -> None:
-    """Caches, build output and editors' leavings are no part of a skill; all else is."""
+    """Caches, build output and editors' leftovers are no part of a skill; all other files are."""
     assert considered(relpath) is expected
 
 
@@ -82,7 +82,7 @@ def test_order_of_the_walk_does_not_matter() -> None:
     ids=["content", "added", "renamed", "removed"],
 )
 def test_any_change_shows(changed: dict[str, bytes]) -> None:
-    """Content, names and the set of files are all covered."""
+    """The hash covers the content, the names and the set of the files."""
     assert bundle_hash((path, digest(content)) for path, content in changed.items()) != VECTOR_HASH
 
 
@@ -96,7 +96,7 @@ TREE: tuple[TreeEntry, ...] = (
 
 
 def test_the_tree_digest_is_what_its_docstring_says() -> None:
-    """The framing is fixed: a copy of today is found by tomorrow's omac."""
+    """The framing of the digest is fixed, so that a later omac finds a copy of today."""
 
     def framed(text: bytes) -> bytes:
         return len(text).to_bytes(8, "big") + text
@@ -132,15 +132,15 @@ def test_the_tree_digest_is_what_its_docstring_says() -> None:
     ],
 )
 def test_any_change_of_a_tree_shows(changed: tuple[TreeEntry, ...]) -> None:
-    """Content, executable bits, links, empty folders, names and kinds are all covered."""
+    """The digest covers content, executable bits, links, empty folders, names and kinds."""
     assert tree_digest(changed) != tree_digest(TREE)
 
 
 def test_each_origin_is_another() -> None:
-    """Trees that mention themselves at different places are different."""
+    """Trees that mention themselves at different paths have different digests."""
     assert len({tree_digest((*TREE, TreeOrigin(source))) for source in ("/a", "/b", "")}) == 3
 
 
 def test_a_tree_digest_is_no_bundle_hash() -> None:
-    """Not even of nothing: neither can stand for the other."""
+    """A tree digest is no bundle hash even of an empty tree, so that neither can stand for the other."""
     assert tree_digest([]) != bundle_hash([])

@@ -1,4 +1,4 @@
-"""domain/skills/document_error.py: the text of each error, which names the field and what is expected of it."""
+"""domain/skills/document_error.py: the text of each error, which names the field and the form that is expected."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def refusal(document: object) -> str:
     ],
 )
 def test_a_document(document: object, text: str) -> None:
-    """The field comes first, then what is wrong, then what is expected."""
+    """An error names the field, then the problem, then the form that is expected."""
     assert refusal(document) == text
 
 
@@ -133,16 +133,16 @@ def test_a_document(document: object, text: str) -> None:
     ],
 )
 def test_a_sidecar(sidecar: dict[str, Any], text: str | None) -> None:
-    """The path leads to the very entry of a list; a text of msgspec's own never shows."""
-    found = refusal({"name": "echo", "sidecar": {"command": ["run"], **sidecar}})
-    assert found.isprintable()
-    assert text is None or found == f"sidecar.{text}"
-    assert found.startswith("sidecar.")
-    assert "`" not in found.replace("`$.x`", "")
+    """The path in an error leads to the very entry of a list, and no text of msgspec's own appears."""
+    message = refusal({"name": "echo", "sidecar": {"command": ["run"], **sidecar}})
+    assert message.isprintable()
+    assert text is None or message == f"sidecar.{text}"
+    assert message.startswith("sidecar.")
+    assert "`" not in message.replace("`$.x`", "")
 
 
 def test_a_name_that_cannot_serve_as_the_mount() -> None:
-    """The mount is missing then, and the error says what to write."""
+    """A name that cannot serve as the mount leaves the mount missing, and the error describes a valid mount."""
     assert refusal({"name": "Echo.1", "sidecar": {"command": ["run"]}}) == (
         "sidecar.mount: the name 'Echo.1' cannot serve as the mount: give a mount, which must be 1 to 63 of a-z 0-9 - "
         "and begin with a letter or digit"
@@ -152,6 +152,6 @@ def test_a_name_that_cannot_serve_as_the_mount() -> None:
 @pytest.mark.parametrize("default", [98_765_432_109_876_543_210, -98_765_432_109_876_543_210, 4321.5, ["sesame"]])
 def test_a_default_of_the_wrong_type_is_not_shown(default: object) -> None:
     """An error shows a default only where it is text."""
-    found = refusal({"name": "x", "sidecar": {"command": ["run"], "config": [{"name": "A", "default": default}]}})
-    assert found.startswith("sidecar.config[0].default: ")
-    assert not any(word in found for word in ("98765", "4321", "sesame"))
+    message = refusal({"name": "x", "sidecar": {"command": ["run"], "config": [{"name": "A", "default": default}]}})
+    assert message.startswith("sidecar.config[0].default: ")
+    assert not any(word in message for word in ("98765", "4321", "sesame"))

@@ -37,7 +37,8 @@ LONG = "x" * (DESCRIPTION_CHARS_MAX + 1)
     ],
 )
 def test_what_a_guide_says(document: object, name: str, description: str, said: str | None) -> None:
-    """Name and description are text, the name is the skill's; of what breaks the contract the first fault is told."""
+    """A guide's name and description are text, and the name is the skill's. Of several problems the first is
+    reported."""
     guide = parse_guide(document, "echo", where)
     assert (guide.name, guide.description) == (name, description)
     assert (guide.problem is None) == (said is None)
@@ -53,7 +54,7 @@ values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lam
 
 @given(st.dictionaries(st.sampled_from(["name", "description", "x"]), values) | values)
 def test_any_document_gives_a_guide(document: object) -> None:
-    """Nothing that is in a front matter raises, or cannot be written as UTF-8."""
+    """Any front matter gives a guide that can be written as UTF-8, and raises no exception."""
     guide = parse_guide(document, "echo", where)
     assert isinstance(guide, Guide)
     (guide.name + guide.description + (guide.problem or "")).encode()

@@ -1,4 +1,4 @@
-"""domain/skills/interpreter.py: when a program of the host is still the one that was approved."""
+"""domain/skills/interpreter.py: programs of the host that are still those that were approved."""
 
 import pytest
 
@@ -22,5 +22,5 @@ LARGE = Interpreter("node", "/usr/bin/node", 1, 3)
     ],
 )
 def test_content_decides_where_it_was_read(approved: Interpreter, now: Interpreter | None, same: bool) -> None:
-    """Its digest, where there is one; else which file it is."""
+    """A program is the same if its digest is; without a digest, if it is the same file."""
     assert approved.is_same(now) is same

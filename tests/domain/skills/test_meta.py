@@ -31,7 +31,7 @@ def test_the_shortest_sidecar_takes_every_default() -> None:
 
 @pytest.mark.parametrize("sidecar", [{}, {"sidecar": None}])
 def test_guidance_only(sidecar: dict[str, Any]) -> None:
-    """Without a sidecar section a skill is guidance, whatever its name looks like."""
+    """A skill without a sidecar section is guidance, whatever its name looks like."""
     assert parse_meta({"name": "Guide_1.x", **sidecar}) == Meta(name="Guide_1.x")
 
 
@@ -112,7 +112,7 @@ def test_a_whole_contract() -> None:
     ],
 )
 def test_a_default_has_one_spelling(kind: str, given_default: object, seen: str | None) -> None:
-    """However a default is written, the sidecar sees one spelling of it."""
+    """A default has one spelling for the sidecar, however it is written."""
     assert setting(type=kind, default=given_default).default == seen
 
 
@@ -151,7 +151,7 @@ def test_a_version_may_be_a_number(version: object, text: str) -> None:
     ],
 )
 def test_documents_that_are_no_skill(bad: object, field: str) -> None:
-    """What breaks the contract is refused, and the error names the field."""
+    """A document that breaks the contract is refused, and the error names the field."""
     with pytest.raises(MetaError) as caught:
         parse_meta(bad)
     assert caught.value.field == field
@@ -255,7 +255,7 @@ def test_documents_that_are_no_skill(bad: object, field: str) -> None:
     ],
 )
 def test_sidecars_that_break_the_contract(sidecar: dict[str, Any], field: str) -> None:
-    """Each slip is reported with the dotted path of the field where it was made, in text a terminal can show."""
+    """Each mistake is reported with the dotted path of its field, in text that a terminal can show."""
     with pytest.raises(MetaError) as caught:
         sidecar_of(**sidecar)
     assert caught.value.field == field
@@ -294,7 +294,7 @@ words = st.sampled_from(
 
 
 def shaped(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Mostly what belongs there, sometimes anything: deep fields must be reached to be attacked."""
+    """Return mappings that mostly hold fitting values and sometimes any, so that deep fields are reached."""
     return st.fixed_dictionaries({}, optional={key: value | json_values for key, value in keys.items()})
 
 
@@ -331,7 +331,7 @@ likely_documents = st.fixed_dictionaries(
 
 @given(json_values | likely_documents)
 def test_any_document_is_a_skill_or_a_named_error(value: object) -> None:
-    """Whatever a file holds, the answer is a Meta or a MetaError, never anything else."""
+    """Any document gives a Meta or a MetaError, and no other error."""
     answer: Meta | MetaError
     try:
         answer = parse_meta(value)

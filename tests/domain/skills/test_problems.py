@@ -1,4 +1,4 @@
-"""domain/skills/problems.py: all that is wrong with an omac.yaml, in one go."""
+"""domain/skills/problems.py: all problems of an omac.yaml at once."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def fields(document: object) -> list[str]:
 
 
 def test_a_good_document_has_none() -> None:
-    """And says what it means."""
+    """A good document has no problem, and gives its Meta."""
     problems, meta = problems_of(GOOD)
     assert problems == []
     assert meta is not None
@@ -22,7 +22,7 @@ def test_a_good_document_has_none() -> None:
 
 
 def test_each_problem_is_found_once() -> None:
-    """Whatever kind it is of: types, patterns, missing names, duplicates, bounds."""
+    """Each problem is reported once, of whatever kind it is: types, patterns, missing names, duplicates, bounds."""
     document = {
         "name": "no name",
         "sidecar": {
@@ -60,12 +60,13 @@ def test_each_problem_is_found_once() -> None:
     ],
 )
 def test_what_is_missing_or_of_another_kind(document: object, expected: list[str]) -> None:
-    """A document of another form ends with its own problem."""
+    """A document of another form ends with that problem; a missing field or a value of another kind is a problem of its
+    own."""
     assert sorted(fields(document)) == sorted(expected)
 
 
 def test_there_is_an_end() -> None:
-    """A document of nothing but problems is not asked about forever, and stays as it was."""
+    """The search for problems has an end, and leaves the document as it was."""
     document = {"name": "s", "sidecar": {"command": ["a"], "secrets": [{"name": "x"} for _ in range(500)]}}
     assert len(fields(document)) == PROBLEMS_MAX
     assert document["sidecar"]["secrets"][0] == {"name": "x"}  # type: ignore[index]

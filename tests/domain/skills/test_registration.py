@@ -1,4 +1,4 @@
-"""domain/skills/registration.py: finding is not approving, and an approval is for one code."""
+"""domain/skills/registration.py: a discovery approves nothing, and an approval is for one code."""
 
 import itertools
 
@@ -77,12 +77,12 @@ A_VENDORED = Code("/s", "sha256:a", "d:other")  # where only files differ that t
     ],
 )
 def test_decisions(found: Code | None, approved: Code | None, command: Command, events: list[Event]) -> None:
-    """Given what was found and approved, when code is found, approved, accepted or forgotten, then these events."""
+    """Each command to discover, register, approve, accept or forget code means these events in this state."""
     assert registration.decide(command, Registration(found, approved, W)) == events
 
 
 def test_an_acceptance_is_recorded_once() -> None:
-    """For each run, and each code."""
+    """An acceptance is recorded once for each run, and each code."""
     state = registration.evolve(Registration(B, A, W), Drifted("/s", "sha256:b", "d:b", "r1"))
     assert registration.decide(Accept(B, "r1"), state) == []
     assert registration.decide(Accept(B, "r2"), state) != []
@@ -100,7 +100,7 @@ COMMANDS = st.builds(
 
 @given(st.lists(COMMANDS, max_size=20))
 def test_only_a_person_approves(commands: list[Command]) -> None:
-    """After any history: what may run is the copy that a person approved last, unless that was revoked."""
+    """The code that may run, after any history, is the copy that a person approved last, unless that was revoked."""
     state = Registration()
     approved: Code | None = None
     for command in commands:
@@ -142,7 +142,8 @@ STATES: dict[Status, Registration] = {
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(STATES, EXAMPLES.values())))
 def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
-    """What is in it leads to the status it says; what is not cannot follow. So only an approval approves."""
+    """An event in the table leads to the status named there; any other raises KeyError. So only an approval
+    approves."""
     state = STATES[status]
     assert (state.status, set(EXAMPLES)) == (status, set(EVENTS))
     if (status, type(event)) in TABLE:
@@ -153,7 +154,7 @@ def test_the_table_is_the_whole_truth(status: Status, event: Event) -> None:
 
 
 def test_only_an_approval_approves() -> None:
-    """Of all that leads to `approved`, nothing else comes from where it was not so already."""
+    """An approval is the only event that leads to `approved` from another status."""
     leading = {(before, event) for (before, event), after in TABLE.items() if after == "approved"}
     assert {event for before, event in leading if before != "approved"} == {Approved}
 
@@ -163,7 +164,7 @@ def test_only_an_approval_approves() -> None:
     lambda c: Revoke("x"), lambda c: Deregister(),
 ]), st.sampled_from([A, B, C, A_SEEN, A_VENDORED])), max_size=30))  # fmt: skip
 def test_whatever_is_decided_folds(commands: list[Command]) -> None:
-    """No command in any order means an event that its state would refuse."""
+    """Commands in any order mean no event that their state would refuse."""
     state = Registration()
     for command in commands:
         for event in registration.AGGREGATE.decided(command, state):
@@ -171,6 +172,6 @@ def test_whatever_is_decided_folds(commands: list[Command]) -> None:
 
 
 def test_foreign_events_cannot_follow() -> None:
-    """An event of another aggregate says that the journal is damaged."""
+    """An event of another aggregate raises KeyError: the journal is damaged."""
     with pytest.raises(KeyError):
         registration.evolve(Registration(), Activated())

@@ -1,4 +1,5 @@
-"""The schema of omac.yaml: it takes what omac takes, and refuses what omac refuses or ignores."""
+"""The schema of omac.yaml: documents that omac accepts are valid; those that it refuses, or ignores keys of, are
+not."""
 
 import json
 from pathlib import Path
@@ -37,23 +38,23 @@ FULL: dict[str, Any] = {
 
 
 def problems(document: object) -> list[str]:
-    """What the schema says of a document."""
+    """Return the problems that the schema finds in a document."""
     validator = jsonschema.Draft202012Validator(schema())
     return [error.message for error in validator.iter_errors(document)]
 
 
 def within(document: dict[str, Any], section: str) -> dict[str, Any]:
-    """The section of a document by its dotted path."""
-    found: Any = document
+    """Return the section of a document by its dotted path."""
+    part: Any = document
     for name in section.split(".") if section else ():
-        found = found[name]
-        found = found[0] if isinstance(found, list) else found
-    assert isinstance(found, dict)
-    return found
+        part = part[name]
+        part = part[0] if isinstance(part, list) else part
+    assert isinstance(part, dict)
+    return part
 
 
 def test_what_is_shipped_is_made_of_the_types() -> None:
-    """Where it differs, `json.dumps(schema(), indent=2)` is the new file."""
+    """The shipped file is made of the types. If it differs, `json.dumps(schema(), indent=2)` is the new file."""
     assert SHIPPED.read_text() == json.dumps(schema(), indent=2) + "\n"
     jsonschema.Draft202012Validator.check_schema(schema())
 
@@ -71,7 +72,7 @@ def test_the_examples_are_valid(path: Path) -> None:
 
 @pytest.mark.parametrize("secrets", [(), ("TOKEN", "KEY")], ids=len)
 def test_a_new_skill_is_valid(secrets: tuple[str, ...]) -> None:
-    """As `omac skill new` writes it."""
+    """The omac.yaml that `omac skill new` writes is valid."""
     assert problems(YAML(typ="safe").load(files_of("slack", "slack", secrets)["omac.yaml"])) == []
 
 
@@ -82,11 +83,11 @@ def test_a_document_with_every_section_is_taken_by_both() -> None:
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section or "top level")
 def test_an_unknown_key_is_found_by_both(section: str) -> None:
-    """The schema refuses it, and omac names it."""
+    """The schema refuses an unknown key, and omac names it."""
     document = json.loads(json.dumps(FULL))
     within(document, section)["mistyped"] = "x"
     assert any("mistyped" in problem for problem in problems(document))
-    assert [one.key for one in parse_meta(document).unknown_keys] == ["mistyped"]
+    assert [key.key for key in parse_meta(document).unknown_keys] == ["mistyped"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""domain/skills/scope.py: where a skill belongs, and the flags that mean it."""
+"""domain/skills/scope.py: the scope of a skill, and the flags that mean it."""
 
 import shlex
 
@@ -27,20 +27,20 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
     ],
 )
 def test_how_a_place_is_said(place: SkillScope, flags: str, shown: str) -> None:
-    """To a command, and to a person."""
+    """A scope has flags for a command, and a text for the user."""
     assert (place.flags, place.shown) == (flags, shown)
 
 
 @given(PATHS, st.sampled_from([harness.name for harness in HARNESSES]))
 def test_flags_can_be_pasted(path: str, harness: str) -> None:
-    """Whatever the directory is called, a shell takes it apart into just these words."""
+    """A shell splits the flags into just these words, whatever the directory is called."""
     words = shlex.split(SkillScope(path, harness).flags)
     assert words[:2] == ["--workdir", path]
     assert words[2:] in ([], ["--harness", harness])
 
 
 def test_the_scope_is_that_of_the_directory() -> None:
-    """Whatever the harness; one for all that is shared."""
+    """The scope is the directory's, whatever the harness is; shared skills have one scope."""
     for harness in HARNESSES:
         assert SkillScope("/w/shop", harness.name).scope == ids.workdir_id("/w/shop")
         assert SkillScope("", harness.name).scope == ids.GLOBAL

@@ -1,4 +1,4 @@
-"""domain/skills/unknown_keys.py: keys that omac ignores, and what their author probably meant."""
+"""domain/skills/unknown_keys.py: keys that omac ignores, and the keys that their author probably meant."""
 
 from typing import Any
 
@@ -62,20 +62,21 @@ def in_sidecar(**sidecar: Any) -> dict[str, Any]:
     ],
 )
 def test_what_was_probably_meant(document: dict[str, Any], text: str) -> None:
-    """The key with its section; the nearest name there, or the section that has such a key, or what keys there are."""
+    """The message has the key and its section, then the nearest name there, the section with such a key, or the keys
+    there."""
     assert explained(document) == [f"omac.yaml has an unknown key {text}"]
 
 
 @pytest.mark.parametrize("key", [7, 1.5, True, None])
 def test_a_key_that_is_not_text(key: object) -> None:
-    """It has no name to compare."""
+    """A key that is not text has no name to compare, so the message has its section only."""
     assert explained(in_sidecar(limits={key: 1})) == [
         "omac.yaml has a key in sidecar.limits that is not text; it is ignored"
     ]
 
 
 def test_keys_of_the_contract_that_omac_does_not_read() -> None:
-    """Skills written for the ecosystem's contract are complete, and not told otherwise."""
+    """Skills written for the ecosystem's contract are complete, so their keys are not reported as unknown."""
     assert explained({"type": "sidecar", "author": {"name": "me"}, "dependencies": [1], "version": None}) == []
 
 

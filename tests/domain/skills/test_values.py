@@ -1,4 +1,4 @@
-"""domain/skills/values.py: what may be given for a variable, and refusals that give nothing away."""
+"""domain/skills/values.py: values that a variable may have, and refusals that give no secret away."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,12 +21,12 @@ PEM = "-----BEGIN KEY-----\nabc\n-----END KEY-----\n"
 
 
 def config(kind: ConfigType = "string", pattern: str | None = None, choices: tuple[str, ...] = ("a", "B")) -> Config:
-    """A field of that type."""
+    """Return a setting of that type."""
     return Config("X", type=kind, pattern=pattern, choices=choices if kind == "enum" else ())
 
 
 def problem_of(field: Config | Secret, text: str) -> str:
-    """What the refusal of a value says; its name is always that of the field."""
+    """Return the problem in the refusal of a value; the refusal's name is always that of the field."""
     with pytest.raises(ValueRefused) as caught:
         check_secret(field, text) if isinstance(field, Secret) else check_config(field, text)
     assert caught.value.name == field.name
@@ -58,7 +58,7 @@ def problem_of(field: Config | Secret, text: str) -> str:
     ],
 )
 def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
-    """However a value is written, the sidecar sees one spelling of it; patterns are searched for, as in Go."""
+    """A value has one spelling for the sidecar, however it is written; patterns are searched for, as in Go."""
     assert check_config(field, text) == seen
     assert check_config(field, seen) == seen
 
@@ -86,7 +86,7 @@ def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
     ],
 )
 def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
-    """The text says what is wrong, shows the value shortened, and no terminal obeys it."""
+    """A refusal describes the problem and shows the value shortened, and no terminal obeys its text."""
     assert told in problem_of(field, text)
 
 
@@ -104,7 +104,7 @@ def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
     ],
 )
 def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
-    """Nothing is trimmed or respelled, and what comes back shows itself to nobody."""
+    """A secret is neither trimmed nor respelled, and the result hides it."""
     assert check_secret(field, text) == Hidden(text)
 
 
@@ -124,14 +124,14 @@ def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
     ],
 )
 def test_secrets_that_are_refused(field: Secret, text: str, told: str) -> None:
-    """The text says what is wrong, and shows nothing of the value."""
+    """A refusal describes the problem, and shows nothing of the value."""
     problem = problem_of(field, text)
     assert told in problem
     assert "QQ" not in problem
 
 
 def outcome(check: Callable[[Field, str], Answer], field: Field, text: str) -> Answer | ValueRefused:
-    """What a check returns or raises; nothing else may come out."""
+    """Return the answer of a check, or its refusal; any other error is raised."""
     try:
         return check(field, text)
     except ValueRefused as refused:
@@ -146,18 +146,18 @@ patterns = st.none() | anything | st.from_regex(r"[\^]?[a-c.\\(\[*+?{}1-9,|)\]]{
 def test_any_value_of_a_setting_is_taken_or_refused(
     text: str, kind: ConfigType, pattern: str | None, choices: list[str]
 ) -> None:
-    """Whatever is given, the answer is a spelling that is taken again as it is, or a refusal that can be shown."""
+    """Any value gives a spelling that is accepted again as it is, or a refusal that can be shown."""
     field = Config("X", type=kind, pattern=pattern, choices=tuple(choices))
-    seen = outcome(check_config, field, text)
-    if isinstance(seen, ValueRefused):
-        assert str(seen).isprintable()
+    answer = outcome(check_config, field, text)
+    if isinstance(answer, ValueRefused):
+        assert str(answer).isprintable()
     else:
-        assert check_config(field, seen) == seen
+        assert check_config(field, answer) == answer
 
 
 @given(anything, patterns, st.booleans())
 def test_the_refusal_of_any_secret_gives_nothing_away(text: str, pattern: str | None, multiline: bool) -> None:
-    """Four characters of a value are in a refusal only if they are in it whatever the value is."""
+    """Four characters of a secret are in its refusal only if they are in refusals of other values as well."""
     field = Secret("X", pattern=pattern, multiline=multiline)
     answer = outcome(check_secret, field, text)
     if isinstance(answer, Hidden):
@@ -165,14 +165,14 @@ def test_the_refusal_of_any_secret_gives_nothing_away(text: str, pattern: str | 
         return
     assert str(answer).isprintable()
     pieces = {text[start : start + 4] for start in range(len(text) - 3)}
-    told = {piece for piece in pieces if piece in str(answer)}
-    assert all(piece in refusals_of_others(field, text) for piece in told)
+    repeated = {piece for piece in pieces if piece in str(answer)}
+    assert all(piece in refusals_of_others(field, text) for piece in repeated)
 
 
 def refusals_of_others(field: Secret, text: str) -> str:
-    """All that refusals of values without a character of `text` say."""
-    other = next(chr(code) for code in range(0x4E00, 0x9FFF) if chr(code) not in text)
-    values = ("", other, other + "\n", other + "\0", other * VALUE_BYTES_MAX)
+    """Return the text of refusals of values that have no character of `text`."""
+    letter = next(chr(code) for code in range(0x4E00, 0x9FFF) if chr(code) not in text)
+    values = ("", letter, letter + "\n", letter + "\0", letter * VALUE_BYTES_MAX)
     return "\n".join(str(outcome(check_secret, field, value)) for value in values)
 
 
@@ -191,7 +191,7 @@ def refusals_of_others(field: Secret, text: str) -> str:
     ],
 )
 def test_hostile_patterns_are_answered_soon(pattern: str, text: str) -> None:
-    """What keeps a backtracking matcher busy for years takes a moment, or is not tried."""
+    """A pattern that keeps a backtracking matcher busy for years takes a moment, or is not tried."""
     begun = perf_counter()
     with suppress(TextTooLong):
         assert not matches(pattern, text)
@@ -200,7 +200,7 @@ def test_hostile_patterns_are_answered_soon(pattern: str, text: str) -> None:
 
 @given(patterns.filter(lambda pattern: pattern is not None), anything)
 def test_any_pattern_can_be_used_or_says_why_not(pattern: str, text: str) -> None:
-    """What check_pattern lets pass can be matched; the text of what it does not is short and can be shown."""
+    """A pattern that check_pattern accepts can be matched; the problem of any other is short and can be shown."""
     problem = pattern_problem(pattern)
     if problem is None:
         matches(pattern, text.encode(errors="replace").decode())
@@ -210,7 +210,7 @@ def test_any_pattern_can_be_used_or_says_why_not(pattern: str, text: str) -> Non
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """What check_pattern says of it."""
+    """Return the problem that check_pattern reports, or None."""
     try:
         check_pattern(pattern)
     except PatternError as error:
@@ -219,7 +219,7 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def test_patterns_leave_the_terminal_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    """The library would tell of bad patterns on standard error."""
+    """A bad pattern prints nothing on standard error, where the library would report it."""
     with pytest.raises(PatternError):
         check_pattern("(")
     assert capfd.readouterr() == ("", "")
@@ -264,7 +264,7 @@ def test_lines_of_values(text: str, values: dict[str, str]) -> None:
     ],
 )
 def test_lines_that_are_refused(text: str, line: int, told: str) -> None:
-    """The refusal names the line and shows nothing of it."""
+    """A refusal names the line, and shows nothing of it."""
     with pytest.raises(ValueRefused) as caught:
         parse_lines(text)
     assert caught.value.name == f"line {line}"
@@ -274,7 +274,7 @@ def test_lines_that_are_refused(text: str, line: int, told: str) -> None:
 
 @given(anything | st.from_regex(r"([A-B#' \"]?[A-C]=?.?[\r\n]*){0,6}"))
 def test_any_text_is_lines_or_is_refused(text: str) -> None:
-    """Nothing but a refusal comes out of a text that is not in the form."""
+    """A text that is not in the form is refused, and raises no other error."""
     read = outcome(lambda _, lines: parse_lines(lines), None, text)
     if isinstance(read, ValueRefused):
         assert read.name.startswith("line ")

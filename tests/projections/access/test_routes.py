@@ -1,4 +1,4 @@
-"""projections/access/routes.py: where a token and a mount lead, and if nowhere, why."""
+"""projections/access/routes.py: the route of a token and a mount, or the reason why they have none."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def system_of(history: Any) -> System:
 
 
 def test_an_open_way(shop: Any, host: HostId) -> None:
-    """To the port of the sidecar, with its limit, and whose token it is."""
+    """A route leads to the port of the sidecar, with its limit and the session of the token."""
     system = system_of(shop)
     own = (ids.directory_stream(host, ids.scope_of("/w/shop")),)
     for digest, session in ((LAUNCH, None), (S1, "s1")):
@@ -49,7 +49,8 @@ def test_an_open_way(shop: Any, host: HostId) -> None:
 def test_ways_that_are_closed(
     shop: Any, host: HostId, digest: TokenDigest, mount: str, reason: str, message: str, fix: Any, skill: str | None
 ) -> None:
-    """Each reason with what a caller may know: an unknown token and an unknown mount look the same."""
+    """A refusal has its reason and the facts that a caller may know: an unknown token and an unknown mount look the
+    same."""
     with pytest.raises(Refusal) as caught:
         resolve_route(system_of(shop), host, digest, mount)
     refusal = caught.value
@@ -58,7 +59,8 @@ def test_ways_that_are_closed(
 
 @pytest.mark.parametrize("status", ["idle", "started", "healthy"])
 def test_a_skill_whose_first_sidecar_starts_is_known_and_down(history: Any, host: HostId, status: str) -> None:
-    """An agent that calls a slow skill at once is told to retry, not that the skill does not exist."""
+    """A skill whose first sidecar is slow to start is reported as down, so that an agent retries, and not as
+    unknown."""
     skills = {name: Skill(name, "agents", f"/s/{name}", "sha256:1", name) for name in ("slow", "words")}
     spec = SidecarSpec("slow", "slow", "/w/shop", "/s/slow", "/s", "sha256:1", True, ("run",))
     history.directory(
@@ -82,31 +84,32 @@ def test_a_skill_whose_first_sidecar_starts_is_known_and_down(history: Any, host
 
 
 def test_no_way_leads_to_a_directory_that_goes_offline(shop: Any, host: HostId) -> None:
-    """From the request on, though its sidecar still runs."""
+    """A directory has no route from the request of its end, though its sidecar still runs."""
     shop.directory(directory.RequestDeactivation("x"))
     with pytest.raises(Refusal, match="unknown skill mount"):
         resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
 def test_a_way_is_closed_as_soon_as_its_sidecar_is_told_to_stop(shop: Any, host: HostId) -> None:
-    """Nothing new is sent to what is about to end."""
+    """A sidecar that is about to stop gets no new call."""
     shop.sidecar("ready", sidecar.RequestStop("replaced"))
     with pytest.raises(Refusal, match="ready: its sidecar is stopping"):
         resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
 def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
-    """Nothing for a dead token, the directory for an unknown mount, all for a known one."""
+    """A dead token finds nothing, an unknown mount only the directory, and a known mount the skill and its route."""
     system = system_of(shop)
     assert find_skill(system, host, DEAD, "ready") == (directory.Directory(), None, None)
-    found, name, route = find_skill(system, host, S1, "nope")
-    assert (found.path, name, route) == ("/w/shop", None, None)
-    found, name, route = find_skill(system, host, S1, "broken")
+    state, name, route = find_skill(system, host, S1, "nope")
+    assert (state.path, name, route) == ("/w/shop", None, None)
+    state, name, route = find_skill(system, host, S1, "broken")
     assert (name, route and route.why) == ("broken", "skill-broken")
 
 
 def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostId) -> None:
-    """A journal from before sessions ended admits more of them than a directory keeps."""
+    """A journal from before sessions ended admits more of them than a directory keeps; tokens of the dropped ones are
+    dead."""
     stream = ids.directory_stream(host, ids.scope_of("/w/shop"))
     admitted = [ids.TokenDigest(f"d{number}") for number in range(directory.SESSIONS_MAX + 1)]
     shop.append(stream, *(SessionAdmitted(f"s-{digest}", digest) for digest in admitted))
@@ -127,17 +130,17 @@ def test_a_token_that_its_directory_dropped_leads_nowhere(shop: Any, host: HostI
     ],
 )
 def test_why_a_sidecar_does_not_answer(current: Sidecar, detail: str) -> None:
-    """In words for people."""
+    """The detail describes the state of a sidecar in words for people."""
     assert down_detail(current) == detail
 
 
 def test_the_reload_command_can_be_pasted() -> None:
-    """Whatever the path is made of."""
+    """The reload command quotes a path for a shell."""
     assert reload_command("/w/my shop") == "omac reload '/w/my shop'"
 
 
 def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) -> None:
-    """Between the two records the way is closed already."""
+    """A sidecar that gave up closes its route even before its stub is recorded."""
     shop.sidecar("ready", sidecar.ReportExit(Exit(1), 5, "it fell", RestartPolicy(limit=0)))
     with pytest.raises(Refusal) as caught:
         resolve_route(system_of(shop), host, LAUNCH, "ready")
@@ -145,7 +148,8 @@ def test_a_sidecar_that_gave_up_and_is_not_stubbed_yet(shop: Any, host: HostId) 
 
 
 def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host: HostId) -> None:
-    """From every directory, below the reserved name; the way says from which, and dies with that directory's token."""
+    """Every directory reaches a shared skill below the reserved name. The route names that directory, and ends with its
+    token."""
     spec = SidecarSpec("weather", "weather", "", "/g/weather", "/g", "sha256:1", True, ("run",))
     plan = directory.ActivationPlan(
         {"weather": Skill("weather", "agents", "/g/weather", "sha256:1", "weather")},
@@ -170,8 +174,8 @@ def test_a_shared_skill_is_reached_with_the_token_of_a_directory(shop: Any, host
 
 
 def test_within_what_the_owner_allows() -> None:
-    """The stricter of each limit holds, and is told whose it is; how long a call may be silent is left to the facade,
-    which waits less for an answer to begin."""
+    """The stricter of each limit holds, with its origin. How long a call may be silent is left to the facade, which
+    waits less for an answer to begin."""
     own = CallLimits(idle_s=600, total_s=50, concurrent=4)
     way = ResolvedRoute("/w", "slack", "slack", None, 1, 1_000, S1, limits=own)
     assert way.within(SkillBounds()) == way
@@ -179,11 +183,11 @@ def test_within_what_the_owner_allows() -> None:
     held = way.within(bounds)
     assert (held.max_body_bytes, held.limits, held.bounds) == (500, CallLimits(600, 50, 2, 7), bounds)
     whose = {"max_body_bytes": 500, "total_s": 50, "concurrent": 2, "per_second": 7}
-    told = {field: held.limit(field, value) for field, value in whose.items()}
-    assert told["total_s"] == ("the limit of its omac.yaml", "omac show slack  # sidecar.limits of its omac.yaml")
+    origins = {field: held.limit(field, value) for field, value in whose.items()}
+    assert origins["total_s"] == ("the limit of its omac.yaml", "omac show slack  # sidecar.limits of its omac.yaml")
     for field, setting in OF_A_SKILL.items():
         if field in ("max_body_bytes", "concurrent", "per_second"):
-            words, fix = told[field]
+            words, fix = origins[field]
             assert words == "the limit of your settings"
             assert fix.startswith(f"omac settings set {setting} NUMBER")
     assert way.within(SkillBounds(max_body_bytes=2_000)).max_body_bytes == 1_000

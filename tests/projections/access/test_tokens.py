@@ -1,4 +1,4 @@
-"""projections/access/tokens.py: which directory a routing token opens, known by its digest."""
+"""projections/access/tokens.py: the directory that a routing token opens, by the token's digest."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def apply(index: TokenIndex, stream: StreamId, *events: Event) -> None:
 
 @pytest.fixture
 def index() -> TokenIndex:
-    """Two directories with a session each."""
+    """Return an index of two directories with a session each."""
     index = TokenIndex()
     for stream, name in ((SHOP, "shop"), (BLOG, "blog")):
         apply(index, stream, ActivationRequested(f"/{name}", "opencode", TokenDigest(name)))
@@ -32,30 +32,30 @@ def index() -> TokenIndex:
 
 
 def test_tokens_open_their_directory(index: TokenIndex) -> None:
-    """Launch tokens and those of sessions."""
+    """Launch tokens and the tokens of sessions open their directory."""
     assert index.streams == {"shop": SHOP, "shop-s1": SHOP, "blog": BLOG, "blog-s1": BLOG}
 
 
 @pytest.mark.parametrize("end", [DeactivationRequested("x"), ActivationFailed("x")])
 def test_an_end_kills_the_tokens_of_its_directory(index: TokenIndex, end: Event) -> None:
-    """All of them, and none of another."""
+    """The end of a directory ends all of its tokens, and none of another's."""
     apply(index, SHOP, end)
     assert index.streams == {"blog": BLOG, "blog-s1": BLOG}
 
 
 def test_the_next_life_has_other_tokens(index: TokenIndex) -> None:
-    """The old ones stay dead."""
+    """A new activation has other tokens, and the old ones stay dead."""
     apply(index, SHOP, DeactivationRequested("x"), ActivationRequested("/shop", "opencode", TokenDigest("new")))
     assert index.streams == {"blog": BLOG, "blog-s1": BLOG, "new": SHOP}
 
 
 def test_no_other_event_concerns_it() -> None:
-    """What it is given is what it understands."""
+    """The index takes only the events that begin or end tokens."""
     ends = {SessionEnded, ActivationFailed, DeactivationRequested}
     assert set(TokenIndex.EVENTS) == {ActivationRequested, SessionAdmitted} | ends
 
 
 def test_a_session_ends_alone(index: TokenIndex) -> None:
-    """Its token is dead; the others of its directory live on."""
+    """A session that ends loses its token; the other tokens of its directory stay valid."""
     apply(index, SHOP, SessionEnded("s1", TokenDigest("shop-s1")))
     assert index.streams == {"shop": SHOP, "blog": BLOG, "blog-s1": BLOG}

@@ -30,13 +30,13 @@ def records(*events: Event) -> list[Recorded]:
 
 
 def test_a_completed_access() -> None:
-    """One row with what was asked, what came back, and how long it took."""
+    """A completed access is one row with the request, the answer, and the duration."""
     (row,) = audit_rows(records(REQUESTED, AccessCompleted(1, 200, 10, 20, 1_500_000)))
     assert row == AuditRow(1, 1_000, "/w", "echo", "s1", "GET", "/x", 200, 20, 10, 1.5, "completed", None, run="run1")
 
 
 def test_an_aborted_access() -> None:
-    """It says why; nothing was measured after a crash."""
+    """An aborted access has its reason; after a crash its measurements are missing."""
     rows = audit_rows(
         records(REQUESTED, REQUESTED, AccessAborted(1, "client-gone", 200, 1, 2, 3), AccessAborted(2, "x"))
     )
@@ -47,7 +47,7 @@ def test_an_aborted_access() -> None:
 
 
 def test_a_refused_access() -> None:
-    """One row at once, with the reason its caller got."""
+    """A refused access is one row at once, with the reason that its caller got."""
     (row,) = audit_rows(records(REFUSED))
     assert row == AuditRow(
         1, 1_000, "/w", None, None, "PUT", "/y", 404, 0, 0, None, "refused", "unknown-mount", run="run1"
@@ -55,7 +55,7 @@ def test_a_refused_access() -> None:
 
 
 def test_rows_come_in_the_order_of_requests() -> None:
-    """Whatever the order of outcomes; what has none comes as open."""
+    """Rows come in the order of requests, whatever the order of outcomes; a row without an outcome is open."""
     events = (
         REQUESTED,
         REQUESTED,
@@ -74,7 +74,7 @@ def test_rows_come_in_the_order_of_requests() -> None:
 
 
 def test_rows_come_as_soon_as_they_can() -> None:
-    """Nobody has to read the whole journal to see the first access."""
+    """The first access comes without reading the whole journal."""
     endless = itertools.chain(records(REQUESTED, AccessCompleted(1, 200, 0, 0, 1)), _unread())
     assert next(audit_rows(endless)).position == 1
 
@@ -86,7 +86,8 @@ def _unread() -> Iterator[Recorded]:
 
 @pytest.mark.parametrize("outcome", [AccessCompleted(99, 200, 0, 0, 1), AccessAborted(99, "x")])
 def test_an_outcome_of_nothing_is_ignored(outcome: Event) -> None:
-    """As when the request lies before the part of the journal that is read."""
+    """An outcome without its request is ignored, as when the request lies before the part of the journal that is
+    read."""
     assert list(audit_rows(records(outcome))) == []
     accesses = Accesses()
     accesses.apply(recorded(1, outcome))
@@ -95,7 +96,7 @@ def test_an_outcome_of_nothing_is_ignored(outcome: Event) -> None:
 
 @pytest.mark.parametrize("held_up", [False, True])
 def test_the_first_outcome_counts(held_up: bool) -> None:
-    """Whether or not the row waits for an older one, and in the counts as in the rows."""
+    """The first outcome of an access counts, in rows as in counts, whether or not its row waits for an older one."""
     before = (REQUESTED,) if held_up else (Activated(),)
     events = records(*before, REQUESTED, AccessCompleted(2, 200, 0, 0, 1), AccessAborted(2, "omac-killed"))
     assert [row.outcome for row in audit_rows(events) if row.position == 2] == ["completed"]
@@ -106,20 +107,20 @@ def test_the_first_outcome_counts(held_up: bool) -> None:
 
 
 def test_a_refused_access_has_no_other_outcome() -> None:
-    """What was refused was never forwarded."""
+    """A refused access was never forwarded, so that no later outcome counts."""
     rows = audit_rows(records(REQUESTED, REFUSED, AccessCompleted(2, 200, 0, 0, 1)))
     assert [row.outcome for row in rows] == ["open", "refused"]
 
 
 def test_other_events_are_passed_over() -> None:
-    """It reads the journal as it lies."""
+    """Other events between the accesses have no rows."""
     assert [row.position for row in audit_rows(records(Activated(), REFUSED, Activated()))] == [2]
 
 
 def test_what_is_held_is_bounded_by_what_is_under_way() -> None:
-    """Of many interleaved accesses, no more records are alive than lie between the oldest open one and its outcome."""
+    """Interleaved accesses hold no more records in memory than lie between the oldest open one and its outcome."""
     width, count = 16, 3_000
-    born, seen, most = 0, 0, 0
+    born, rows, most = 0, 0, 0
 
     def stream() -> Iterator[Recorded]:
         nonlocal born
@@ -134,16 +135,16 @@ def test_what_is_held_is_bounded_by_what_is_under_way() -> None:
                 yield recorded(position, REQUESTED)
 
     for _ in audit_rows(stream()):
-        seen += 1
-        most = max(most, born - seen)
-    assert seen == count
+        rows += 1
+        most = max(most, born - rows)
+    assert rows == count
     assert most <= width
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_is_held_is_bounded_while_an_access_lasts(ends: bool) -> None:
-    """An event stream may be open for days: the rows behind it come all the same, and its own comes once, where it
-    ended, or last."""
+    """An event stream may be open for days: the rows behind it come all the same. Its own comes once, where it ended,
+    or last."""
     count = 2 * WAITING_MAX
     born = 0
 
@@ -170,7 +171,7 @@ def test_what_is_held_is_bounded_while_an_access_lasts(ends: bool) -> None:
 
 
 def test_who_forwards_is_known_while_it_is_under_way() -> None:
-    """For the recovery of a run that died."""
+    """The run that forwards an open access is known, for the recovery of a run that died."""
     accesses = Accesses()
     for position, run in ((1, "a"), (2, "b"), (3, "a")):
         accesses.apply(recorded(position, REQUESTED, run))
@@ -190,13 +191,13 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 
 @given(st.lists(EVENTS, max_size=40))
 def test_rows_and_counts_agree(events: list[Any]) -> None:
-    """Whatever a journal holds: each request is one row, and both read models tell the same."""
-    found = records(*events)
-    rows = list(audit_rows(found))
-    requests = [r.position for r in found if isinstance(r.event, AccessRequested | AccessRefused)]
+    """Each request is one row, whatever a journal holds, and both read models agree."""
+    journal = records(*events)
+    rows = list(audit_rows(journal))
+    requests = [r.position for r in journal if isinstance(r.event, AccessRequested | AccessRefused)]
     assert [row.position for row in rows] == requests
     accesses = Accesses()
-    for record in found:
+    for record in journal:
         accesses.apply(record)
     outcomes = [row.outcome for row in rows]
     assert outcomes.count("completed") == accesses.completed
@@ -207,7 +208,7 @@ def test_rows_and_counts_agree(events: list[Any]) -> None:
 
 @given(st.lists(EVENTS, max_size=40), st.integers(0, 5))
 def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int) -> None:
-    """Whatever rows wait for, each access comes once, with the outcome it has when rows wait for ever."""
+    """Each access comes once, however long rows wait, with the outcome it has when rows wait without a limit."""
     whole = sorted(audit_rows(records(*events)), key=lambda row: row.position)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("omac.projections.evidence.accesses.WAITING_MAX", window)
@@ -215,17 +216,18 @@ def test_a_small_window_loses_and_doubles_nothing(events: list[Any], window: int
 
 
 def test_a_row_names_the_agent_of_its_run() -> None:
-    """As the run recorded it when it began; a run that launched none, or that ended, names none."""
+    """A row has the agent that its run recorded when it began. A run that launched no agent, or that ended, has
+    none."""
     begun = RunStarted("claude", "1.0", 42, 7, "boot", ("/w",), {"agent": "claude"}, "start")
-    other = RunStarted("opencode", "1.0", 43, 8, "boot", ("/w",), {}, "start")
-    named, unnamed = audit_rows([*of_run("r1", begun, REQUESTED), *of_run("r2", other, REQUESTED, after=2)])
-    assert (named.client, unnamed.client) == ("claude", None)
+    bare = RunStarted("opencode", "1.0", 43, 8, "boot", ("/w",), {}, "start")
+    with_agent, without_agent = audit_rows([*of_run("r1", begun, REQUESTED), *of_run("r2", bare, REQUESTED, after=2)])
+    assert (with_agent.client, without_agent.client) == ("claude", None)
     ended = [*of_run("r1", begun, RunStopped("x"), REQUESTED)]
     assert [row.client for row in audit_rows(ended)] == [None]
 
 
 def of_run(run: str, *events: Event, after: int = 0) -> list[Recorded]:
-    """The events as a run recorded them."""
+    """Return the events as a run recorded them."""
     stream = ids.run_stream(HostId("h"), ids.RunId(run))
     return [
         Recorded(number, stream, None, number, run, "omac", None, None, event)
@@ -243,7 +245,8 @@ ENDS = st.lists(
 
 @given(ENDS, st.integers(0, 20))
 def test_rows_that_ended_are_final(events: list[Event], cut: int) -> None:
-    """What is appended adds rows behind them; together with the open ones they are the rows of the audit."""
+    """Records that are appended add rows behind those that ended. With the open ones, these are the rows of the
+    audit."""
     whole = list(ended_rows(records(*events)))
     part = list(ended_rows(records(*events)[:cut]))
     assert whole[: len(part)] == part

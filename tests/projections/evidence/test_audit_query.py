@@ -1,4 +1,4 @@
-"""projections/evidence/audit_query.py: which rows are wanted, and how they are counted."""
+"""projections/evidence/audit_query.py: the rows that a query selects, and their counts."""
 
 import fnmatch
 import re
@@ -59,35 +59,35 @@ CHANGE = AuditRow(
     ids=str,
 )
 def test_a_filter(fields: dict[str, Any], access: bool, change: bool) -> None:
-    """It keeps the rows it names; a row without the field is not wanted."""
+    """A filter keeps the rows that match it; a row without the field does not match."""
     query = AuditQuery(**fields)
     assert (query.matches(ACCESS), query.matches(CHANGE)) == (access, change)
     assert query.is_selective == bool(fields)
 
 
 def test_every_filter_has_a_row_in_the_table() -> None:
-    """None of them is forgotten above."""
+    """Every field of a query has a case in the table above."""
     (mark,) = test_a_filter.pytestmark
     assert {name for fields, *_ in mark.args[1] for name in fields} == set(AuditQuery.__struct_fields__)
 
 
 @given(st.text("ab/*", max_size=8), st.text("ab/*?", max_size=6))
 def test_a_glob_is_one_of_fnmatch(text: str, glob: str) -> None:
-    """Without its brackets."""
+    """A glob without brackets matches as in fnmatch."""
     assert matches_glob(text, glob) == bool(re.match(fnmatch.translate(glob), text))
 
 
 def test_a_hostile_path_costs_little() -> None:
-    """No text makes a glob take longer than their lengths multiplied."""
+    """A glob takes time for the product of both lengths at most, whatever the text is."""
     began = time.perf_counter()
     assert not matches_glob("a" * 8_000, "*a*a*a*a*a*a*b")
     assert time.perf_counter() - began < 2
 
 
 def test_counts() -> None:
-    """The most frequent first, then by value; what is missing comes last."""
-    other = msgspec.structs.replace(ACCESS, skill="alpha")
-    rows = [CHANGE, other, ACCESS, ACCESS]
+    """Counts come with the most frequent first, then by value; a missing value comes last."""
+    alpha = msgspec.structs.replace(ACCESS, skill="alpha")
+    rows = [CHANGE, alpha, ACCESS, ACCESS]
     assert count_by(rows, ("skill", "session")) == [(("echo", "s1"), 2), (("alpha", "s1"), 1), (("mail", None), 1)]
     assert count_by(rows, ("session",)) == [(("s1",), 3), ((None,), 1)]
     assert count_by([], ("skill",)) == []

@@ -1,4 +1,4 @@
-"""projections/evidence/changes.py: who may is in the audit, whatever changes it."""
+"""projections/evidence/changes.py: every change of trust is in the audit."""
 
 from typing import Any
 
@@ -23,32 +23,33 @@ SILENT = (credential.SecretWriteRequested,)  # the way there; what came of it is
 
 
 def changes(history: Any) -> list[Any]:
-    """What is told of each record, nothing left out."""
+    """Return the change of each record that has one."""
     fold = TrustChanges()
     return [change for recorded in history.records if (change := fold.of(recorded)) is not None]
 
 
 def example(event: type[Event]) -> Event:
-    """An event whose texts are its field names."""
+    """Return an event whose texts are its field names."""
     return event(*[name if name != "left" else () for name in event.__struct_fields__])
 
 
 @pytest.mark.parametrize("event", [*registration.EVENTS, *credential.EVENTS])
 def test_every_change_of_trust_is_told(history: Any, event: type[Event]) -> None:
-    """Under its own kind, with the skill that it is about."""
+    """Each change of trust has its own kind, and the skill that it is about."""
     kind = "registration" if event in registration.EVENTS else "credential"
     tail = "agents/echo" if kind == "registration" else "echo"
     history.append(ids.StreamId(f"{kind}/{HOST}/{SHOP}/{tail}"), example(event))
-    found = changes(history)
+    rows = changes(history)
     if event in SILENT:
-        assert found == []
+        assert rows == []
         return
-    (change,) = found
+    (change,) = rows
     assert (change.kind, change.skill) == (KIND_OF[event], "echo")
 
 
 def test_what_was_kept_from_running_is_refused(history: Any) -> None:
-    """Drift, unless a run accepted it; a stub, a sidecar that was given up, a call that was refused."""
+    """Drift is a refusal unless a run accepted it; so is a stub, a sidecar that gave up, a refused call, and a failed
+    setting."""
     skill = ids.registration_stream(HOST, SHOP, "agents", "echo")
     history.append(ids.directory_stream(HOST, SHOP), ActivationRequested("/w/shop", "opencode", TokenDigest("t")))
     history.append(skill, registration.Drifted("/s", "2"), registration.Drifted("/s", "2", "d", "run1"))
@@ -56,15 +57,15 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
     history.append(ids.sidecar_stream(HOST, SHOP, "echo"), GaveUp("it fell"))
     history.log(ids.control_stream(HOST), ControlCalled("reload", "/w/shop", "tcp"))
     history.log(ids.control_stream(HOST), ControlRefused("activate", "/etc", "tcp", "outside-roots"))
-    asked = SettingChangeRequested("serve.unapproved", "allow", "user /f")
+    request = SettingChangeRequested("serve.unapproved", "allow", "user /f")
     for outcome in (
         SettingChanged("serve.unapproved", "allow", "user /f"),
         SettingChangeFailed("serve.unapproved", "no space left"),
     ):
-        history.append(ids.setting_stream(HOST, "serve.unapproved"), asked, outcome)
+        history.append(ids.setting_stream(HOST, "serve.unapproved"), request, outcome)
     history.log(StreamId(f"settings/{HOST}"), SettingChanged("serve.unapproved", None, "user /f"))  # an earlier omac
     history.append(ids.directory_stream(HOST, SHOP), Activated())
-    assert [(one.kind, one.dir, one.skill, one.refused, one.reason) for one in changes(history)] == [
+    assert [(change.kind, change.dir, change.skill, change.refused, change.reason) for change in changes(history)] == [
         ("skill.drifted", "/w/shop", "echo", True, "skill-changed"),
         ("skill.drifted", "/w/shop", "echo", False, None),
         ("route.stubbed", "/w/shop", "echo", True, "skill-broken"),
@@ -78,7 +79,7 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
 
 
 def test_changes_stand_among_accesses(history: Any) -> None:
-    """In the order of positions, with who did it."""
+    """A change of trust is a row of the audit, with its actor."""
     history.append(
         ids.registration_stream(HOST, SHOP, "agents", "echo"), registration.Approved("/s", "sha256:1", "sha256:d")
     )

@@ -1,4 +1,4 @@
-"""projections/evidence/ending_cause.py: the event for whose sake a call was refused or cut off."""
+"""projections/evidence/ending_cause.py: the event because of which a call was refused or cut off."""
 
 from collections.abc import Sequence
 
@@ -34,11 +34,11 @@ class Listed:
         return self.records[position - 1] if 0 < position <= len(self.records) else None
 
     def history(self, stream: StreamId) -> Sequence[Recorded]:
-        return [one for one in self.records if one.stream == stream]
+        return [record for record in self.records if record.stream == stream]
 
 
 def found(position: int, *events: tuple[StreamId, Event]) -> int | None:
-    """The position of the cause of the call that ended at a position."""
+    """Return the position of the cause of the call that ended at a position."""
     journal = Listed(*events)
     ended = journal.at(position)
     assert ended is not None
@@ -52,7 +52,8 @@ def refused(reason: str, skill: str | None = "echo", mount: str = "m") -> Access
 
 @pytest.mark.parametrize("namespace", [HOST, BESIDE])
 def test_the_last_before_a_refusal(namespace: HostId) -> None:
-    """Of the skill, with the reason of the refusal; in the streams of the server or of the run beside it."""
+    """The cause of a refusal is the skill's last stub with its reason, in the streams of the server or of the run
+    beside it."""
     stream = ids.directory_stream(namespace, ids.scope_of("/w"))
     waits = RouteStubbed("echo", "m", "pending-credentials", "waits")
     events: tuple[tuple[StreamId, Event], ...] = (
@@ -63,7 +64,8 @@ def test_the_last_before_a_refusal(namespace: HostId) -> None:
 
 
 def test_a_stopped_sidecar() -> None:
-    """The last that it went through; for a skill that all directories share, its own."""
+    """The last event of the stopped sidecar is the cause; for a skill that all directories share, the shared sidecar's
+    last."""
     own, shared = (ids.sidecar_stream(HOST, scope, "echo") for scope in (ids.scope_of("/w"), ids.GLOBAL))
     stops: tuple[tuple[StreamId, Event], ...] = ((own, StopRequested("w")), (own, Stopped()), (shared, Stopped()))
     assert found(4, *stops, (CALLS, refused("sidecar-down"))) == 2
@@ -71,20 +73,20 @@ def test_a_stopped_sidecar() -> None:
 
 
 def test_what_cut_a_call() -> None:
-    """It came while the call was under way, or is recorded a moment after the end of that."""
+    """The cause of a cut came while the call was under way, or is recorded a moment after the call's end."""
     cut = AccessAborted(2, "revoked")
     before = (OWN, STUB)
     assert found(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
     assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4
     ended = SessionEnded("s", TokenDigest("d"))
     assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, ended)) == 4
-    others = (OWN, SessionEnded("t", TokenDigest("d")))
-    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), others, (OWN, STUB)) is None  # too late
+    other_session = (OWN, SessionEnded("t", TokenDigest("d")))
+    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
     assert found(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
 
 
 def test_the_call_itself_is_the_reason() -> None:
-    """Of what no event led to, none is named."""
+    """A call that no event ended has no cause."""
     mounted = (OWN, RouteMounted("echo", "m"))
     assert found(2, mounted, (CALLS, refused("body-too-large"))) is None
     assert found(2, mounted, (CALLS, refused("unknown-mount", skill=None))) is None

@@ -15,7 +15,7 @@ STREAM = ids.access_stream(HostId("h"))
 
 
 class Listed:
-    """A journal of records that are at hand: pairs of causation and correlation, from position 1."""
+    """A journal in memory: pairs of causation and correlation, from position 1."""
 
     def __init__(self, *pairs: tuple[int | None, str | None]) -> None:
         self.records = [
@@ -28,27 +28,27 @@ class Listed:
 
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         causes = set(positions)
-        for one in self.records:
-            if one.causation in causes and one.causation < one.position:
-                causes.add(one.position)
-                yield one.position
+        for record in self.records:
+            if record.causation in causes and record.causation < record.position:
+                causes.add(record.position)
+                yield record.position
 
     def history(self, stream: ids.StreamId) -> Sequence[Recorded]:
         return []
 
     def of_correlation(self, correlation: str, limit: int) -> Sequence[int]:
-        return [one.position for one in self.records if one.correlation == correlation][:limit]
+        return [record.position for record in self.records if record.correlation == correlation][:limit]
 
 
 def shape(journal: Listed, position: int, records_max: int = 200) -> tuple[list[tuple[int, int]], bool]:
-    """Position and depth of each record of an explanation, and whether it is cut."""
+    """Return position and depth of each record of an explanation, and whether it is cut."""
     explanation = explain(position, journal, records_max)
     assert explanation is not None
-    return [(one.recorded.position, one.depth) for one in explanation.records], explanation.is_cut
+    return [(node.recorded.position, node.depth) for node in explanation.records], explanation.is_cut
 
 
 def test_causes_and_consequences() -> None:
-    """All that the first cause led to, below their causes, in order; others are left out."""
+    """An explanation has all records that the first cause led to, below their causes, in order, and no others."""
     journal = Listed((None, None), (1, None), (None, None), (2, None), (1, None), (3, None))
     whole = [(1, 0), (2, 1), (4, 2), (5, 1)]
     assert shape(journal, 4) == shape(journal, 1) == (whole, False)
@@ -56,17 +56,17 @@ def test_causes_and_consequences() -> None:
 
 
 def test_a_conversation() -> None:
-    """Records without a common cause stand beside each other."""
+    """Records of a conversation without a common cause stand beside each other."""
     assert shape(Listed((None, "c"), (None, "d"), (None, "c"), (3, None)), 1) == ([(1, 0), (3, 0)], False)
 
 
 def test_no_record() -> None:
-    """Before the first and behind the last position."""
+    """A position before the first record or behind the last has no explanation."""
     assert explain(0, Listed((None, None))) is explain(2, Listed((None, None))) is None
 
 
 def test_it_is_bounded() -> None:
-    """The record and its causes are there in any case."""
+    """An explanation that is cut has the record and its causes in any case."""
     journal = Listed((None, None), *[(1, "c")] * 50, (2, "c"))
     records, is_cut = shape(journal, 52, 5)
     assert is_cut
@@ -80,6 +80,6 @@ def test_any_causation_ends(pairs: list[tuple[int | None, str | None]]) -> None:
     """A damaged journal may name later positions as causes, or a record itself: each record comes once."""
     for position in range(1, len(pairs) + 1):
         records, _ = shape(Listed(*pairs), position)
-        positions = [one for one, _ in records]
+        positions = [listed for listed, _ in records]
         assert position in positions
         assert len(set(positions)) == len(positions)

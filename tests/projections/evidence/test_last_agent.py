@@ -9,7 +9,8 @@ from omac.projections.evidence.last_agent import last_agent
 
 
 def test_the_last_one_there(history: Any) -> None:
-    """Of a start in that folder, or of a server around it; a run without an agent, or elsewhere, is none."""
+    """The last agent is that of a start in the folder, or of a server around it. A run without an agent, or elsewhere,
+    does not count."""
     for number, (agent, root, command) in enumerate(
         [
             ("codex", "/w/shop", "start"),

@@ -1,4 +1,4 @@
-"""projections/evidence/launches.py: each launch once, with how it ended."""
+"""projections/evidence/launches.py: each launch once, with its end."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ DENIED = Denied("/w", "claude", ("true",), "git-unsafe", "its .git leads out")
     ],
 )
 def test_a_launch_is_one_row(history: Any, events: tuple[Event, ...], expected: tuple[Any, ...]) -> None:
-    """With the position and time of its beginning, however it ended, or did not."""
+    """A launch is one row with the position and time of its beginning, whether or how it ended."""
     history.append(STREAM, *events)
     (row,) = audit_rows(history.records)
     assert (row.outcome, row.status, row.duration, row.reason, row.detail) == expected
@@ -45,7 +45,7 @@ def test_a_launch_is_one_row(history: Any, events: tuple[Event, ...], expected: 
 
 
 def test_nothing_waits_for_a_launch_to_end(history: Any) -> None:
-    """A launch stands where it ended, those that have not come last: what happens meanwhile is told at once."""
+    """A launch comes where it ended, and last if it has not ended. The rows of other events do not wait for it."""
     history.append(STREAM, REQUESTED)
     access = history.log(ids.access_stream(HOST), AccessRequested("/w", "echo", "echo", None, "GET", "/"))
     history.log(ids.access_stream(HOST), AccessCompleted(access, 200, 1, 2, 3))
@@ -57,37 +57,38 @@ def test_nothing_waits_for_a_launch_to_end(history: Any) -> None:
 
 
 def test_the_run_of_a_launch_is_the_one_it_was_begun_in(history: Any) -> None:
-    """Not the next one, which records the end of what was killed."""
+    """A launch belongs to the run that began it, not to the next one, which records the end of a killed launch."""
     history.append(STREAM, REQUESTED, Launched(7), LaunchExited(None))
-    records = [msgspec.structs.replace(one, run=run) for one, run in zip(history.records, "aab", strict=True)]
+    records = [msgspec.structs.replace(record, run=run) for record, run in zip(history.records, "aab", strict=True)]
     assert [(row.run, row.outcome) for row in audit_rows(records)] == [("a", "aborted")]
     assert [row.run for row in audit_rows(records[:2])] == ["a"]
 
 
 def test_an_end_without_a_beginning_is_no_launch(history: Any) -> None:
-    """Part of a journal may be all there is to look at."""
+    """An end without a beginning is no row, since a reader may have only part of a journal."""
     history.append(STREAM, REQUESTED, Launched(7), LaunchExited(0))
     assert list(audit_rows(history.records[1:])) == []
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_time(history: Any) -> None:
-    """Zero is the least a launch can take."""
+    """The duration of a launch is at least zero."""
     history.append(STREAM, REQUESTED, LaunchExited(0))
     (row,) = audit_rows(reversed_times(history.records))
     assert row.duration == 0
 
 
 def test_what_was_spooled_has_the_times_it_happened_at(history: Any) -> None:
-    """Not those at which it was recorded, which may be long after; so has a denial of the guard."""
+    """A spooled launch has the times at which it happened, not those of its record, which may be long after; so has a
+    denial of the guard."""
     history.append(STREAM, REQUESTED, Launched(7), LaunchExited(0))
     history.log(ids.guard_stream(HOST), GuardDenied("claude", "Write", "/repo/x", "/repo/tree"))
-    records = [msgspec.structs.replace(one, at=9_000 * 10**9, happened=one.at) for one in history.records]
+    records = [msgspec.structs.replace(record, at=9_000 * 10**9, happened=record.at) for record in history.records]
     launch, denial = audit_rows(records)
     assert (launch.at, launch.duration, denial.at) == (10**9, 2.0, 4 * 10**9)
 
 
 def reversed_times(records: list[Any]) -> list[Any]:
-    return [msgspec.structs.replace(one, at=100 - one.position) for one in records]
+    return [msgspec.structs.replace(record, at=100 - record.position) for record in records]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def reversed_times(records: list[Any]) -> list[Any]:
     ],
 )
 def test_a_denial_of_the_guard(history: Any, event: GuardDenied, detail: str) -> None:
-    """What would have been written where, by which session, and what was meant."""
+    """A denial of the guard has the write and its path, the session, and the path that was probably meant."""
     history.log(ids.guard_stream(HOST), event)
     assert list(audit_rows(history.records)) == [
         AuditRow(

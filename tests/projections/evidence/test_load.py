@@ -1,4 +1,4 @@
-"""projections/evidence/load.py: how often skills are called within a window."""
+"""projections/evidence/load.py: the rate of calls to each skill within a window."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ S = 10**9
 
 
 def row(ended_s: float, skill: str = "echo", *, duration: float | None = 0.5, **fields: Any) -> AuditRow:
-    """A call that ended, in seconds after an epoch of its own."""
+    """Return a call that ended, in seconds after an epoch of its own."""
     values: dict[str, Any] = {
         "position": 1,
         "at": round((ended_s - (duration or 0)) * S),
@@ -31,7 +31,7 @@ def row(ended_s: float, skill: str = "echo", *, duration: float | None = 0.5, **
 
 
 def test_calls_are_counted_by_skill_and_session() -> None:
-    """The busiest first; what is under way is there without a rate."""
+    """Calls are listed with the busiest skill and session first; those under way are listed without a rate."""
     calls = RecentCalls(10)
     for second in range(5):
         calls.end(row(91 + second))
@@ -46,7 +46,7 @@ def test_calls_are_counted_by_skill_and_session() -> None:
 
 @pytest.mark.parametrize(("ended_s", "counts"), [(89.9, False), (90.0, True), (100.0, True)])
 def test_a_window_has_an_end(ended_s: float, counts: bool) -> None:
-    """What ended before it is forgotten; a long call counts where it ends."""
+    """A call that ended before the window is forgotten; a long call counts where it ends."""
     calls = RecentCalls(10)
     calls.end(row(ended_s, duration=80))
     assert bool(calls.load(100 * S, [])) is counts
@@ -64,14 +64,14 @@ def test_a_window_has_an_end(ended_s: float, counts: bool) -> None:
     ],
 )
 def test_what_failed(fields: dict[str, Any], failed: int) -> None:
-    """A skill's own 4xx is an answer; a refusal is none."""
+    """A skill's own 4xx is an answer; a 5xx, an abort and a refusal are failures."""
     calls = RecentCalls(10)
     calls.end(row(99, **fields))
     assert calls.load(100 * S, [])[0].failed == failed
 
 
 def test_durations_are_by_nearest_rank() -> None:
-    """The median of an even number is the lower one; of one call both are its own."""
+    """The median of an even number of calls is the lower one; a single call is its own median and p99."""
     calls = RecentCalls(10)
     for milliseconds in range(1, 101):
         calls.end(row(99, duration=milliseconds / 1000))

@@ -1,4 +1,4 @@
-"""projections/evidence/use.py: what one run was used for."""
+"""projections/evidence/use.py: the calls, the denials and the vanished files of one run."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ HOST = HostId("host1")
 
 
 def test_calls_denials_and_what_is_gone(history: Any) -> None:
-    """Each of the run that is asked for; a refusal without a skill counts for none."""
+    """The use of a run has only that run's records; a refusal without a skill does not count."""
     accesses, guard = ids.access_stream(HOST), ids.guard_stream(HOST)
     history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/a"))
     history.append(accesses, AccessRequested("/w", "echo", "echo", None, "GET", "/b"))
@@ -31,11 +31,11 @@ def test_calls_denials_and_what_is_gone(history: Any) -> None:
         ids.sandbox_stream(HOST, LaunchId("aa")), launch, LaunchExited(0, (), "", ("/h/x", "/h/y", "2948 more"))
     )
     run = history.records[0].run
-    use, other = RunUse(run), RunUse("another")
+    use, unused = RunUse(run), RunUse("another")
     for recorded in history.records:
         use.apply(recorded)
-        other.apply(recorded)
+        unused.apply(recorded)
     assert use.calls == {"echo": Calls(3, 1, 0, 1), "mail": Calls(3, 0, 3)}
     assert (use.writes_denied, use.last_denied, use.vanished) == (3, "/y", ("/h/x", "/h/y"))
     assert use.vanished_more == 2948
-    assert (use.is_empty, other.is_empty) == (False, True)
+    assert (use.is_empty, unused.is_empty) == (False, True)
