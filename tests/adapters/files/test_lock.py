@@ -70,7 +70,7 @@ def test_a_lock_is_private_and_names_one_pid(tmp_path: Path) -> None:
 
 
 def test_asking_takes_nothing(tmp_path: Path) -> None:
-    """`is_held` neither makes the file nor keeps the lock, and leaves what is written there."""
+    """`is_held` neither makes the file nor keeps the lock, and leaves the file's content."""
     path = tmp_path / "lock"
     assert not lock.is_held(str(path))
     assert not path.exists()

@@ -179,9 +179,9 @@ def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
 
 
 def test_a_recorded_process_lives_whatever_became_of_its_lock(state: StateDir) -> None:
-    """A run without lock or folder is alive if its process is: by pid, start time and boot, not by pid alone.
+    """A run whose lock or folder was removed is alive as long as its process is, by pid, start time and boot.
 
-    A process that seems to be another one, as in another pid namespace, is alive as long as its lock is held.
+    A run with another start time, as in another pid namespace, is alive as long as its lock is held.
     """
     pid, run = os.getpid(), RunId("mine")
     ticks = process_identity.start_ticks(pid) or 0

@@ -33,7 +33,7 @@ module.print_planted()
 
 
 class Plants(Planter):
-    """A planter that takes random steps; each step returns a description of what it did."""
+    """A planter that takes random steps; each step returns a description of itself."""
 
     def plant(self) -> list[str]:
         """Take some steps; return a description of each."""

@@ -149,7 +149,7 @@ def test_nothing_runs_on_the_host(name: str, layout: str, tmp_path: Path) -> Non
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXECUTING)
 def test_what_would_run_without(name: str, tmp_path: Path) -> None:
-    """The host's git runs the command of each attack where nothing protects it."""
+    """Each attack has the host's git run the attacker's command where nothing protects the host."""
     linked_only = name in ("dot-redirected",)
     scene = Scene(tmp_path, layouts.linked if linked_only else layouts.plain)
     scene.attack(EXECUTING[name], protected=False)
@@ -174,7 +174,7 @@ HANGS_AFTER_S = 3.0  # where it is expected to
 @pytest.mark.parametrize("layout", ["plain", "linked"])
 @pytest.mark.parametrize("name", WRITING)
 def test_the_host_writes_through_no_link(name: str, layout: str, tmp_path: Path) -> None:
-    """Links and FIFOs among git's files let the host's next commit and tag neither change other files nor hang."""
+    """The host's next commit and tag write through no link or FIFO among git's files, and do not hang."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     before = sorted(os.listdir(tmp_path))
     scene.attack(WRITING[name])
@@ -184,7 +184,7 @@ def test_the_host_writes_through_no_link(name: str, layout: str, tmp_path: Path)
 @pytest.mark.full
 @pytest.mark.parametrize("name", WRITING)
 def test_the_host_would_write_through_them(name: str, tmp_path: Path) -> None:
-    """Links and FIFOs let the host's next commit and tag change other files, or hang, where nothing protects."""
+    """The host's next commit and tag change other files, or hang, where nothing protects it from links and FIFOs."""
     scene = Scene(tmp_path, layouts.plain)
     before = sorted(os.listdir(tmp_path))
     scene.attack(WRITING[name], protected=False)
@@ -212,7 +212,7 @@ SHOWING = {
 @pytest.mark.parametrize("name", ["attributes", "replace"])
 @pytest.mark.parametrize("protected", [True, False])
 def test_the_host_sees_what_is_there(name: str, layout: str, protected: bool, tmp_path: Path) -> None:
-    """Attributes beside the tree and replaced objects cannot hide anything from the host's diff and log."""
+    """Attributes beside the tree and replaced objects cannot hide changes from the host's git."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     before = scene.run("show", "HEAD", cwd=scene.workdir)
     scene.attack(SHOWING[name], protected=protected)
@@ -222,7 +222,7 @@ def test_the_host_sees_what_is_there(name: str, layout: str, protected: bool, tm
 @pytest.mark.parametrize("layout", ["plain", "linked", "separate"])
 @pytest.mark.parametrize("protected", [True, False])
 def test_objects_come_from_nowhere_else(layout: str, protected: bool, tmp_path: Path) -> None:
-    """A program cannot name another folder for objects: the host's git reports deleted objects as missing."""
+    """A program cannot name another folder for objects: the host's git fails on objects that were moved there."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     scene.attack(SHOWING["alternates"], protected=protected)
     assert ("fatal" in scene.run("show", "HEAD", cwd=scene.workdir)) is protected

@@ -101,7 +101,7 @@ def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, 
 
 
 def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
-    """A `core.worktree` that leads past a link at launch is the host's, and stays whatever else is set."""
+    """A `core.worktree` that leads past a link at launch is the host's, and stays, even if another setting changes."""
     real = tmp_path / "real"
     project = real / "project"
     (tmp_path / "link").symlink_to(real)

@@ -58,7 +58,7 @@ def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
 
 
 def test_a_partial_clone_is_told_how_to_become_whole(workdir: Path, home: Path) -> None:
-    """A promisor remote, which git asks silently, is removed; the report names the command that gets the rest."""
+    """A promisor remote, which git asks silently, is removed; the report names the command that fetches the rest."""
     host("git", "config", "uploadpack.allowFilter", "true", cwd=workdir, home=home)
     inside = run_inside(workdir, "git clone -q --no-checkout --filter=blob:none file://$PWD n", home=home)
     report = next(finding for finding in inside.findings if finding.path.endswith("n/.git/config"))

@@ -332,7 +332,7 @@ def test_hooks_run_inside_only_when_asked_for(
 
 
 def test_objects_of_another_repository(tmp_path: Path, home: Path) -> None:
-    """A clone that shares objects is not granted those, and the warning names their folder, but in no command."""
+    """A clone that shares objects is not granted their folder, and the warning names it outside of any command."""
     layouts.plain(tmp_path, home)
     host("git", "clone", "-q", "--shared", "repo", "shared", cwd=tmp_path, home=home)
     layout = _look(tmp_path / "shared", home)

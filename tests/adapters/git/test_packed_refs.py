@@ -54,7 +54,7 @@ def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
 
 
 def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ref that is deleted inside after omac has read the copy, and before it changes the host's refs, is not made."""
+    """A ref that is deleted inside between omac's reading of the copy and its change of the host's refs is not made."""
     packed = PackedRefs(linked.session)
     packed.settle()
     linked.inside("refs/heads/a", "refs/heads/b")
@@ -71,7 +71,7 @@ def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, mon
 
 
 def test_a_change_inside_is_not_overwritten(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change by git inside after omac has read the copy, and before it locks it, is kept, and omac reads it again."""
+    """A change by git inside between omac's reading and locking of the copy is kept, and omac reads the copy again."""
     packed = PackedRefs(linked.session)
     packed.settle()
     linked.git("branch", "host")

@@ -128,7 +128,7 @@ def test_a_fence_is_none_for_who_is_not_in_it(desk: Desk) -> None:
 
 
 def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
-    """A launch does not begin where another one is being inspected, and has to begin again afterwards."""
+    """A launch does not begin while its project is being inspected, and is planned again afterwards."""
     inspecting, may_end = threading.Event(), threading.Event()
 
     def slowly(_records: list[Record]) -> None:
@@ -284,7 +284,7 @@ def test_what_is_no_record(content: bytes, desk: Desk) -> None:
 
 
 def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
-    """A record is read with all that was noted at launch, sessions of refs, and odd names."""
+    """A record is read as it was written: with the baseline of the launch, sessions of refs, and odd names."""
     workdir = layouts.linked_packed(tmp_path, home)
     os.mkdir(os.fsencode(workdir) + b"/odd \xff\n")
     (workdir / ".env").touch()
@@ -301,7 +301,7 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
 
 
 def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
-    """Refs packed in the copy of a killed session are copied back to the host by the process that does what is due."""
+    """Refs packed in the copy of a killed session are copied back to the host by the process that inspects it."""
     workdir = layouts.linked(tmp_path, home)
     refs = host("git", "for-each-ref", cwd=workdir, home=home)
     layout = lay_out(str(workdir), GitChoices(), str(home))

@@ -158,7 +158,7 @@ def scene(name: str, scenes: dict[str, Scene], factory: pytest.TempPathFactory) 
 def test_nothing_planted_runs(
     name: str, scenes: dict[str, Scene], tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Random and mutated git folders in every layout make the host's git do nothing that it must not."""
+    """The host's git runs nothing from random and mutated git folders, and touches nothing outside, in every layout."""
     made, failed = scene(name, scenes, tmp_path_factory), []
     for seed in SEEDS[(NAMES.index(name) - SEEDS.start) % len(NAMES) :: len(NAMES)]:
         violations, story = made.example(seed)

@@ -141,7 +141,7 @@ def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path)
 
 
 def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
-    """Tracking that is set inside is set on the host; a renamed branch keeps its own, and its old name leaves none."""
+    """Tracking that is set inside is set on the host; a renamed branch keeps its own, and the old name has none."""
     layouts.bare_main(tmp_path, home)
     host("git", "clone", "-q", str(tmp_path / "repo.git"), "clone", cwd=tmp_path, home=home)
     host("git", "worktree", "add", "-q", "-b", "mine", str(tmp_path / "wt2"), cwd=tmp_path / "clone", home=home)

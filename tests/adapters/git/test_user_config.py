@@ -269,7 +269,7 @@ def test_an_agent_that_is_not_the_users_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_is_not_there_is_not_asked_for(tmp_path: Path, config: str, kept: bool) -> None:
-    """A setting that names a missing program, with which git log and git diff would fail, is left out with a warning."""
+    """A setting that names a missing program is left out with a warning, because git log and git diff would fail."""
     (tmp_path / ".gitconfig").write_text(config)
     made, warnings = entries(str(tmp_path), {"PATH": "/usr/bin:/bin"}, agent=False)
     assert bool(parse(made[0].content.decode())) == kept
@@ -277,7 +277,7 @@ def test_a_program_that_is_not_there_is_not_asked_for(tmp_path: Path, config: st
 
 
 def test_broken_and_endless_settings_are_told(tmp_path: Path) -> None:
-    """Settings that git cannot read are left out, circular includes end, and odd or huge files are not read."""
+    """Settings that git cannot read are left out, circular includes end, and special or huge files are not read."""
     config = tmp_path / ".gitconfig"
     config.write_text("[user\n")
     made, warnings = entries(str(tmp_path), {}, agent=False)

@@ -22,7 +22,7 @@ WITHIN_S = 5.0  # of a machine that is busy; how long it takes is measured by th
 
 
 class Scene:
-    """A project that is watched."""
+    """A project with a watch."""
 
     def __init__(self, base: Path, builder: layouts.Builder) -> None:
         self.home = base / "home"
@@ -147,7 +147,7 @@ def test_gits_look_whether_there_can_be_links(scene: Scene) -> None:
 
 
 def test_gits_look_for_links_in_a_new_repository(scene: Scene, tmp_path: Path) -> None:
-    """The link of a `git init` also stays where the watch finds a new repository as a whole."""
+    """The link of a `git init` also stays if the watch sees the folder late, and finds the repository as a whole."""
     host("git", "init", "-q", "new", cwd=tmp_path, home=scene.home)
     (tmp_path / "new/.git/tk8ES1V").symlink_to("testing")
     (tmp_path / "new/.git/tk8ES1W").symlink_to("/etc")
@@ -228,7 +228,7 @@ def test_a_storm(scene: Scene) -> None:
 
 
 def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
-    """The host's hooks in the shared folder of a linked worktree stay, while a link among what is shared goes."""
+    """The host's hooks in the common folder of a linked worktree stay, but a link among its refs is set aside."""
 
     def builder(base: Path, home: Path) -> Path:
         workdir = layouts.linked(base, home)
@@ -245,7 +245,7 @@ def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
 
 
 def test_without_threads_there_is_none(tmp_path: Path) -> None:
-    """A system that starts no thread has no watch, as a kernel without inotify, and no descriptor stays open."""
+    """A launch on a system that starts no thread has no watch, as on a kernel without one, and leaks no descriptor."""
     before = threading.stack_size(1 << 46)  # more than any address space has room for
     opened = len(os.listdir("/proc/self/fd"))
     try:

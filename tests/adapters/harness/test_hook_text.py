@@ -66,7 +66,7 @@ def test_which_are_omacs(command: object, state: str | None) -> None:
     ],
 )
 def test_a_hook_that_does_not_do_its_work_is_changed(text: str, state: str) -> None:
-    """A hook that runs asynchronously, or for fewer tools, is changed; more tools or a time-out are a person's choice."""
+    """A hook that runs asynchronously or for fewer tools is changed; more tools or a time-out are a user's choice."""
     assert states(text, COMMANDS, "Write|Edit") == {GUARDED: state}
 
 

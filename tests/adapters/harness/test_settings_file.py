@@ -21,7 +21,7 @@ def added(text: str | None) -> str:
 
 
 def change(file: AgentFile, edit: Callable[[str | None], str] = added) -> None:
-    """Replace the file with what an edit makes of its text."""
+    """Replace the file with the edit of its text."""
     with opened(file) as agent_file:
         agent_file.replace(edit(agent_file.text()).encode())
 

@@ -112,7 +112,7 @@ def test_nothing_is_no_problem(house: House) -> None:
 
 
 def test_where_the_user_keeps_them(house: House, tmp_path: Path) -> None:
-    """$XDG_CONFIG_HOME counts if it is absolute; without settings there, those in ~/.config count, as in some versions."""
+    """$XDG_CONFIG_HOME counts if it is absolute; without settings there, those in ~/.config count."""
     house.approvals(entry(skill_dir="/s/slack"))
     put(house.config / "skill-config.yaml", "version: 1\nskills: {slack: {A: usual}}\n")
     house.environment["XDG_CONFIG_HOME"] = "relative"
