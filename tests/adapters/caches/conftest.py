@@ -22,7 +22,7 @@ signal.pause()
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home, with nothing in it."""
+    """Return an empty home."""
     folder = tmp_path / "home"
     folder.mkdir(mode=0o700)
     return folder
@@ -30,13 +30,13 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path) -> Environment:
-    """What omac is told of it."""
+    """Return the environment of omac in that home."""
     return {"HOME": str(home)}
 
 
 @pytest.fixture
 def workdir(tmp_path: Path) -> Path:
-    """A project."""
+    """Return the folder of a project."""
     folder = tmp_path / "shop"
     folder.mkdir()
     return folder
@@ -44,7 +44,7 @@ def workdir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def user(home: Path) -> Iterator[Holder]:
-    """Call it with a workdir for a process that uses the tool cache of that."""
+    """Yield a function that starts a process which uses the tool cache of a workdir."""
     with ExitStack() as stack:
         yield lambda workdir: stack.enter_context(_using(workdir, home))
 

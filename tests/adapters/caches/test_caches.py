@@ -1,4 +1,4 @@
-"""adapters/caches/caches.py: what is told of each cache, and removing whatever programs in a sandbox left there."""
+"""adapters/caches/caches.py: the inspection of caches, and the removal of any files that programs in a sandbox left."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ AS_NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"
 
 @pytest.fixture
 def tools(workdir: Path, environment: Environment) -> Iterator[Path]:
-    """What is granted of the workdir's cache."""
+    """Yield the folder of the workdir's cache that a sandbox is granted."""
     cache = open_cache(str(workdir), environment)
     cache.end()
     yield Path(cache.path)
@@ -37,14 +37,14 @@ def tools(workdir: Path, environment: Environment) -> Iterator[Path]:
 
 @pytest.fixture
 def caches(tools: Path, environment: Environment) -> Iterator[Caches]:
-    """All caches: that of the workdir."""
-    with opened(environment, lambda names: None) as found:
-        assert found is not None
-        yield found
+    """Yield all caches; the workdir's is the only one."""
+    with opened(environment, lambda names: None) as all_caches:
+        assert all_caches is not None
+        yield all_caches
 
 
 def outside(home: Path) -> Path:
-    """A folder that nothing may change, with a file in it."""
+    """Make a folder that no removal may change, with a file in it."""
     folder = home / "outside"
     folder.mkdir(mode=0o711)
     (folder / "precious").write_text("still here")
@@ -53,7 +53,7 @@ def outside(home: Path) -> Path:
 
 
 def links(tools: Path, home: Path) -> None:
-    """Links to files and folders elsewhere, upward, to nothing and to itself."""
+    """Plant links to files and folders elsewhere, upward, to nothing, and a link to itself."""
     targets: tuple[Path | str, ...] = (outside(home), home / "outside" / "precious", "..", "/", "nowhere")
     for number, target in enumerate(targets):
         (tools / f"link{number}").symlink_to(target)
@@ -61,12 +61,12 @@ def links(tools: Path, home: Path) -> None:
 
 
 def hard_link(tools: Path, home: Path) -> None:
-    """Another name for a file elsewhere."""
+    """Plant another name for a file elsewhere."""
     os.link(outside(home) / "precious", tools / "hard")
 
 
 def special(tools: Path, home: Path) -> None:
-    """What waits, or does things, when it is opened."""
+    """Plant a FIFO and a socket, which wait when they are opened, or fail."""
     outside(home)
     os.mkfifo(tools / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -79,7 +79,7 @@ def special(tools: Path, home: Path) -> None:
 
 
 def locked(tools: Path, home: Path) -> None:
-    """Folders that cannot be written to, as Go leaves them, or not even be read, in one another."""
+    """Plant nested folders that cannot be written to, as Go leaves them, or not even be read."""
     outside(home)
     folder = tools / "go-mod"
     (folder / "a" / "b").mkdir(parents=True)
@@ -90,7 +90,7 @@ def locked(tools: Path, home: Path) -> None:
 
 
 def deep(tools: Path, home: Path) -> None:
-    """Folders in folders, each with a file."""
+    """Plant deeply nested folders, each with a file."""
     outside(home)
     folder = os.open(tools, os.O_RDONLY)
     for _ in range(DEEP):
@@ -103,7 +103,7 @@ def deep(tools: Path, home: Path) -> None:
 
 
 def wide(tools: Path, home: Path) -> None:
-    """More files and folders side by side than are dealt with at once."""
+    """Plant more files and folders side by side than the removal handles at once."""
     outside(home)
     for number in range(emptying.BATCH + 10):
         (tools / f"file{number}").touch()
@@ -111,7 +111,7 @@ def wide(tools: Path, home: Path) -> None:
 
 
 def odd_names(tools: Path, home: Path) -> None:
-    """Names that are no text, or mean something to a terminal, or are those that removing itself uses."""
+    """Plant names that are no text, or mean something to a terminal, or are used by the removal itself."""
     outside(home)
     for name in (b"\xff\xfe", b"\x1b[2J", b"new\nline", b"-rf", b"0", b"1", b"2", b"." * 3, b"x" * 255):
         os.mkdir(os.fsencode(tools) + b"/" + name)
@@ -125,7 +125,7 @@ HOSTILE = (links, hard_link, special, locked, deep, wide, odd_names)
 def test_hostile_trees_are_removed(
     tools: Path, home: Path, caches: Caches, plant: Callable[[Path, Path], None]
 ) -> None:
-    """Whatever was left there goes, and nothing else: what it leads to is neither opened, changed nor removed."""
+    """Hostile trees are removed whole, and files outside that they lead to are neither changed nor removed."""
     plant(tools, home)
     precious = home / "outside" / "precious"
     before = (precious.read_text(), stat.S_IMODE(precious.stat().st_mode), stat.S_IMODE(precious.parent.stat().st_mode))
@@ -142,7 +142,7 @@ def test_hostile_trees_are_removed(
 
 
 def test_a_plain_removal_fails_there(tools: Path, home: Path) -> None:
-    """Why this is not left to the library: it recurses, and keeps a folder open for each level."""
+    """The standard library cannot remove a deep tree: it recurses, and keeps a folder open for each level."""
     deep(tools, home)
     with pytest.raises((RecursionError, OSError)):
         shutil.rmtree(tools)
@@ -159,7 +159,7 @@ print(clear(heap), os.listdir(heap))
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that every user can reach."""
+    """Yield a folder that every user can reach."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o755)
     yield folder
@@ -167,7 +167,7 @@ def public() -> Iterator[Path]:
 
 
 def test_without_privileges_too(public: Path) -> None:
-    """Root may write into read-only folders anyway: others have to unlock them, and a plain removal does not."""
+    """A user without root's privileges can remove read-only folders, at which a plain removal fails."""
     source, heap = public / "src", public / "heap"
     package = Path(emptying.__file__).parents[2]
     for name in ("adapters", "domain"):
@@ -184,7 +184,7 @@ def test_without_privileges_too(public: Path) -> None:
 
 
 def test_what_would_not_go_is_told(tools: Path, caches: Caches) -> None:
-    """A file system that somebody mounted there stays, and is named; once it is gone, so is the rest next time."""
+    """A file system mounted in a cache stays and is named; once it is unmounted, the next removal removes the rest."""
     mounted = tools / "mounted"
     mounted.mkdir()
     (tools / "file").touch()
@@ -211,7 +211,7 @@ with opened({"HOME": sys.argv[1]}, lambda names: None) as caches:
 
 @pytest.mark.full
 def test_an_interrupted_removal_is_taken_up(tools: Path, home: Path, environment: Environment, caches: Caches) -> None:
-    """What was taken away is in nobody's way, and the next removal ends what was begun."""
+    """A removal that was interrupted leaves the cache in the trash, and the next removal finishes it."""
     wide(tools, home)
 
     def interrupt(names: int) -> None:
@@ -228,7 +228,7 @@ def test_an_interrupted_removal_is_taken_up(tools: Path, home: Path, environment
 
 
 def test_one_in_use_stays(workdir: Path, tools: Path, caches: Caches, user: Holder) -> None:
-    """Whoever uses it; once they have ended it goes, however they ended."""
+    """A cache in use is not removed; it can be removed once the process that used it was killed."""
     (tools / "warm").touch()
     process = user(workdir)
     (identity,) = caches.ids()
@@ -243,17 +243,17 @@ def test_one_in_use_stays(workdir: Path, tools: Path, caches: Caches, user: Hold
 
 
 def test_one_used_meanwhile_stays(workdir: Path, tools: Path, environment: Environment, caches: Caches) -> None:
-    """Looking at many takes minutes: one that was used after it was looked at is not what it was."""
+    """A cache that was used after its inspection stays, for an inspection of many caches takes minutes."""
     (identity,) = caches.ids()
-    seen = caches.inspect(identity).last_used
+    last_used = caches.inspect(identity).last_used
     open_cache(str(workdir), environment).end()
-    assert not caches.take_away(identity, "token", seen)
+    assert not caches.take_away(identity, "token", last_used)
     assert tools.exists()
     assert caches.take_away(identity, "token", caches.inspect(identity).last_used)
 
 
 def test_looking_changes_nothing(workdir: Path, tools: Path, caches: Caches) -> None:
-    """Neither when it was used, nor modes, nor is a lock made where there is none."""
+    """An inspection changes neither the time of last use nor modes, and makes no lock."""
     (tools / "locked").mkdir(mode=0o000)
     (identity,) = caches.ids()
     lock = Path(caches.path) / ".locks" / f"{identity}.lock"
@@ -262,9 +262,9 @@ def test_looking_changes_nothing(workdir: Path, tools: Path, caches: Caches) -> 
     assert lock.stat().st_mtime == 1
     assert stat.S_IMODE((tools / "locked").stat().st_mode) == 0
     lock.unlink()
-    found = caches.inspect(identity)
-    assert found.last_used == tools.parent.stat().st_mtime_ns
-    assert not found.in_use
+    inspected = caches.inspect(identity)
+    assert inspected.last_used == tools.parent.stat().st_mtime_ns
+    assert not inspected.in_use
     assert not lock.exists()
 
 
@@ -280,7 +280,7 @@ for _ in range(300):
 
 
 def test_launches_while_all_is_removed(workdir: Path, home: Path, caches: Caches) -> None:
-    """Removing and using take turns: a cache that a launch was given is there for as long as it is used."""
+    """A cache that a launch has opened is not removed while it is used, and is removed between launches."""
     command = [sys.executable, "-c", LAUNCH_AND_USE, str(workdir), str(home)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         removed = 0
@@ -293,7 +293,7 @@ def test_launches_while_all_is_removed(workdir: Path, home: Path, caches: Caches
 
 
 def test_locks_without_a_cache_go(workdir: Path, caches: Caches) -> None:
-    """One of a cache that is there stays, and so does one that somebody holds."""
+    """Locks without a cache are removed; the lock of a cache stays, and so does a lock that a process holds."""
     locks = Path(caches.path) / ".locks"
     for name in ("0123456789ab.lock", "ba9876543210.lock", "something else"):
         (locks / name).touch()
@@ -304,13 +304,18 @@ def test_locks_without_a_cache_go(workdir: Path, caches: Caches) -> None:
 
 
 def test_what_is_told(workdir: Path, tools: Path, caches: Caches) -> None:
-    """Whose it is, whether that is still there, how large it is."""
+    """An inspection reports the workdir of a cache, whether that still exists, and the size."""
     (tools / "file").write_bytes(os.urandom(100_000))
     (identity,) = caches.ids()
-    found = caches.inspect(identity)
-    assert (found.workdir, found.workdir_exists, found.counted, found.in_use) == (str(workdir), True, True, False)
-    assert found.path == str(tools.parent)
-    assert 100_000 <= found.bytes < 200_000
+    inspected = caches.inspect(identity)
+    assert (inspected.workdir, inspected.workdir_exists, inspected.counted, inspected.in_use) == (
+        str(workdir),
+        True,
+        True,
+        False,
+    )
+    assert inspected.path == str(tools.parent)
+    assert 100_000 <= inspected.bytes < 200_000
     workdir.rmdir()
     assert not caches.inspect(identity).workdir_exists
     workdir.symlink_to("/nowhere")
@@ -325,17 +330,17 @@ def test_what_is_told(workdir: Path, tools: Path, caches: Caches) -> None:
 def test_sizes_of_hostile_trees(
     tools: Path, home: Path, caches: Caches, plant: Callable[[Path, Path], None], counted: bool
 ) -> None:
-    """Counting follows nothing and ends; where not all was counted, that is said."""
+    """The size of a hostile tree is counted without following links, and marked if the count is incomplete."""
     plant(tools, home)
     with (home / "outside" / "precious").open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, 50_000_000)
-    found = caches.inspect(caches.ids()[0])
-    assert found.counted == counted
-    assert found.bytes < 20_000_000 or plant is hard_link
+    inspected = caches.inspect(caches.ids()[0])
+    assert inspected.counted == counted
+    assert inspected.bytes < 20_000_000 or plant is hard_link
 
 
 def test_many_names_of_one_file_count_once(tools: Path, caches: Caches) -> None:
-    """uv's cache is made of them."""
+    """A file of many names, as in uv's cache, counts once."""
     (tools / "file").write_bytes(os.urandom(1_000_000))
     for number in range(50):
         os.link(tools / "file", tools / f"name{number}")
@@ -343,7 +348,7 @@ def test_many_names_of_one_file_count_once(tools: Path, caches: Caches) -> None:
 
 
 def test_counting_has_an_end(tools: Path, caches: Caches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent can make names faster than anybody can count them."""
+    """Counting stops at a bound, for an agent can make names faster than omac can count them."""
     monkeypatch.setattr(size, "NAMES_MAX", 20)
     for number in range(19):
         (tools / f"file{number}").touch()
@@ -354,7 +359,7 @@ def test_counting_has_an_end(tools: Path, caches: Caches, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("what", ["link", "file", "fifo", "empty"])
 def test_what_only_has_the_name_of_a_cache(home: Path, caches: Caches, what: str) -> None:
-    """It is told of, belongs to no workdir, and can be removed; what it leads to stays."""
+    """An entry that only has a cache's name belongs to no workdir, and is removed without the folder it leads to."""
     precious = outside(home)
     path = Path(caches.path) / "0123456789ab"
     match what:
@@ -368,8 +373,8 @@ def test_what_only_has_the_name_of_a_cache(home: Path, caches: Caches, what: str
             path.mkdir()
         case _:
             raise AssertionError(what)
-    found = caches.inspect("0123456789ab")
-    assert (found.workdir, found.workdir_exists) == ("", False)
+    inspected = caches.inspect("0123456789ab")
+    assert (inspected.workdir, inspected.workdir_exists) == ("", False)
     assert caches.take_away("0123456789ab", "token")
     assert caches.empty_trash() == []
     assert not os.path.lexists(path)
@@ -377,15 +382,15 @@ def test_what_only_has_the_name_of_a_cache(home: Path, caches: Caches, what: str
 
 
 def test_other_things_are_left_alone(tools: Path, caches: Caches) -> None:
-    """What is not named like a cache is none."""
+    """A folder that is not named like a cache is not listed."""
     (tools.parents[1] / "notes").mkdir()
     assert caches.ids() == [tools.parent.name]
 
 
 def test_nowhere(environment: Environment, home: Path) -> None:
-    """Where there has never been a cache there is nothing, and an unsafe folder is refused."""
-    with opened(environment, lambda names: None) as found:
-        assert found is None
+    """A user who has never had a cache has no caches, and an unsafe folder is refused."""
+    with opened(environment, lambda names: None) as all_caches:
+        assert all_caches is None
     (home / ".cache").symlink_to(home)
     with pytest.raises(Refusal, match="is a link"), opened(environment, lambda names: None):
         pass

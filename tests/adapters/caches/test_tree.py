@@ -1,4 +1,4 @@
-"""adapters/caches/tree.py: a cache is made once, verified at each launch, and refused where others could be in it."""
+"""adapters/caches/tree.py: a cache is made once, verified at each launch, and refused where other users could write."""
 
 import fcntl
 import hashlib
@@ -31,19 +31,19 @@ print(open_cache(sys.argv[1], {"HOME": sys.argv[2]}).path)
 
 
 def root_of(home: Path) -> Path:
-    """Where the caches are."""
+    """Return the folder of all caches."""
     return home / ".cache" / "omac"
 
 
 def made(workdir: Path, environment: Environment) -> Path:
-    """The folder that is granted, of a cache that nobody uses now."""
+    """Make a cache that is not in use, and return the folder of it that is granted."""
     cache = open_cache(str(workdir), environment)
     cache.end()
     return Path(cache.path)
 
 
 def refused(workdir: Path, environment: Environment) -> Refusal:
-    """Why there is no cache, with what mends it."""
+    """Return the refusal of a cache, which offers an ephemeral cache."""
     with pytest.raises(Refusal) as caught:
         open_cache(str(workdir), environment)
     assert caught.value.reason == "cache-unsafe"
@@ -52,13 +52,13 @@ def refused(workdir: Path, environment: Environment) -> Refusal:
 
 
 def unread(path: Path) -> tuple[int, ...]:
-    """The status of a path without the time of its last access, which a look at it sets."""
+    """Return the status of a path without the time of its last access, which reading sets."""
     status = path.lstat()
     return (*status[:7], status.st_mtime_ns, status.st_ctime_ns)
 
 
 def test_it_is_made_private(home: Path, workdir: Path, environment: Environment) -> None:
-    """Named by the workdir's SHA-256, with a marker that says whose it is; only its inner folder is granted."""
+    """A new cache is private, named by the workdir's SHA-256, with a marker; only its inner folder is granted."""
     before = os.umask(0)
     try:
         tools = made(workdir, environment)
@@ -67,8 +67,8 @@ def test_it_is_made_private(home: Path, workdir: Path, environment: Environment)
     name = hashlib.sha256(os.fsencode(workdir)).hexdigest()[:12]
     assert tools == root_of(home) / name / "tools"
     assert (tools.parent / "workdir").read_text() == f"{workdir}\n"
-    found = {str(path.relative_to(home)): stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
-    assert found == {
+    modes = {str(path.relative_to(home)): stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
+    assert modes == {
         ".cache": 0o700,
         ".cache/omac": 0o700,
         ".cache/omac/.locks": 0o700,
@@ -80,27 +80,31 @@ def test_it_is_made_private(home: Path, workdir: Path, environment: Environment)
 
 
 def test_what_was_left_is_there_again(workdir: Path, environment: Environment) -> None:
-    """The next launch in the same workdir has it."""
+    """A file that a launch leaves in the cache is there for the next launch in the same workdir."""
     (made(workdir, environment) / "left").write_text("warm")
     assert (made(workdir, environment) / "left").read_text() == "warm"
 
 
 def test_another_workdir_has_its_own(workdir: Path, environment: Environment) -> None:
-    """Neither lies in the other's, and a grant of all that is above still does not reach the other's."""
-    other = workdir.with_name("other")
-    mine, others = open_cache(str(workdir), environment), made(other, environment)
-    policy = entries(mine)
-    assert [(entry.path, entry.access) for entry in policy] == [(mine.root, DENY), (mine.path, WRITE)]
-    for path, access in ((others, DENY), (Path(mine.path).parent / "workdir", DENY), (Path(mine.path) / "npm", WRITE)):
+    """Workdirs have caches of their own, and the policy of one denies the other's, even if all above is granted."""
+    neighbour = workdir.with_name("other")
+    cache, foreign = open_cache(str(workdir), environment), made(neighbour, environment)
+    policy = entries(cache)
+    assert [(entry.path, entry.access) for entry in policy] == [(cache.root, DENY), (cache.path, WRITE)]
+    for path, access in (
+        (foreign, DENY),
+        (Path(cache.path).parent / "workdir", DENY),
+        (Path(cache.path) / "npm", WRITE),
+    ):
         entry = governing(policy, str(path))
         assert entry is not None
         assert entry.access == access
-    mine.end()
+    cache.end()
 
 
 @pytest.mark.parametrize("value", ["", "relative", "{}/elsewhere", "{}/elsewhere/", "{}/new/er"])
 def test_xdg_cache_home(home: Path, workdir: Path, value: str) -> None:
-    """Where it is set it counts, if it is absolute as its specification asks for."""
+    """XDG_CACHE_HOME counts if it is absolute, as its specification requires."""
     chosen = value.format(home)
     tools = made(workdir, {"HOME": str(home), "XDG_CACHE_HOME": chosen})
     assert tools.parents[1] == (Path(chosen) if chosen.startswith("/") else home / ".cache") / "omac"
@@ -108,13 +112,13 @@ def test_xdg_cache_home(home: Path, workdir: Path, value: str) -> None:
 
 @pytest.mark.parametrize("value", ["/", "//", "{}/..", "{}/."])
 def test_no_folder_for_caches(home: Path, workdir: Path, value: str) -> None:
-    """What names none of its own is refused."""
+    """An XDG_CACHE_HOME that names no folder of its own is refused."""
     assert "XDG_CACHE_HOME" in refused(workdir, {"HOME": str(home), "XDG_CACHE_HOME": value.format(home)}).message
     assert not list(home.iterdir())
 
 
 def test_a_home_behind_a_link(tmp_path: Path, home: Path, workdir: Path) -> None:
-    """What is above the user's cache folder is the system's matter; the path that is granted is canonical."""
+    """A home may lie behind a link, and the path that is granted is canonical."""
     (tmp_path / "homes").symlink_to(tmp_path)
     assert made(workdir, {"HOME": str(tmp_path / "homes" / "home")}).is_relative_to(home)
 
@@ -124,7 +128,7 @@ def test_a_home_behind_a_link(tmp_path: Path, home: Path, workdir: Path) -> None
 )
 @pytest.mark.parametrize("how", ["link", "dangling", "file", "fifo", "stranger", "writable"])
 def test_unsafe_components(home: Path, workdir: Path, environment: Environment, where: str, how: str) -> None:
-    """Whatever is no folder of the user's own is refused and left as it is; as it was, it is used."""
+    """A component that is no folder of the user's own is refused and left as it is; once restored, it is used."""
     made(workdir, environment)
     path = home / where.format(id=identity_of(str(workdir)))
     aside = home / "aside"
@@ -167,7 +171,7 @@ def test_unsafe_components(home: Path, workdir: Path, environment: Environment, 
 def test_folders_that_others_use_too(
     home: Path, workdir: Path, environment: Environment, where: str, mode: int, safe: bool
 ) -> None:
-    """They may be read by others, and be written to by others only where nobody can replace what is not theirs."""
+    """Shared folders may be readable by others; they may be writable only with the sticky bit, which protects files."""
     (home / ".cache").mkdir()
     (home / where).chmod(mode)
     if safe:
@@ -178,7 +182,7 @@ def test_folders_that_others_use_too(
 
 @pytest.mark.parametrize("where", ["", "/{id}", "/.locks"])
 def test_what_is_omacs_own_is_for_nobody_else(home: Path, workdir: Path, environment: Environment, where: str) -> None:
-    """Not even to be read; the command that is given mends it."""
+    """A folder of omac's own that others can read is refused, and the fix makes it private."""
     made(workdir, environment)
     path = f"{root_of(home)}{where.format(id=identity_of(str(workdir)))}"
     os.chmod(path, 0o755)
@@ -191,7 +195,7 @@ def test_what_is_omacs_own_is_for_nobody_else(home: Path, workdir: Path, environ
 def test_a_linked_cache_folder_can_be_named(
     tmp_path: Path, home: Path, workdir: Path, environment: Environment
 ) -> None:
-    """People move it to another disk: then the refusal says what to set, and that works."""
+    """A cache folder that links to another disk is refused, and the fix sets XDG_CACHE_HOME to that disk."""
     disk = tmp_path / "disk"
     disk.mkdir()
     (home / ".cache").symlink_to(disk)
@@ -212,7 +216,7 @@ def test_a_linked_cache_folder_can_be_named(
     ],
 )
 def test_the_marker_of_another(workdir: Path, environment: Environment, content: bytes | None, told: str) -> None:
-    """Two workdirs may share twelve digits: the second is refused, and so is what omac did not make."""
+    """A cache without this workdir's marker is refused and kept: two workdirs may share twelve digits."""
     tools = made(workdir, environment)
     (tools / "kept").touch()
     marker = tools.parent / "workdir"
@@ -227,7 +231,7 @@ def test_the_marker_of_another(workdir: Path, environment: Environment, content:
 
 @pytest.mark.parametrize("how", ["link", "folder", "fifo", "stranger"])
 def test_what_is_no_marker(workdir: Path, environment: Environment, how: str) -> None:
-    """A marker is a file of the user's own; reading it follows nothing and waits for nothing."""
+    """A marker is a file of the user's own; a link, folder, FIFO or file of another user is refused without waiting."""
     marker = made(workdir, environment).parent / "workdir"
     content = marker.read_bytes()
     marker.unlink()
@@ -249,7 +253,7 @@ def test_what_is_no_marker(workdir: Path, environment: Environment, how: str) ->
 
 @pytest.mark.parametrize("left", [[], ["tools/"], ["tools/", "workdir.new"], ["workdir.new"]])
 def test_what_was_cut_off_is_finished(home: Path, workdir: Path, environment: Environment, left: list[str]) -> None:
-    """omac may be killed while it makes a cache: the marker comes last, so nobody has used it."""
+    """A cache that a killed omac left without a marker is finished: the marker comes last, so no launch has used it."""
     folder = root_of(home) / identity_of(str(workdir))
     folder.mkdir(parents=True, mode=0o700)
     root_of(home).chmod(0o700)
@@ -264,27 +268,27 @@ def test_what_was_cut_off_is_finished(home: Path, workdir: Path, environment: En
 
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o4777])
 def test_a_mode_that_a_sandbox_left(workdir: Path, environment: Environment, mode: int) -> None:
-    """What it is granted belongs to its user: it may lock out whoever comes next, for as long as its own session."""
+    """A mode that a sandbox gave its cache ends with its session: the next launch makes the cache usable again."""
     tools = made(workdir, environment)
     tools.chmod(mode)
     assert stat.S_IMODE(made(workdir, environment).stat().st_mode) == 0o700
 
 
 def test_a_path_that_is_no_text(workdir: Path, environment: Environment) -> None:
-    """Paths are bytes; two that differ only there have two caches."""
+    """Paths are bytes: two workdirs that differ only in bytes that are no text have two caches."""
     first, second = (Path(os.fsdecode(os.fsencode(workdir) + tail)) for tail in (b"\xff\n", b"\xfe"))
     assert made(first, environment) != made(second, environment)
     assert made(first, environment) == made(first, environment)
 
 
 def test_looking_makes_nothing(home: Path, environment: Environment) -> None:
-    """Where there is no cache yet, there is none afterwards."""
+    """Opening the caches without making them makes no folder."""
     assert open_root(environment, make=False) is None
     assert not list(home.iterdir())
 
 
 def test_it_is_held_while_it_is_used(home: Path, workdir: Path, environment: Environment, user: Holder) -> None:
-    """By any number of processes at once; however they end, it is free then."""
+    """A cache is held by any number of processes, and is free once all have ended, however they end."""
     lock = root_of(home) / ".locks" / f"{identity_of(str(workdir))}.lock"
     first, second = user(workdir), user(workdir)
     cache = open_cache(str(workdir), environment)
@@ -332,7 +336,7 @@ def _leads_to(descriptor: int, path: str) -> bool:
 
 
 def test_using_it_sets_the_time(home: Path, workdir: Path, environment: Environment) -> None:
-    """The lock says when it was last used: when that began, and when it ended."""
+    """The time of the lock is set when a use of the cache begins, and when it ends."""
     lock = root_of(home) / ".locks" / f"{identity_of(str(workdir))}.lock"
     made(workdir, environment)
     os.utime(lock, (1, 1))
@@ -346,7 +350,7 @@ def test_using_it_sets_the_time(home: Path, workdir: Path, environment: Environm
 def test_waiting_has_an_end(
     home: Path, workdir: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who removes a cache holds its lock for an instant; one that hangs is named, and where it ends all is well."""
+    """A launch stops waiting for a lock that another process keeps, and names it; a later launch uses the cache."""
     monkeypatch.setattr(tree, "WAIT_S", 0.05)
     made(workdir, environment)
     lock = root_of(home) / ".locks" / f"{identity_of(str(workdir))}.lock"
@@ -361,26 +365,26 @@ def test_waiting_has_an_end(
 def test_another_makes_it_first_and_goes_on_using_it(
     workdir: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the lock: then it is there, and nobody waits for the other launch to end."""
-    others: list[tree.ToolCache] = []
+    """A launch uses the cache that another one makes and uses meanwhile, and does not wait for that one's end."""
+    earlier: list[tree.ToolCache] = []
     hold = tree.hold
 
     def held(root: tree.CacheRoot, identity: str, *, shared: bool = False) -> int:
-        if not shared and not others:
+        if not shared and not earlier:
             monkeypatch.setattr(tree, "hold", hold)
-            others.append(open_cache(str(workdir), environment))
+            earlier.append(open_cache(str(workdir), environment))
         return hold(root, identity, shared=shared)
 
     monkeypatch.setattr(tree, "hold", held)
     monkeypatch.setattr(tree, "WAIT_S", 0.5)
-    mine = open_cache(str(workdir), environment)
-    assert mine.path == others[0].path
-    mine.end()
-    others[0].end()
+    cache = open_cache(str(workdir), environment)
+    assert cache.path == earlier[0].path
+    cache.end()
+    earlier[0].end()
 
 
 def test_many_first_launches_at_once(home: Path, workdir: Path) -> None:
-    """All of them get the same cache, whoever makes it."""
+    """Launches that start at once all get the same cache, whichever of them makes it."""
     command = [sys.executable, "-c", ONE_OF_MANY, str(workdir), str(home)]
     several = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     for process in several:
@@ -392,7 +396,7 @@ def test_many_first_launches_at_once(home: Path, workdir: Path) -> None:
 
 
 def test_only_what_starts_fast_is_loaded() -> None:
-    """A launch takes a few milliseconds in all."""
+    """The module loads no slow modules, for a launch takes a few milliseconds in all."""
     source = str(Path(tree.__file__).parents[3])
     look = f"import sys; sys.path.insert(0, {source!r}); import omac.adapters.caches.tree; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", look], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ BLANKS = st.sampled_from(["", " ", "\n", "\r\n\t", " // c\n", "/* c */", " /* , 
 
 @st.composite
 def commented(draw: st.DrawFn, depth: int = 2) -> str:
-    """A JSON text as people write it by hand."""
+    """Draw a JSON text as people write it by hand."""
 
     def blank() -> str:
         return draw(BLANKS)

@@ -1,4 +1,4 @@
-"""adapters/files/atomic.py: a file is there as a whole or not at all, and no draft stays behind."""
+"""adapters/files/atomic.py: a file is written as a whole or not at all, and no draft stays behind."""
 
 import errno
 import os
@@ -40,17 +40,17 @@ def test_what_is_there_stays(tmp_path: Path, write: Write, there: str) -> None:
 
 
 def test_a_new_file_has_a_name_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git inside a sandbox reads settings that omac is just writing anew."""
-    shown: list[list[str]] = []
+    """A new file gets its name once it is whole, for git in a sandbox may read settings that omac is just writing."""
+    listings: list[list[str]] = []
     write = os.write
 
     def seen(descriptor: int, content: bytes) -> int:
-        shown.append(os.listdir(tmp_path))
+        listings.append(os.listdir(tmp_path))
         return write(descriptor, content)
 
     monkeypatch.setattr(os, "write", seen)
     atomic.create(str(tmp_path / "file"), b"content")
-    assert (shown, os.listdir(tmp_path)) == ([[]], ["file"])
+    assert (listings, os.listdir(tmp_path)) == ([[]], ["file"])
 
 
 def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""adapters/files/bounded.py: reads wait for nothing, follow nothing and take no more than their bound."""
+"""adapters/files/bounded.py: reads do not wait, follow no link unless asked, and stop at their bound."""
 
 import os
 import socket

@@ -12,12 +12,12 @@ from omac.domain.kernel.ids import RunId
 
 @pytest.fixture
 def state(tmp_path: Path) -> StateDir:
-    """A state directory in which nothing runs yet."""
+    """Return a state directory without runs."""
     return StateDir(str(tmp_path / "state"))
 
 
 def test_the_own_journal_has_the_plain_spool(state: StateDir) -> None:
-    """Most people have one journal, in the state directory."""
+    """The journal in the state directory, which is the only one of most users, has the plain spool."""
     assert spool_of(state.path, journal_in_use(state.path, {})) == os.path.join(state.path, "spool")
 
 
@@ -42,7 +42,7 @@ def test_a_link_to_the_state_directory(state: StateDir, tmp_path: Path) -> None:
 
 
 def test_a_program_of_a_run_means_its_journal(state: StateDir) -> None:
-    """Whichever server is the current one, and whatever the environment says."""
+    """A program of a run uses the run's journal, even if another server is current or the environment names another."""
     for run, journal in (("aa11", "/j/one.db"), ("bb22", "/j/two.db")):
         state.begin_run(RunId(run))
         state.name_journal(RunId(run), journal)
@@ -54,5 +54,5 @@ def test_a_program_of_a_run_means_its_journal(state: StateDir) -> None:
 
 @pytest.mark.parametrize("run", ["gone", "../../etc", ""])
 def test_a_run_that_is_not_there(state: StateDir, run: str) -> None:
-    """Then it is as if none had been named."""
+    """A run that does not exist counts as none: the state directory's journal is in use."""
     assert journal_in_use(state.path, {}, run=run) == os.path.join(state.path, "journal.db")

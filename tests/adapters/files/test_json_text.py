@@ -1,4 +1,4 @@
-"""adapters/files/json_text.py: one place changes, everything else stays to the byte."""
+"""adapters/files/json_text.py: one part of a text changes, and all others stay to the byte."""
 
 import json
 import re
@@ -16,7 +16,7 @@ INDENTS = st.sampled_from([None, 0, 1, 2, 4, "\t"])
 
 
 def nodes(node: JsonNode) -> list[JsonNode]:
-    """A node and all below it."""
+    """Return a node and all below it."""
     return [node, *(each for child in node.children for each in nodes(child))]
 
 
@@ -24,7 +24,7 @@ def nodes(node: JsonNode) -> list[JsonNode]:
 @settings(max_examples=examples(300), deadline=None)
 @given(VALUES, INDENTS, VALUES, st.integers(0), st.booleans())
 def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: int, windows: bool) -> None:
-    """What was added is there, and taking it away gives the same text again; nothing else has moved."""
+    """A value that is added can be read, and removing it restores the text; no other part moves."""
     text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
     text = text.replace("\n", "\r\n") if windows else text
     whole = JsonText(text)
@@ -57,7 +57,7 @@ def test_to_add_and_to_take_away(document: Any, indent: Any, added: Any, pick: i
 @settings(max_examples=examples(100), deadline=None)
 @given(VALUES, INDENTS, st.integers(0))
 def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
-    """Any member or item can go."""
+    """Each member and each item can be removed."""
     whole = JsonText(json.dumps(document, indent=indent))
     full = [node for node in nodes(whole.root) if node.children]
     if not full:
@@ -93,7 +93,7 @@ def test_to_take_one_away(document: Any, indent: Any, pick: int) -> None:
     ],
 )
 def test_form(text: str, after: str) -> None:
-    """New parts look like what is there: indentation, line ends, all in one line."""
+    """New parts adopt the form of the text: indentation, line ends, all in one line."""
     whole = JsonText(text)
     assert inserted(text, whole.new_members(whole.root, {"n": [1]})) == after
 
@@ -117,7 +117,7 @@ def test_form(text: str, after: str) -> None:
     ],
 )
 def test_what_is_no_json(text: str, line: int, column: int) -> None:
-    """It is refused, with the place."""
+    """Texts that are no JSON are refused with line and column."""
     with pytest.raises(json.JSONDecodeError) as caught:
         JsonText(text)
     assert (caught.value.lineno, caught.value.colno) == (line, column)
@@ -131,7 +131,7 @@ COMMENTED = """\ufeff// mine
 
 
 def test_what_people_add_to_json() -> None:
-    """Comments, trailing commas and a mark are read, and named."""
+    """Comments, trailing commas and a byte order mark are read; comments and commas are named."""
     whole = JsonText(COMMENTED)
     assert whole.value(whole.root) == {"a": [1, 2], "b": {"//": "/* no comment */"}}
     assert whole.additions == {"comments", "trailing commas"}
@@ -144,8 +144,7 @@ COMMENT = re.compile(r"// c|/\* c \*/|/\* , \] \*/")
 @settings(max_examples=examples(500), deadline=None)
 @given(commented(), BLANKS, BLANKS, st.integers(0), VALUES)
 def test_among_comments(text: str, before: str, after_it: str, pick: int, added: Any) -> None:
-    """What was added is there and nothing else has changed; it goes without a trace, by its insertions and by its
-    place."""
+    """A value added among comments changes no other part, and is removed without a trace, by insertion or position."""
     text = before + text + after_it
     whole = JsonText(text)
     containers = [node for node in nodes(whole.root) if text[node.start] in "{["]
@@ -175,7 +174,7 @@ def test_among_comments(text: str, before: str, after_it: str, pick: int, added:
 @settings(max_examples=examples(300), deadline=None)
 @given(commented(), st.integers(0), st.integers(0))
 def test_any_can_go(text: str, pick: int, other: int) -> None:
-    """A member or item goes with its comma; no comment does."""
+    """A member or an item is removed with its comma, and all comments stay."""
     whole = JsonText(text)
     full = [node for node in nodes(whole.root) if node.children]
     if not full:
@@ -193,14 +192,14 @@ def test_any_can_go(text: str, pick: int, other: int) -> None:
 
 
 def test_restored_is_exact() -> None:
-    """Where an insertion is not there, nothing is restored."""
+    """A text is restored only if each insertion is where it was made."""
     assert restored("axb", [(1, "x")]) == "ab"
     assert restored("ayb", [(1, "x")]) is None
     assert restored("ab", [(5, "x")]) is None
 
 
 def test_a_key_twice() -> None:
-    """Which one counts is anybody's guess."""
+    """A key that occurs twice is refused, because it does not determine a member."""
     whole = JsonText('{"a": 1, "b": 2, "a": 3}')
     with pytest.raises(ValueError, match="'a' twice"):
         whole.member(whole.root, "a")

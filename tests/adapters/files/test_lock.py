@@ -1,4 +1,4 @@
-"""Locks between real processes: held while the holder lives, free the moment it does not."""
+"""Locks between real processes: a lock is held while its holder lives, and free as soon as the holder has ended."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ signal.pause()
 
 @contextmanager
 def holder(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that holds the lock."""
+    """Start another process that holds the lock, and kill it in the end."""
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:
@@ -39,15 +39,15 @@ def holder(path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_lock_is_held_while_its_holder_lives(tmp_path: Path) -> None:
-    """Another process cannot take it and learns who has it; kill -9 of the holder frees it."""
+    """A held lock is refused to another process with the holder's pid; kill -9 of the holder frees it."""
     path = tmp_path / "lock"
-    with holder(path) as other:
+    with holder(path) as child:
         assert lock.is_held(str(path))
         with pytest.raises(lock.Locked) as caught:
             lock.hold(str(path))
-        assert caught.value.pid == other.pid
-        other.send_signal(signal.SIGKILL)
-        other.wait()
+        assert caught.value.pid == child.pid
+        child.send_signal(signal.SIGKILL)
+        child.wait()
         assert not lock.is_held(str(path))
         descriptor = lock.hold(str(path))
     assert path.read_text() == str(os.getpid())
@@ -55,7 +55,7 @@ def test_a_lock_is_held_while_its_holder_lives(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_private_and_names_one_pid(tmp_path: Path) -> None:
-    """Mode 0600 whatever the umask; a longer pid of an earlier holder leaves no digits behind."""
+    """A lock has mode 0600 with any umask; a longer pid of an earlier holder leaves no digits behind."""
     path = tmp_path / "lock"
     path.write_text("9" * 30)
     os.close(lock.hold(str(path)))
@@ -70,7 +70,7 @@ def test_a_lock_is_private_and_names_one_pid(tmp_path: Path) -> None:
 
 
 def test_asking_takes_nothing(tmp_path: Path) -> None:
-    """`is_held` neither makes the file nor keeps the lock, and leaves what is written there."""
+    """`is_held` neither makes the file nor keeps the lock, and leaves the file's content."""
     path = tmp_path / "lock"
     assert not lock.is_held(str(path))
     assert not path.exists()
@@ -81,7 +81,7 @@ def test_asking_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_refused_lock_keeps_no_descriptor(tmp_path: Path) -> None:
-    """Neither success nor failure of asking leaks a descriptor."""
+    """Neither `is_held` nor a refused `hold` leaks a descriptor."""
     path = tmp_path / "lock"
     with holder(path):
         before = len(os.listdir("/proc/self/fd"))
@@ -94,7 +94,7 @@ def test_a_refused_lock_keeps_no_descriptor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "x", "-1", "1 2"])
 def test_a_holder_that_does_not_say_who_it_is(tmp_path: Path, content: str) -> None:
-    """What is not a pid is none."""
+    """A lock file without a valid pid yields no pid."""
     path = tmp_path / "lock"
     with holder(path):
         path.write_text(content)
@@ -104,7 +104,7 @@ def test_a_holder_that_does_not_say_who_it_is(tmp_path: Path, content: str) -> N
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """A link in the place of a lock is an error: it could lead to any file."""
+    """A link in place of a lock is an error, for it could lead to any file."""
     (tmp_path / "target").write_text("precious")
     (tmp_path / "lock").symlink_to(tmp_path / "target")
     with pytest.raises(OSError, match="symbolic links"):
@@ -113,7 +113,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
-    """A program that the holder started does not keep the lock when the holder lets go."""
+    """A program that the holder started does not keep the lock when the holder releases it."""
     path = tmp_path / "lock"
     descriptor = lock.hold(str(path))
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
@@ -125,23 +125,23 @@ def test_a_child_does_not_inherit_the_lock(tmp_path: Path) -> None:
 
 
 async def test_one_at_a_time(tmp_path: Path) -> None:
-    """Tasks and locks of one process, in their turn; whatever ends it frees it."""
+    """Tasks of one process hold a lock in turn, even with two lock objects; a cancelled task frees it."""
     path = str(tmp_path / "lock")
-    inside, seen = 0, 0
+    inside, most = 0, 0
     locks = [OneAtATime(path), OneAtATime(path)]
 
-    async def enter(one: OneAtATime) -> None:
-        nonlocal inside, seen
-        async with one():
+    async def enter(turn: OneAtATime) -> None:
+        nonlocal inside, most
+        async with turn():
             inside += 1
-            seen = max(seen, inside)
+            most = max(most, inside)
             await trio.testing.wait_all_tasks_blocked()
             inside -= 1
 
     async with trio.open_nursery() as nursery:
         for number in range(10):
             nursery.start_soon(enter, locks[number % 2])
-    assert (seen, inside) == (1, 0)
+    assert (most, inside) == (1, 0)
     with trio.move_on_after(0.01):
         async with locks[0]():
             await trio.sleep_forever()
@@ -149,25 +149,25 @@ async def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_whoever_has_to_wait_too_long_is_refused(tmp_path: Path, autojump_clock: object) -> None:
-    """By pid, where that is known; nothing is kept open, and once the other is gone it is free."""
+    """A wait that is too long ends in a refusal, with the holder's pid if known, and no descriptor leaks."""
     path = tmp_path / "lock"
-    one = OneAtATime(str(path))
-    with holder(path) as other:
+    turn = OneAtATime(str(path))
+    with holder(path) as child:
         before = len(os.listdir("/proc/self/fd"))
-        for content, told in (("", f"pid {other.pid} has held"), ("x", "another process has held")):
-            path.write_text(content or str(other.pid))
-            with pytest.raises(Refusal, match=told) as caught:
-                async with one():
+        for content, message in (("", f"pid {child.pid} has held"), ("x", "another process has held")):
+            path.write_text(content or str(child.pid))
+            with pytest.raises(Refusal, match=message) as caught:
+                async with turn():
                     pass
             assert (caught.value.reason, caught.value.exit_code) == ("contention", 5)
         assert len(os.listdir("/proc/self/fd")) == before
-    async with one():
+    async with turn():
         assert lock.is_held(str(path))
     assert not lock.is_held(str(path))
 
 
 async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
-    """In omac's words."""
+    """A lock that cannot be made is a refusal, and not an OSError."""
     with pytest.raises(Refusal, match="cannot be locked") as caught:
         async with OneAtATime(str(tmp_path / "none" / "lock"))():
             pass
@@ -175,11 +175,11 @@ async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is in use is waited for, not for ever; as soon as it is closed there, it can be had here."""
+    """A folder in use is waited for up to a bound; once its descriptor is closed, another one can hold it."""
     monkeypatch.setattr(lock, "FOLDER_WAIT_S", 0.05)
-    theirs, mine = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
-    assert lock.hold_folder(theirs)
-    assert not lock.hold_folder(mine)
-    os.close(theirs)
-    assert lock.hold_folder(mine)
-    os.close(mine)
+    first, second = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
+    assert lock.hold_folder(first)
+    assert not lock.hold_folder(second)
+    os.close(first)
+    assert lock.hold_folder(second)
+    os.close(second)

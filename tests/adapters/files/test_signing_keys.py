@@ -1,4 +1,4 @@
-"""adapters/files/signing_keys.py: the file that holds the key which signs, or names the store that has it."""
+"""adapters/files/signing_keys.py: the file that holds the signing key, or names the store that has it."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def keys(tmp_path: Path) -> SigningKeys:
 
 
 def test_a_key_gives_way_to_the_next(keys: SigningKeys) -> None:
-    """Both are private, and come back as they were kept."""
+    """The current and the next key are private and read as they were stored; the next one replaces the current one."""
     assert (keys.current(), keys.waiting()) == (None, None)
     keys.keep(KEY)
     keys.keep_waiting(NEXT)
@@ -30,17 +30,17 @@ def test_a_key_gives_way_to_the_next(keys: SigningKeys) -> None:
 
 
 def test_each_journal_has_its_own(tmp_path: Path) -> None:
-    """By its id, wherever it lies; what is shared is that of the state directory."""
+    """A journal elsewhere has its own key, by its id; the shared key is that of the state directory's journal."""
     state = StateDir(str(tmp_path))
     state.signing_keys(str(tmp_path / "journal.db"), "a" * 32).keep(KEY)
-    other = state.signing_keys("/elsewhere/journal.db", "b" * 32)
-    assert (other.current(), other.shared()) == (None, KEY)
-    assert other.path == str(tmp_path / f"signing-{'b' * 12}.key")
+    elsewhere = state.signing_keys("/elsewhere/journal.db", "b" * 32)
+    assert (elsewhere.current(), elsewhere.shared()) == (None, KEY)
+    assert elsewhere.path == str(tmp_path / f"signing-{'b' * 12}.key")
 
 
 @pytest.mark.parametrize("content", ["", "ab", "zz" * 32, "attic omac/host1+00000000+AQ==", "\0" * 9_000])
 def test_what_is_no_key(keys: SigningKeys, content: str) -> None:
-    """It is refused by name, and no other is made in its place."""
+    """A file that holds no key is refused."""
     Path(keys.path).write_text(content)
     with pytest.raises(Refusal, match="does not hold a key") as refused:
         keys.current()
@@ -48,7 +48,7 @@ def test_what_is_no_key(keys: SigningKeys, content: str) -> None:
 
 
 def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path) -> None:
-    """Nobody gets omac to sign with a file elsewhere."""
+    """A link in place of a key is refused, so that omac does not sign with a file elsewhere."""
     (tmp_path / "mine").write_text("ab" * 32)
     os.symlink(tmp_path / "mine", keys.path)
     with pytest.raises(Refusal):
@@ -56,14 +56,14 @@ def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_not_waited_for(keys: SigningKeys) -> None:
-    """Nobody may ever write to it."""
+    """A pipe in place of a key is refused, and not read, for it may never be written to."""
     os.mkfifo(keys.path)
     with pytest.raises(Refusal, match="does not hold a key"):
         keys.current()
 
 
 def test_one_at_a_time(keys: SigningKeys) -> None:
-    """Another waits for its turn, and not for ever."""
+    """A second change of keys waits for its turn up to a bound, and is then refused."""
     with keys.turn(), pytest.raises(Refusal, match=r"has been changing") as refused, keys.turn(0.05):
         pass
     assert refused.value.reason == "contention"

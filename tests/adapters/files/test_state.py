@@ -1,4 +1,4 @@
-"""The state directory on a real file system: where it is, who may read it, and what is kept in it."""
+"""The state directory on a real file system: its path, its modes and its content."""
 
 import os
 import shutil
@@ -24,12 +24,12 @@ HOST = "0123456789abcdef"
 
 @pytest.fixture
 def state(tmp_path: Path) -> StateDir:
-    """A state directory that is not there yet."""
+    """Return a state directory that does not exist yet."""
     return StateDir(str(tmp_path / "state"))
 
 
 def refused(call: Callable[[], object]) -> Refusal:
-    """The refusal that a call ends with."""
+    """Return the refusal that a call ends with."""
     with pytest.raises(Refusal) as caught:
         call()
     assert caught.value.exit_code == 5 or caught.value.reason == "misuse"
@@ -46,19 +46,19 @@ def refused(call: Callable[[], object]) -> Refusal:
     ],
 )
 def test_where_it_is(environment: dict[str, str], path: str) -> None:
-    """The variable of omac, else that of the desktop standard, else the standard's default; an empty one is unset."""
+    """The path is omac's variable, else that of the desktop standard, else its default; an empty variable is unset."""
     assert StateDir.of(environment).path == path
 
 
 def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is meant does not change when omac changes its folder."""
+    """A relative path is made absolute, so that it stays the same when omac changes its folder."""
     monkeypatch.chdir(tmp_path)
     assert StateDir.of({"OMAC_STATE_DIR": "s"}).path == str(tmp_path / "s")
     assert StateDir("s").journal({"OMAC_JOURNAL": "j.db"}) == str(tmp_path / "j.db")
 
 
 def test_where_the_journal_is(state: StateDir) -> None:
-    """The flag, else the variable, else journal.db in here; a URL is refused without its password being shown."""
+    """The journal is that of the flag, else of the variable, else journal.db; a URL is refused without its password."""
     assert state.journal({"OMAC_JOURNAL": "/e.db"}, "/f.db") == "/f.db"
     assert state.journal({"OMAC_JOURNAL": "/e.db"}) == "/e.db"
     assert state.journal({}) == os.path.join(state.path, "journal.db")
@@ -67,7 +67,7 @@ def test_where_the_journal_is(state: StateDir) -> None:
 
 
 def test_everything_is_private(state: StateDir) -> None:
-    """Folders 0700, files 0600, whatever the umask says."""
+    """The state directory's folders have mode 0700 and its files 0600, with any umask."""
     before = os.umask(0)
     try:
         state.host_id(lambda: HOST)
@@ -76,14 +76,14 @@ def test_everything_is_private(state: StateDir) -> None:
         state.write_token(os.path.join(state.run_path(RunId("r1")), "control.token"), "t")
     finally:
         os.umask(before)
-    found = [Path(state.path), *Path(state.path).rglob("*")]
-    assert len(found) == 8
-    for path in found:
+    paths = [Path(state.path), *Path(state.path).rglob("*")]
+    assert len(paths) == 8
+    for path in paths:
         assert stat.S_IMODE(path.lstat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_a_host_has_one_id(state: StateDir) -> None:
-    """It is minted once; a second call mints nothing, and another state directory is another host."""
+    """The id of a host is minted once, and a second call returns the same."""
     assert state.host_id(lambda: HOST) == HOST
     assert state.host_id(lambda: "f" * 16) == HOST
     assert sorted(os.listdir(state.path)) == ["host-id"]
@@ -105,14 +105,14 @@ def test_two_that_mint_at_once_agree(state: StateDir) -> None:
         assert child.stdin is not None
         child.stdin.write("x")
         child.stdin.flush()
-    told = {child.communicate(timeout=20)[0] for child in children}
-    assert len(told) == 1
+    ids = {child.communicate(timeout=20)[0] for child in children}
+    assert len(ids) == 1
     assert sorted(os.listdir(state.path)) == ["host-id"]
 
 
 @pytest.mark.parametrize("content", ["", "short", "with/slash/in/it", "x" * 100, "\n\n"])
 def test_a_host_id_that_was_spoiled(state: StateDir, content: str) -> None:
-    """A file that was cut off or changed is refused by name; a new id would orphan all that was recorded."""
+    """A file that was cut off or changed is refused by name, because a new id would orphan all recorded events."""
     os.makedirs(state.path, mode=0o700)
     Path(state.path, "host-id").write_text(content)
     refusal = refused(lambda: state.host_id(lambda: HOST))
@@ -120,14 +120,14 @@ def test_a_host_id_that_was_spoiled(state: StateDir, content: str) -> None:
 
 
 def test_a_host_id_that_is_not_text(state: StateDir) -> None:
-    """Bytes that are no ASCII are refused as well."""
+    """A host id of bytes that are no ASCII is refused as well."""
     os.makedirs(state.path, mode=0o700)
     Path(state.path, "host-id").write_bytes(b"\xff" * 16)
     assert refused(lambda: state.host_id(lambda: HOST)).reason == "state-unusable"
 
 
 def test_a_host_id_that_nobody_writes(state: StateDir) -> None:
-    """Neither a pipe is waited for, nor a file without an end read."""
+    """A pipe and an endless file are refused, not waited for and not read to the end."""
     os.makedirs(state.path, mode=0o700)
     os.mkfifo(f"{state.path}/host-id")
     assert refused(lambda: state.host_id(lambda: HOST)).reason == "state-unusable"
@@ -136,7 +136,7 @@ def test_a_host_id_that_nobody_writes(state: StateDir) -> None:
 
 
 def test_a_place_that_cannot_be_used(tmp_path: Path) -> None:
-    """A file in the way is a refusal that names it and the variable to set."""
+    """A file in place of the state directory is a refusal that names it and the variable to set."""
     (tmp_path / "state").write_text("")
     refusal = refused(lambda: StateDir(str(tmp_path / "state")).host_id(lambda: HOST))
     assert str(tmp_path / "state") in refusal.message
@@ -146,29 +146,29 @@ def test_a_place_that_cannot_be_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702])
 def test_a_place_where_others_may_write(tmp_path: Path, mode: int) -> None:
-    """Whoever can write there could put a socket in the place of omac's: refused, with the command that mends it."""
-    place = tmp_path / "state"
-    place.mkdir()
-    place.chmod(mode)
-    refusal = refused(lambda: StateDir(str(place)).host_id(lambda: HOST))
-    assert refusal.fix == (f"chmod 700 {place}",)
-    assert os.listdir(place) == []
+    """A state directory that others can write to is refused with the fix, for they could replace omac's socket."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(mode)
+    refusal = refused(lambda: StateDir(str(folder)).host_id(lambda: HOST))
+    assert refusal.fix == (f"chmod 700 {folder}",)
+    assert os.listdir(folder) == []
     subprocess.run(refusal.fix[0], shell=True, check=True)
-    assert StateDir(str(place)).host_id(lambda: HOST) == HOST
+    assert StateDir(str(folder)).host_id(lambda: HOST) == HOST
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_place_that_is_another_users(tmp_path: Path) -> None:
-    """A folder that somebody else made beforehand is refused, even by one who could use it."""
-    place = tmp_path / "state"
-    place.mkdir(mode=0o755)
-    os.chown(place, 12_345, 12_345)
-    refusal = refused(lambda: StateDir(str(place)).host_id(lambda: HOST))
+    """A state directory that belongs to another user is refused, even to root, who could use it."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, 12_345, 12_345)
+    refusal = refused(lambda: StateDir(str(folder)).host_id(lambda: HOST))
     assert "belongs to user 12345" in refusal.message
 
 
 def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
-    """A run that began here lives; one that nobody began, or whose process ended, does not."""
+    """A run that began here is alive; a run that never began, or whose process has ended, is not."""
     state.begin_run(RunId("mine"))
     assert state.is_alive(RunId("mine"))
     assert not state.is_alive(RunId("nobodys"))
@@ -179,19 +179,21 @@ def test_a_run_is_alive_while_its_process_is(state: StateDir) -> None:
 
 
 def test_a_recorded_process_lives_whatever_became_of_its_lock(state: StateDir) -> None:
-    """A removed lock or folder is not an end. A stranger with the pid, another boot's process and a gone process are
-    dead; a process that is hidden here, in another pid namespace, lives as long as its lock is held."""
+    """A run whose lock or folder was removed is alive as long as its process is, by pid, start time and boot.
+
+    A run with another start time, as in another pid namespace, is alive as long as its lock is held.
+    """
     pid, run = os.getpid(), RunId("mine")
     ticks = process_identity.start_ticks(pid) or 0
-    mine = Run("started", pid=pid, start_ticks=ticks, boot_id=process_identity.boot_id())
-    stranger, rebooted = replace(mine, start_ticks=ticks - 1), replace(mine, boot_id="another")
+    recorded = Run("started", pid=pid, start_ticks=ticks, boot_id=process_identity.boot_id())
+    stranger, rebooted = replace(recorded, start_ticks=ticks - 1), replace(recorded, boot_id="another")
     state.begin_run(run)
     assert state.is_alive(run, stranger)
     assert not state.is_alive(run, rebooted)
     os.unlink(os.path.join(state.run_path(run), "lock"))
-    assert state.is_alive(run, mine)
+    assert state.is_alive(run, recorded)
     shutil.rmtree(os.path.join(state.path, "run"))
-    assert state.is_alive(run, mine)
+    assert state.is_alive(run, recorded)
     assert not state.is_alive(run, stranger)
     assert not state.is_alive(run, rebooted)
     assert not state.is_alive(run, Run())
@@ -199,7 +201,7 @@ def test_a_recorded_process_lives_whatever_became_of_its_lock(state: StateDir) -
 
 
 def test_a_run_whose_lock_is_gone_still_answers(state: StateDir) -> None:
-    """Commands find a run by its socket when a cleaner took its lock, and its folder is not cleared away."""
+    """A run without a lock, which a cleaner may remove, is found by its socket as long as that is served."""
     folder = state.begin_run(RunId("mine"))
     state.point_current(RunId("mine"))
     state.name_journal(RunId("mine"), "/w/other.db")
@@ -212,14 +214,13 @@ def test_a_run_whose_lock_is_gone_still_answers(state: StateDir) -> None:
 
 
 def test_a_run_begins_once(state: StateDir) -> None:
-    """Two runs never share a folder."""
+    """A second run with the same id is refused, so that two runs never share a folder."""
     state.begin_run(RunId("r1"))
     assert refused(lambda: state.begin_run(RunId("r1"))).reason == "state-unusable"
 
 
 def test_a_run_is_never_seen_dead_while_it_begins(state: StateDir) -> None:
-    """Many begin while others look whether they live and clear away what ended: none is found without its lock, and
-    none loses its folder."""
+    """Runs that begin while other processes check and prune runs always count as alive, and keep their folders."""
     begin = (
         "import sys; from omac.adapters.files.state import StateDir; state = StateDir(sys.argv[1])\n"
         "for number in range(20): state.begin_run(f'{sys.argv[2]}n{number}')\n"
@@ -227,7 +228,7 @@ def test_a_run_is_never_seen_dead_while_it_begins(state: StateDir) -> None:
     )
     line = [sys.executable, "-c", begin, state.path]
     state.begin_run(RunId("own"))
-    others = [subprocess.Popen([*line, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
+    processes = [subprocess.Popen([*line, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
     seen: set[str] = set()
     try:
         deadline = time.monotonic() + 20
@@ -240,13 +241,13 @@ def test_a_run_is_never_seen_dead_while_it_begins(state: StateDir) -> None:
         assert len(seen) == 61
         assert len(state.living_sockets()) == 61
     finally:
-        for other in others:
-            other.communicate()
+        for process in processes:
+            process.communicate()
     assert [os.path.basename(os.path.dirname(path)) for path in state.living_sockets()] == ["own"]
 
 
 def test_the_server_is_asked_first(state: StateDir) -> None:
-    """Of all sockets of runs that live, that of the run which run/current names comes first."""
+    """The socket of the run that run/current names comes first among the sockets of live runs."""
     for run in ("a", "b", "c"):
         state.begin_run(RunId(run))
     state.point_current(RunId("b"))
@@ -255,7 +256,7 @@ def test_the_server_is_asked_first(state: StateDir) -> None:
 
 
 def test_current_leads_to_the_latest(state: StateDir) -> None:
-    """run/current is replaced in one step, and what a crash left of an earlier try is no obstacle."""
+    """The link run/current leads to the latest run, even after a crash that left a draft of it."""
     for run in ("r1", "r2"):
         state.begin_run(RunId(run))
         state.point_current(RunId(run))
@@ -266,7 +267,7 @@ def test_current_leads_to_the_latest(state: StateDir) -> None:
 
 
 def test_one_server_for_a_journal(state: StateDir) -> None:
-    """A second one is refused with the pid of the first, and what to do about it."""
+    """A second server for a journal is refused with the pid of the first, and with commands for the user."""
     state.hold_server(state.journal({}))
     program = (
         "import sys; from omac.adapters.files.state import StateDir; from omac.domain.kernel.refusal import Refusal\n"
@@ -274,16 +275,16 @@ def test_one_server_for_a_journal(state: StateDir) -> None:
         "except Refusal as refusal: print(refusal.reason, refusal.message, *refusal.fix, sep='|')\n"
     )
     argv = [sys.executable, "-c", program, state.path, state.journal({})]
-    told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip().split("|")
-    assert told[0] == "journal-in-use"
-    assert f"pid {os.getpid()}" in told[1]
+    parts = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip().split("|")
+    assert parts[0] == "journal-in-use"
+    assert f"pid {os.getpid()}" in parts[1]
     stop = f"omac stop {os.getpid()}  # where it is omac serve"
-    assert told[2:] == ["omac status", f"ps -fp {os.getpid()}  # which it is", stop]
+    assert parts[2:] == ["omac status", f"ps -fp {os.getpid()}  # which it is", stop]
     state.hold_server(state.journal({"OMAC_JOURNAL": os.path.join(state.path, "other.db")}))
 
 
 def test_a_token_is_written_once(state: StateDir) -> None:
-    """Neither a file nor a link that stands there beforehand gets a token."""
+    """A token is written neither to an existing file nor through a link."""
     folder = state.begin_run(RunId("r1"))
     path = os.path.join(folder, "control.token")
     state.write_token(path, "first")
@@ -296,7 +297,7 @@ def test_a_token_is_written_once(state: StateDir) -> None:
 
 
 def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Path) -> None:
-    """The folders of ended runs are kept for their logs, but for the newest few removed; the living stay, links too."""
+    """The folders of ended runs, kept for their logs, are removed but for the newest few; live runs and links stay."""
     state.begin_run(RunId("living"))
     state.point_current(RunId("living"))
     os.unlink(os.path.join(state.run_path(RunId("living")), "lock"))
@@ -310,13 +311,13 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     precious.mkdir()
     os.symlink(precious, os.path.join(state.path, "run", "link"))
     state.prune_runs([RunId("living")])
-    left = set(os.listdir(os.path.join(state.path, "run")))
-    assert left == {"living", "current", "link", *ended[:RUNS_KEPT]}
+    names = set(os.listdir(os.path.join(state.path, "run")))
+    assert names == {"living", "current", "link", *ended[:RUNS_KEPT]}
     assert precious.is_dir()
 
 
 def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
-    """What one no longer approves is not removed from another."""
+    """Journals have frozen copies of their own, so that one does not remove copies of another."""
     state = StateDir(str(tmp_path))
     assert state.frozen(str(tmp_path / "journal.db"), "a" * 32) == str(tmp_path / "frozen")
     assert state.frozen("/elsewhere/j.db", "a" * 32) != state.frozen("/elsewhere/j.db", "b" * 32)

@@ -1,4 +1,4 @@
-"""The keys of personal fields: on the disk before they are used, one for a directory, and gone when they are erased."""
+"""The keys of personal fields: each directory has its own, on the disk before it is used, and gone once erased."""
 
 import os
 import threading
@@ -25,12 +25,12 @@ def keys(folder: Path) -> SubjectKeyFiles:
 
 
 def files(folder: Path) -> SubjectKeyFiles:
-    """The keys as another process has them."""
+    """Return the keys as another process has them."""
     return StateDir(str(folder)).subject_keys(str(folder / "journal.db"), "id")
 
 
 def test_a_directory_has_one(keys: SubjectKeyFiles, folder: Path) -> None:
-    """Made when it is first needed, the same for every process, and readable by its owner alone."""
+    """A directory's key is made when first needed, the same for every process, and readable by its owner alone."""
     assert keys.current(SHOP) == ()
     assert not (folder / "subjects").exists()
     (key,) = keys.minted(SHOP)
@@ -43,38 +43,38 @@ def test_a_directory_has_one(keys: SubjectKeyFiles, folder: Path) -> None:
 
 
 def test_another_journal_has_others(folder: Path) -> None:
-    """By its id."""
-    other = StateDir(str(folder)).subject_keys("/elsewhere/journal.db", "0123456789abcdef")
-    assert other.minted(SHOP) != files(folder).minted(SHOP)
+    """A journal elsewhere has keys of its own, in a folder named by its id."""
+    elsewhere = StateDir(str(folder)).subject_keys("/elsewhere/journal.db", "0123456789abcdef")
+    assert elsewhere.minted(SHOP) != files(folder).minted(SHOP)
     assert os.listdir(folder / "subjects-0123456789ab") == [SHOP]
 
 
 def test_many_at_once(folder: Path) -> None:
-    """Whoever is first, all take the same key."""
-    found: list[tuple[bytes, ...]] = []
-    threads = [threading.Thread(target=lambda: found.append(files(folder).minted(SHOP))) for _ in range(8)]
+    """Threads that ask for a key at once all get the same one."""
+    minted: list[tuple[bytes, ...]] = []
+    threads = [threading.Thread(target=lambda: minted.append(files(folder).minted(SHOP))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(minted) == 8
+    assert len(set(minted)) == 1
     assert os.listdir(folder / "subjects") == [SHOP]
 
 
 def test_it_is_destroyed(keys: SubjectKeyFiles, folder: Path) -> None:
-    """For every process, once its lease is over; the next one is another. What is gone can be destroyed again."""
-    other, (key,) = files(folder), keys.minted(SHOP)
-    assert other.current(SHOP) == (key,)
+    """A destroyed key is gone for every process and can be destroyed again; the next key is another one."""
+    second, (key,) = files(folder), keys.minted(SHOP)
+    assert second.current(SHOP) == (key,)
     keys.destroy(SHOP)
-    assert keys.current(SHOP) == other.current(SHOP) == ()
+    assert keys.current(SHOP) == second.current(SHOP) == ()
     keys.destroy(SHOP)
-    assert other.minted(SHOP) != (key,)
-    assert keys.current(SHOP) == other.current(SHOP) != ()
+    assert second.minted(SHOP) != (key,)
+    assert keys.current(SHOP) == second.current(SHOP) != ()
 
 
 def test_what_a_killed_process_left_of_it(keys: SubjectKeyFiles, folder: Path) -> None:
-    """A draft that holds the key is removed first; those of others, and one that is cut off, stay."""
+    """A draft that holds the destroyed key is removed; drafts of other keys, and one that is cut off, stay."""
     keys.minted(SHOP)
     keys.minted(OTHER)
     for name, subject in (("a", SHOP), ("b", OTHER)):
@@ -85,7 +85,7 @@ def test_what_a_killed_process_left_of_it(keys: SubjectKeyFiles, folder: Path) -
 
 
 def test_older_keys_are_added(keys: SubjectKeyFiles, folder: Path) -> None:
-    """Those of a backup stand before the present one, once."""
+    """The keys of a backup are added before the present one, once."""
     (key,) = keys.minted(SHOP)
     older = {SHOP: (bytes(32), key), OTHER: (bytes(32),)}
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_older_keys_are_added(keys: SubjectKeyFiles, folder: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "xyz", "ab" * 31, "ab" * 32 + "\n" + "ab" * 3])
 def test_a_file_that_was_changed(keys: SubjectKeyFiles, folder: Path, content: str) -> None:
-    """It is named, and nothing is encrypted by what is left of it."""
+    """A key file that was changed is refused, and the rest of it is not used as a key."""
     keys.minted(SHOP)
     (folder / "subjects" / SHOP).write_text(content)
     with pytest.raises(Refusal, match="does not hold keys") as refused:
@@ -105,7 +105,7 @@ def test_a_file_that_was_changed(keys: SubjectKeyFiles, folder: Path, content: s
 
 
 def test_a_link_is_not_followed(keys: SubjectKeyFiles, folder: Path, tmp_path: Path) -> None:
-    """Neither is a folder taken for a key."""
+    """A link in place of a key is refused."""
     keys.minted(OTHER)
     (tmp_path / "key").write_text("ab" * 32)
     (folder / "subjects" / SHOP).symlink_to(tmp_path / "key")

@@ -52,7 +52,7 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Outcome:
-    """What a run inside came to."""
+    """The result of a run inside a sandbox: its status, its output and the findings of the inspection."""
 
     def __init__(self, done: subprocess.CompletedProcess[str], findings: list[Finding]) -> None:
         self.status = done.returncode
@@ -74,7 +74,7 @@ def run_inside(
     instead: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> Outcome:
-    """Run a shell script in the sandbox of `workdir`; `instead`: no layout, this folder is writable and that is all."""
+    """Run a shell script in the sandbox of `workdir`; `instead` is the only writable folder, if it is given."""
     layout = lay_out(str(workdir), choices or GitChoices(), str(home)) if swept or not instead else Layout(str(workdir))
     entries = ordered([*layout.entries, Entry(str(workdir), WRITE, "the workdir")])
     if instead:
@@ -110,19 +110,19 @@ def run_inside(
 
 
 def note(layout: Layout) -> Baseline:
-    """What is there before a program begins."""
+    """Return the baseline of a layout, noted before a program begins."""
     for copy in layout.copies:
         copy.note()
     return inspections.note((layout.workdir,), layout.folders, time.time_ns())
 
 
 def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
-    """What is done when it has ended; what is set aside is in a folder of the home."""
+    """Inspect the project after a program and copy refs and settings back; the home gets files that are set aside."""
     quarantine = Quarantine(f"{home}/state", "launch")
     findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
     return [
         *findings,
-        *(Finding(place, what) for place, what in bring_home(layout.sessions, layout.narrowed, layout.copies)),
+        *(Finding(item, reason) for item, reason in bring_home(layout.sessions, layout.narrowed, layout.copies)),
     ]
 
 
@@ -149,7 +149,7 @@ def host(
     environment: dict[str, str] | None = None,
     seconds: float = 60.0,
 ) -> str:
-    """Run a program of the host, as its user would after the session; returns stdout and stderr."""
+    """Run a program of the host, as its user would after the session, and return stdout and stderr."""
     env = {**ENVIRONMENT, "HOME": str(home), **(environment or {})}
     done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)
     if check and done.returncode != 0:

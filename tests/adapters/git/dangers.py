@@ -1,4 +1,4 @@
-"""What git's own files must not hold: names, paths, settings, steps and links, for planting.py.
+"""Names, paths, settings, steps and links that git's own files must not hold, for planting.py.
 
 In a text, {evil} is a command that must never run, {project} a folder, {victim} one outside, {oid} an object's id.
 """

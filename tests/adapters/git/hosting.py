@@ -1,7 +1,7 @@
-"""What the host's git does in a folder, as the kernel saw it: which programs it ran, and what it wrote or reached.
+"""System calls of the host's git in a folder: programs that it runs, files that it writes, sockets that it reaches.
 
-The commands run under strace(1) in a file system that is read-only but for `writable`, without a network, so that a
-defect harms nothing; an attempt counts as much as a deed.
+The commands run under strace(1) in a file system that is read-only but for `base`, without a network, so that a
+defect harms nothing; a call that fails counts as much as one that succeeds.
 """
 
 import os
@@ -81,9 +81,10 @@ _NAME_SERVICE = os.path.realpath("/var/run/nscd/socket")
 
 
 class Host:
-    """A person's machine. `base` has everything of it: its `home`, its temporary files, and what the traces go to;
-    `git` is a folder with a git of another version, `uid` the person, 0: who runs
-    the tests."""
+    """A person's machine. `base` holds its `home`, its temporary files and the traces.
+
+    `git` is a folder with a git of another version. `uid` is the person; 0 is the user who runs the tests.
+    """
 
     def __init__(self, base: Path, home: Path, git: str = "", uid: int = 0) -> None:
         self.base = base
@@ -102,7 +103,7 @@ class Host:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its programs are started with."""
+        """Return the environment variables of the machine's programs."""
         path = "/usr/local/bin:/usr/bin:/bin"
         return {
             "HOME": str(self.home),
@@ -116,7 +117,7 @@ class Host:
         }
 
     def violations(self, folders: Sequence[Path], commands: Sequence[str], allowed: Sequence[str]) -> list[str]:
-        """Run the commands in each folder; what was run that is not git's, and what was done outside `allowed`."""
+        """Run the commands in each folder; return programs that are not git's own, and accesses outside `allowed`."""
         shutil.rmtree(self._traces, ignore_errors=True)
         for folder in (self._traces, self._temporary):
             folder.mkdir(exist_ok=True)
@@ -139,16 +140,16 @@ class Host:
             stderr=subprocess.PIPE, start_new_session=True, **self._who,
         )  # fmt: skip
         try:
-            said = process.communicate(timeout=SECONDS_MAX)[1]
+            stderr = process.communicate(timeout=SECONDS_MAX)[1]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            said = b"git did not end"
-        assert any(self._traces.iterdir()), said
+            stderr = b"git did not end"
+        assert any(self._traces.iterdir()), stderr
         return sorted({*self._judged((*allowed, str(self._temporary)), script)})
 
     def _judged(self, allowed: Sequence[str], script: str) -> Iterator[str]:
-        """Each process begins in the folder that its parent was in when it was made."""
+        """Yield the violations of each process, which begins in the folder where its parent was when it was made."""
         lines = {int(path.suffix[1:]): path.read_text(errors="replace") for path in self._traces.iterdir()}
         calls = {pid: list(_CALL.finditer(text)) for pid, text in lines.items()}
         made = {int(call[3]) for each in calls.values() for call in each if call[1] in _CHILD and call[3].isdigit()}
@@ -173,7 +174,7 @@ class Host:
                     yield from self._written(name, arguments, call["path"], folder, allowed)
 
     def _run(self, arguments: str, folder: str, script: str) -> Iterator[str]:
-        """A program that is not one that git runs by itself."""
+        """Yield a program that git does not run by itself."""
         words = [_unescaped(word) for word in re.findall(r'"((?:[^"\\]|\\.)*)"', arguments)]
         program, name = os.path.realpath(os.path.join(folder, words[0])), os.path.basename(words[0])
         if program.startswith(self._own) or name == "strace":
@@ -187,7 +188,7 @@ class Host:
             yield f"ran {arguments[:300]}"
 
     def _reached(self, name: str, arguments: str, folder: str, allowed: Sequence[str]) -> Iterator[str]:
-        """A socket that is none of git's own, as its fsmonitor--daemon has one beside its files."""
+        """Yield a socket that is not git's own; git's fsmonitor--daemon has one beside its files."""
         family, path = re.search(r"sa_family=AF_\w+", arguments), re.search(r'sun_path="([^"]*)"', arguments)
         if family and not (path and _is_in(os.path.realpath(os.path.join(folder, path[1])), (*allowed, _NAME_SERVICE))):
             yield f"{name}: {arguments}"
@@ -195,10 +196,10 @@ class Host:
     def _written(
         self, name: str, arguments: str, opened: str | None, folder: str, allowed: Sequence[str]
     ) -> Iterator[str]:
-        found = list(_TEXT.finditer(arguments))
+        matches = list(_TEXT.finditer(arguments))
         if name in _LINKING:
-            found = found[1:]
-        for match in found:
+            matches = matches[1:]
+        for match in matches:
             top = match["cwd"] or match["folder"] or folder
             path = os.path.join(top, _unescaped(match["text"]))
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
@@ -211,7 +212,7 @@ class Host:
 
 
 def _is_in(path: str, places: Sequence[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+    return any(path == folder or path.startswith(f"{folder}/") for folder in places)
 
 
 def _unescaped(text: str) -> str:

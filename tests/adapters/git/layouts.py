@@ -1,4 +1,4 @@
-"""Repositories in every layout, each made at a path of its own by the host's git, with dates that do not move."""
+"""Repositories in every layout, each made at a path of its own by the host's git, with fixed dates."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ Builder = Callable[[Path, Path], Path]  # (an empty folder, the home) -> the wor
 
 
 def history(where: Path, home: Path, *options: str, packed: bool = False) -> None:
-    """Branches main (three commits), topic (another two), spare (merged) and a tag, checked out at main."""
+    """Make branches main (three commits), topic (another two), spare (merged) and a tag, checked out at main."""
     host("git", "init", "-q", "-b", "main", *options, str(where), cwd=home, home=home)
     commit(where, home, "a", "1\n", "first")
     commit(where, home, "b", "1\n", "second")
@@ -96,7 +96,7 @@ def bare_main(base: Path, home: Path) -> Path:
 
 
 def bare_around(base: Path, home: Path) -> Path:
-    """The worktree lies in the bare repository's own folder."""
+    """Make a worktree in the folder of its bare repository."""
     history(base / "source", home)
     host("git", "clone", "-q", "--bare", str(base / "source"), str(base / "repo.git"), cwd=base, home=home)
     host("git", "worktree", "add", "-q", "-b", "work", "work", "main", cwd=base / "repo.git", home=home)
@@ -105,7 +105,7 @@ def bare_around(base: Path, home: Path) -> Path:
 
 
 def pointed(base: Path, home: Path) -> Path:
-    """A folder whose `.git` file names a bare repository below it, and its worktrees beside that."""
+    """Make a folder whose `.git` file names a bare repository below it, and a worktree beside that."""
     history(base / "source", home)
     host("git", "clone", "-q", "--bare", str(base / "source"), str(base / "project" / ".bare"), cwd=base, home=home)
     (base / "project" / ".git").write_text("gitdir: ./.bare\n")
@@ -140,7 +140,7 @@ def linked_with_submodule(base: Path, home: Path) -> Path:
 
 
 def several(base: Path, home: Path) -> Path:
-    """A folder with repositories below it, one of them with a linked worktree beside it, one linked from outside."""
+    """Make a folder with repositories: one has a linked worktree beside it, and one is a worktree of an outside one."""
     (base / "projects").mkdir()
     linked(base / "projects", home)
     history(base / "outside", home)

@@ -1,4 +1,4 @@
-"""What a program that plants by chance (plants.py) knows and can make. It needs nothing but Python."""
+"""Names, contents and objects for the program that plants by chance (plants.py). This module needs Python alone."""
 
 import hashlib
 import os
@@ -14,9 +14,12 @@ UNARMED = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c",
 
 
 class Ground:
-    """What may be planted in. `project` is the folder; `gits` are (git folder, names in it that can be written, none
-    for all); `patterns` are those of the grammar; `victim` is outside; `evil` is a command that must never run;
-    `tables` are those of dangers.py."""
+    """The folders to plant in, and the material for it.
+
+    `project` is the folder; `gits` are (git folder, names in it that can be written, none for all); `patterns` are
+    those of the grammar; `victim` is outside; `evil` is a command that must never run; `tables` are those of
+    dangers.py.
+    """
 
     def __init__(self, words: dict[str, Any]) -> None:
         self.project = str(words["project"])
@@ -30,7 +33,7 @@ class Ground:
 
 
 class Planter:
-    """Makes names, contents and objects by chance."""
+    """A maker of random names, contents and objects."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -38,7 +41,7 @@ class Planter:
         self._nested: list[str] = []
 
     def _outfit(self) -> None:
-        """Programs and settings in the project for others to lead to, and changes for them to work on."""
+        """Write programs and settings that other files can lead to, and changes that commands can work on."""
         project, evil = self.ground.project, self.ground.evil
         for path in ("evil", *(f"evil-hooks/{name}" for name in self.ground.tables["HOOKS"])):
             os.makedirs(os.path.dirname(f"{project}/{path}"), exist_ok=True)
@@ -62,7 +65,7 @@ class Planter:
         return text.replace("{victim}", ground.victim).replace("{oid}", self._oid())
 
     def _oid(self) -> str:
-        """An object's id, one that is there if that is found."""
+        """Return the id of an object that exists, or a random id if none is found."""
         for git, _only in self.chance.sample(self.ground.gits, len(self.ground.gits)):
             for name in ("ORIG_HEAD", "refs/heads/main", "refs/heads/topic", "refs/heads/work"):
                 content = read(f"{git}/{name}").strip()
@@ -76,7 +79,7 @@ class Planter:
         return self.chance.choice(self.ground.gits)
 
     def _place(self) -> str:
-        """A path at which the grammar has a file, in some git folder."""
+        """Return a path at which the grammar has a file, in some git folder."""
         git, only = self._git()
         patterns = [pattern for pattern in self.ground.patterns if not only or pattern.partition("/")[0] in only]
         return f"{git}/{self._named(self.chance.choice(patterns or ['refs/**']))}"
@@ -105,24 +108,24 @@ class Planter:
         return pattern + (".lock" if self.chance.random() < 0.03 else "")
 
     def _anywhere(self) -> str:
-        """A path in the project or in a git folder, existing or not."""
+        """Return a path in the project or in a git folder, existing or not."""
         if self.chance.random() < 0.4:
             return self._place()
         git, only = self._git()
         top = self.chance.choice((git, self.ground.project)) if not only else f"{git}/{self.chance.choice(only)}"
-        found = [top]
+        paths = [top]
         for folder, folders, files in os.walk(top):
             folders.sort()
-            found += [f"{folder}/{name}" for name in sorted(files) + folders]
-            if len(found) > 400:
+            paths += [f"{folder}/{name}" for name in sorted(files) + folders]
+            if len(paths) > 400:
                 break
-        path = self.chance.choice(found)
+        path = self.chance.choice(paths)
         if path == top or self.chance.random() < 0.3:
             path = f"{path if os.path.isdir(path) else os.path.dirname(path)}/{self._pick('NAMES')}"
         return path
 
     def _content(self, path: str) -> bytes:
-        """What may stand in a file of this name, or what must not."""
+        """Return content that a file of this name may hold, or must not hold."""
         name, kind = os.path.basename(path), self.chance.random()
         if kind < 0.15:
             return self.chance.randbytes(self.chance.randrange(200))
@@ -165,7 +168,7 @@ class Planter:
         return "".join(f"{self._pick('STEPS')}\n" for _ in range(self.chance.randrange(1, 5))).encode()
 
     def _index(self) -> bytes:
-        """An index of version 2 with odd names, whose objects are there."""
+        """Return an index of version 2 with odd names, whose objects exist."""
         blob = self._object(b"blob", self._script())
         names = sorted({self._pick("INDEX_NAMES").encode() for _ in range(self.chance.randrange(1, 4))} | {b"zz"})
         content = b"DIRC" + (2).to_bytes(4, "big") + len(names).to_bytes(4, "big")
@@ -177,7 +180,7 @@ class Planter:
         return content + hashlib.sha1(content).digest()
 
     def _object(self, kind: bytes, content: bytes) -> bytes:
-        """Write a loose object into every repository; its id."""
+        """Write a loose object into every repository; return its id."""
         content = kind + b" " + str(len(content)).encode() + b"\0" + content
         oid = hashlib.sha1(content).hexdigest()
         for git in [path for path, _only in self.ground.gits] + self._nested:
@@ -198,7 +201,7 @@ class Planter:
 
 
 def read(path: str) -> bytes:
-    """A regular file's content, or nothing."""
+    """Return the content of a regular file; empty for anything else."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return b""
@@ -214,13 +217,13 @@ def write(path: str, content: bytes) -> None:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a new file in place of whatever is there."""
+    """Write a new file, in place of any file or folder at this path."""
     clear(path)
     write(path, content)
 
 
 def clear(path: str) -> None:
-    """Remove what is there, and make the folders above it."""
+    """Remove the file or folder at this path, and make the folders above it."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -229,7 +232,7 @@ def clear(path: str) -> None:
 
 
 def damaged(content: bytes, chance: random.Random, *, sealed: bool = False) -> bytes:
-    """Some bytes changed, left out, or twice; `sealed`: the checksum at the end is right all the same."""
+    """Return content with some bytes changed, left out or doubled; with `sealed`, the checksum at its end is right."""
     body = bytearray(content[:-20] if sealed else content)
     for _ in range(chance.randrange(1, 6)):
         at, size = chance.randrange(len(body) + 1), chance.randrange(1, 12)

@@ -1,7 +1,7 @@
-"""A program that plants what git's own files must not hold, by chance: it knows the grammar, and does not keep to it.
+"""A program that plants content by chance that git's own files must not hold: it knows the grammar, and breaks it.
 
-It runs inside a sandbox as well: `command` has all of it, and its only argument is a JSON text (see `Ground`). Whatever
-the sandbox, the file system or an earlier step forbids is not done.
+The program runs inside a sandbox as well: `command` has all of it, and its only argument is a JSON text (see `Ground`).
+Steps that the sandbox, the file system or an earlier step forbids are not done.
 """
 
 import json
@@ -33,10 +33,10 @@ module.print_planted()
 
 
 class Plants(Planter):
-    """Plants by chance. Each step returns what it did."""
+    """A planter that takes random steps; each step returns a description of itself."""
 
     def plant(self) -> list[str]:
-        """Take some steps; returns what was done."""
+        """Take some steps; return a description of each."""
         self._outfit()
         done = []
         for _ in range(self.chance.choice((1, 1, 2, 2, 3, STEPS_MAX))):
@@ -48,7 +48,7 @@ class Plants(Planter):
         return done
 
     def grammar_file(self) -> str:
-        """A file where the grammar has one."""
+        """Write a file where the grammar has one."""
         path = self._place()
         content = self._content(path)
         replace(path, content)
@@ -62,14 +62,14 @@ class Plants(Planter):
         return path
 
     def link(self) -> str:
-        """A link anywhere."""
+        """Make a link anywhere."""
         path, target = self._anywhere(), self._pick("TARGETS")
         clear(path)
         os.symlink(target, path)
         return f"{path} -> {target}"
 
     def way_out(self) -> str:
-        """A link where git writes, to where it must not."""
+        """Make a link from a path that git writes to, to a path where it must not write."""
         git, only = self._git()
         names = [name for name in self.ground.tables["WRITTEN"] if not only or name.partition("/")[0] in only]
         path = f"{git}/{self.chance.choice(names)}"
@@ -80,7 +80,7 @@ class Plants(Planter):
         return f"{path} -> {target}"
 
     def special(self) -> str:
-        """A FIFO or a socket among git's files."""
+        """Make a FIFO or a socket among git's files."""
         path = self._place()
         clear(path)
         if self.chance.random() < 0.5:
@@ -91,7 +91,7 @@ class Plants(Planter):
         return path
 
     def settings(self) -> str:
-        """Settings added or replaced."""
+        """Add settings, or replace them."""
         path = f"{self._git()[0]}/{self.chance.choice(('config', 'config', 'config', 'config.worktree'))}"
         before = read(path) if self.chance.random() < 0.8 else b""
         content = self._settings()
@@ -99,12 +99,12 @@ class Plants(Planter):
         return f"{path}: {content!r}"
 
     def attributes(self) -> str:
-        """Attributes that name drivers, with settings that may define them."""
+        """Write attributes that name drivers, and settings that may define them."""
         replace(f"{self.ground.project}/.gitattributes", b"* filter=x diff=x merge=x ident export-subst\n")
         return self.settings()
 
     def index(self) -> str:
-        """An index with odd names, or a real one that is damaged and has the right checksum."""
+        """Write an index with odd names, or a damaged copy of a real one with the right checksum."""
         path = f"{self._git()[0]}/index"
         is_odd = self.chance.random() < 0.6
         replace(path, self._index() if is_odd else damaged(read(path), self.chance, sealed=True))
@@ -117,7 +117,7 @@ class Plants(Planter):
         return path
 
     def leading(self) -> str:
-        """A file that leads elsewhere."""
+        """Write a file that leads elsewhere."""
         git, name = self._git()[0], self._pick("LEADING")
         content = self._pick("TARGETS") + self.chance.choice(("\n", "/objects\n", "/.git\n", ""))
         if name.startswith("remotes"):
@@ -130,7 +130,7 @@ class Plants(Planter):
         return f"{git}/{name}: {content!r}"
 
     def operation(self) -> str:
-        """An operation that was begun."""
+        """Write the files of an operation that was begun."""
         git, oid = self._git()[0], self._oid()
         kind = self.chance.choice(("rebase-merge", "rebase-merge", "sequencer", "rebase-apply"))
         texts = {"onto": oid, "orig-head": oid, "head-name": "refs/heads/main", "head": oid, "abort-safety": oid}
@@ -148,7 +148,7 @@ class Plants(Planter):
         return f"{git}: {contents!r}"
 
     def conflict(self) -> str:
-        """A record of conflicts, and what would resolve them."""
+        """Write a record of conflicts, and their resolutions."""
         git, oid = self._git()[0], self._oid()
         name = self.chance.choice((b"a", b"../out", b"link/out", b".git/config", b"/tmp/out", b"a/../.git/config"))
         replace(f"{git}/MERGE_RR", oid[:40].encode() + b"\t" + name + b"\0")
@@ -158,7 +158,7 @@ class Plants(Planter):
         return f"{git}/MERGE_RR {name!r}"
 
     def ref(self) -> str:
-        """A ref, its log, or packed ones."""
+        """Write a ref, its log, or packed refs."""
         git, only = self._git()
         name = self._pick("REF_NAMES")
         value = self._text(self.chance.choice(("{oid}", "ref: refs/heads/../../x", "ref: ../x", "{oid}x")))
@@ -171,7 +171,7 @@ class Plants(Planter):
         return f"{git}/{where}{name}: {value}"
 
     def reftable(self) -> str:
-        """Refs in another format."""
+        """Write refs in another format."""
         git = self._git()[0]
         tables = self._text(self.chance.choice(("../../x\n", "{victim}/file\n", "x.ref\n")))
         replace(f"{git}/reftable/tables.list", tables.encode())
@@ -180,7 +180,7 @@ class Plants(Planter):
         return git
 
     def nested(self) -> str:
-        """A `.git` of some kind somewhere in the worktree."""
+        """Make a `.git` of some kind somewhere in the worktree."""
         folder = f"{self.ground.project}/{self._pick('NESTED')}"
         dot = f"{folder}/{self.chance.choice(('.git', '.git', '.git', '.git', '.GIT', 'git~1', '.git '))}"
         kind = self.chance.randrange(5)
@@ -200,7 +200,7 @@ class Plants(Planter):
         return f"{dot}, {kind}"
 
     def bare(self) -> str:
-        """A bare repository in the worktree."""
+        """Make a bare repository in the worktree."""
         folder = f"{self.ground.project}/{self.chance.choice(('n', 'n.git', 'a1/bare', '.', 'libs', 'objects'))}"
         self._repository(folder)
         return folder
@@ -216,7 +216,7 @@ class Plants(Planter):
         self._nested.append(git)
 
     def worktree(self) -> str:
-        """The admin folder of a worktree that nobody added."""
+        """Make the admin folder of a worktree that git did not add."""
         admin = f"{self._git()[0]}/worktrees/{self.chance.choice(('x', 'y', 'wt'))}"
         wheres = ("{project}/w", "{victim}/w", "{victim}/repository", "{project}")
         where = self._text(self.chance.choice(wheres))
@@ -231,7 +231,7 @@ class Plants(Planter):
         return f"{admin} of {where}"
 
     def closed(self) -> str:
-        """A folder that cannot be listed."""
+        """Make a folder that cannot be listed."""
         git, only = self._git()
         path = f"{git}/{self.chance.choice(only or ['objects', 'refs', 'hooks', 'logs', 'rebase-merge', 'x'])}"
         if self.chance.random() < 0.5:
@@ -240,7 +240,7 @@ class Plants(Planter):
         return path
 
     def deep(self) -> str:
-        """A nested repository deeper than anybody looks, or a deep path among git's files."""
+        """Make a nested repository deeper than folders are inspected, or a deep path among git's files."""
         top = self.chance.choice((f"{self.ground.project}/deep", f"{self._git()[0]}/refs/heads/deep"))
         path = top + "/d" * DEPTH
         os.makedirs(path)
@@ -250,7 +250,7 @@ class Plants(Planter):
         return top
 
     def hard_link(self) -> str:
-        """A second name for a file."""
+        """Give a file a second name."""
         source, path = self._anywhere(), self._anywhere()
         if not os.path.isfile(source):
             source = f"{self.ground.project}/evil"
@@ -259,13 +259,13 @@ class Plants(Planter):
         return f"{path} = {source}"
 
     def bytes(self) -> str:
-        """A file with some bytes changed."""
+        """Change some bytes of a file."""
         path = self._anywhere()
         replace(path, damaged(read(path), self.chance))
         return path
 
     def move(self) -> str:
-        """Something in another place."""
+        """Move a file or folder to another path."""
         source, path = self._anywhere(), self._anywhere()
         if source in (self.ground.project, *(git for git, _only in self.ground.gits)):
             return "nothing"
@@ -274,7 +274,7 @@ class Plants(Planter):
         return f"{source} to {path}"
 
     def copy(self) -> str:
-        """A git folder, elsewhere; other settings in it."""
+        """Copy a git folder to another path, and add settings to the copy."""
         git, only = self._git()
         path = f"{self.ground.project}/{self.chance.choice(('copy/.git', 'n/.git', 'copy.git'))}"
         if only or os.path.lexists(path):
@@ -290,7 +290,7 @@ class Plants(Planter):
         return path
 
     def tree(self) -> str:
-        """A commit whose tree has names that no tree may have."""
+        """Write a commit whose tree has names that no tree may have."""
         blob = self._object(b"blob", self._script())
         names = sorted(name.encode() for name in self.chance.sample(self.ground.tables["TREE_NAMES"], 3))
         modes = (b"100755 ", b"120000 ", b"100644 ")
@@ -305,7 +305,7 @@ class Plants(Planter):
         return path
 
     def modules(self) -> str:
-        """Submodules with names and addresses that no one means well with."""
+        """Add a submodule with a name and an address that may be malicious."""
         name = self.chance.choice(("sub", "../sub", "libs/sub", "-x", "a/../../x", "sub\n", ".git"))
         text = f'[submodule "{name}"]\n\tpath = sub\n\turl = ./n\n\t{self._pick("ADDRESSES")}\n'
         replace(f"{self.ground.project}/.gitmodules", text.encode())
@@ -315,38 +315,38 @@ class Plants(Planter):
         return repr(text)
 
     def real(self) -> str:
-        """What git itself does."""
+        """Run a command of git itself."""
         words = self._pick("OWN")
         self._run(*words.split())
         return words
 
 
 def swap(ground: Ground, seconds: float) -> int:
-    """Exchange folders, links and files for each other as fast as possible, for some seconds; how often."""
+    """Exchange folders, links and files for each other as fast as possible for some seconds; return the count."""
     chance, end, count = random.Random(str(ground.seed)), time.monotonic() + seconds, 0
     names = ["objects", "refs", "refs/heads", "hooks", "logs", "config", "index", "objects/pack"]
-    places = [f"{git}/{name}" for git, only in ground.gits for name in only or names]
-    places += [f"{ground.project}/{name}" for name in ("n", "n/.git", "libs", "a", ".git")]
-    other = f"{ground.project}/away-{os.getpid()}"
+    paths = [f"{git}/{name}" for git, only in ground.gits for name in only or names]
+    paths += [f"{ground.project}/{name}" for name in ("n", "n/.git", "libs", "a", ".git")]
+    aside = f"{ground.project}/away-{os.getpid()}"
     while time.monotonic() < end:
-        path = chance.choice(places)
+        path = chance.choice(paths)
         try:
-            os.rename(path, other)
-            os.symlink(chance.choice((ground.victim, f"{ground.victim}/folder", other, ".")), path)
+            os.rename(path, aside)
+            os.symlink(chance.choice((ground.victim, f"{ground.victim}/folder", aside, ".")), path)
             count += 1
         except OSError:
             pass
         try:
             if os.path.islink(path):
                 os.unlink(path)
-            os.rename(other, path)
+            os.rename(aside, path)
         except OSError:
             pass
     return count
 
 
 def main(words: dict[str, object]) -> list[str]:
-    """Plant, then exchange for as many seconds as `swap` says."""
+    """Plant, then exchange files for `swap` seconds; return a description of each step."""
     ground = Ground(words)
     done = Plants(ground).plant()
     seconds = float(str(words.get("swap", 0)))
@@ -354,7 +354,7 @@ def main(words: dict[str, object]) -> list[str]:
 
 
 def print_planted() -> None:
-    """Do what the argument says."""
+    """Run `main` with the JSON text of the argument, and print its result."""
     print(json.dumps(main(json.loads(sys.argv[1]))))
 
 

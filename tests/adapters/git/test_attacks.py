@@ -1,6 +1,6 @@
-"""What a program leaves in a repository for the host's git to run, to read, or to write through: none of it works.
+"""Files that a program leaves in a repository for the host's git to run, read or write through have no effect.
 
-Every attack is shown to work where nothing protects, so that its failure means something.
+Every attack works where nothing protects the host, so that its failure means something.
 """
 
 import os
@@ -94,7 +94,7 @@ class Scene:
         }
 
     def attack(self, script: str, *, protected: bool = True, choices: GitChoices | None = None) -> list[str]:
-        """Run it, protected or with everything writable; returns what was put out of the way."""
+        """Run an attack, protected or with everything writable; return the paths of files that were set aside."""
         outcome = run_inside(
             self.workdir,
             script,
@@ -108,7 +108,7 @@ class Scene:
         return outcome.moved()
 
     def use(self) -> None:
-        """What a person does afterwards, in the worktree and in every folder of it."""
+        """Run the commands of a person after the attack, in the worktree and in every folder of it."""
         for path, folders, _files in os.walk(self.workdir):
             folders[:] = [name for name in folders if name not in (".git", "objects", "refs", ".g2")]
             self.run("status", cwd=Path(path))
@@ -138,7 +138,7 @@ class Scene:
 
 @pytest.mark.parametrize(("name", "layout"), spread(EXECUTING, ["plain", "linked", *RARER]))
 def test_nothing_runs_on_the_host(name: str, layout: str, tmp_path: Path) -> None:
-    """After the attack, the host's git is used everywhere, and the attacker's command was not run."""
+    """The host's git does not run the attacker's command, wherever it is used after the attack."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     scene.attack(EXECUTING[name])
     scene.use()
@@ -149,7 +149,7 @@ def test_nothing_runs_on_the_host(name: str, layout: str, tmp_path: Path) -> Non
 @pytest.mark.full
 @pytest.mark.parametrize("name", EXECUTING)
 def test_what_would_run_without(name: str, tmp_path: Path) -> None:
-    """The same attacks where nothing protects: the command is run."""
+    """Each attack has the host's git run the attacker's command where nothing protects the host."""
     linked_only = name in ("dot-redirected",)
     scene = Scene(tmp_path, layouts.linked if linked_only else layouts.plain)
     scene.attack(EXECUTING[name], protected=False)
@@ -174,7 +174,7 @@ HANGS_AFTER_S = 3.0  # where it is expected to
 @pytest.mark.parametrize("layout", ["plain", "linked"])
 @pytest.mark.parametrize("name", WRITING)
 def test_the_host_writes_through_no_link(name: str, layout: str, tmp_path: Path) -> None:
-    """Links and FIFOs among git's files: the host's next commit and tag change nothing else, and end."""
+    """The host's next commit and tag write through no link or FIFO among git's files, and do not hang."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     before = sorted(os.listdir(tmp_path))
     scene.attack(WRITING[name])
@@ -184,7 +184,7 @@ def test_the_host_writes_through_no_link(name: str, layout: str, tmp_path: Path)
 @pytest.mark.full
 @pytest.mark.parametrize("name", WRITING)
 def test_the_host_would_write_through_them(name: str, tmp_path: Path) -> None:
-    """The same where nothing protects."""
+    """The host's next commit and tag change other files, or hang, where nothing protects it from links and FIFOs."""
     scene = Scene(tmp_path, layouts.plain)
     before = sorted(os.listdir(tmp_path))
     scene.attack(WRITING[name], protected=False)
@@ -192,10 +192,10 @@ def test_the_host_would_write_through_them(name: str, tmp_path: Path) -> None:
 
 
 def _harmed(scene: Scene, before: list[str], seconds: float = 60.0) -> bool:
-    said = scene.run("commit", "--allow-empty", "-m", "x", cwd=scene.workdir, seconds=seconds)
-    said += scene.run("tag", "z", cwd=scene.workdir, seconds=seconds)
+    output = scene.run("commit", "--allow-empty", "-m", "x", cwd=scene.workdir, seconds=seconds)
+    output += scene.run("tag", "z", cwd=scene.workdir, seconds=seconds)
     now = sorted(os.listdir(scene.base))
-    return "hangs" in said or scene.victim.read_text() != "precious\n" or now != before
+    return "hangs" in output or scene.victim.read_text() != "precious\n" or now != before
 
 
 SHOWING = {
@@ -212,7 +212,7 @@ SHOWING = {
 @pytest.mark.parametrize("name", ["attributes", "replace"])
 @pytest.mark.parametrize("protected", [True, False])
 def test_the_host_sees_what_is_there(name: str, layout: str, protected: bool, tmp_path: Path) -> None:
-    """Attributes beside the tree and replaced objects cannot hide anything from the host's diff and log."""
+    """Attributes beside the tree and replaced objects cannot hide changes from the host's git."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     before = scene.run("show", "HEAD", cwd=scene.workdir)
     scene.attack(SHOWING[name], protected=protected)
@@ -222,7 +222,7 @@ def test_the_host_sees_what_is_there(name: str, layout: str, protected: bool, tm
 @pytest.mark.parametrize("layout", ["plain", "linked", "separate"])
 @pytest.mark.parametrize("protected", [True, False])
 def test_objects_come_from_nowhere_else(layout: str, protected: bool, tmp_path: Path) -> None:
-    """No other place for objects can be named: what is deleted is seen to be."""
+    """A program cannot name another folder for objects: the host's git fails on objects that were moved there."""
     scene = Scene(tmp_path, LAYOUTS[layout])
     scene.attack(SHOWING["alternates"], protected=protected)
     assert ("fatal" in scene.run("show", "HEAD", cwd=scene.workdir)) is protected
@@ -232,7 +232,7 @@ def test_objects_come_from_nowhere_else(layout: str, protected: bool, tmp_path: 
     "command", ["ln -s x {}", "mkfifo {}", "python3 -c 'import socket; socket.socket(1).bind(\"{}\")'"]
 )
 def test_the_fence(command: str, tmp_path: Path) -> None:
-    """In git's folders of a linked worktree no link, FIFO or socket can be made; in the tree they can."""
+    """A program can make links, FIFOs and sockets in the tree of a linked worktree, but not in git's folders."""
     scene = Scene(tmp_path, layouts.linked)
     for folder in (scene.git, scene.common / "refs", scene.common / "logs", scene.common / "objects"):
         inside = run_inside(

@@ -1,4 +1,4 @@
-"""adapters/git/inspection.py: an inspection ends in time, however much there is, and passes nothing it cannot read."""
+"""adapters/git/inspection.py: an inspection of any size ends in time, and passes nothing that it cannot read."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from omac.domain.git.folder import WHOLE, Folder
 
 @pytest.mark.parametrize(("lines", "is_judged"), [(1, True), (30_000, False)], ids=["short", "long"])
 def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> None:
-    """A few files that are long spend the time of many that are short: what they leave no time for is set aside."""
+    """A few long files use the time of many short ones; repositories for which no time is left are set aside."""
     project = tmp_path / "project"
     project.mkdir()
     baseline = inspections.note((str(project),), {}, time.time_ns())
@@ -30,12 +30,12 @@ def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> Non
         (project / f"n{number}" / ".git" / "config").write_text("[core]\n" + "\tfilemode = true\n" * lines)
     quarantine = Quarantine(str(tmp_path / "state"), "launch")
     findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(0))
-    assert [one for one in findings if "was not inspected" in one.what] == ([] if is_judged else findings)
+    assert [finding for finding in findings if "was not inspected" in finding.what] == ([] if is_judged else findings)
     assert all((project / f"n{number}" / ".git" / "HEAD").exists() == is_judged for number in range(3))
 
 
 def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git folders that the disk does not let omac read are set aside, those that it does are judged."""
+    """Git folders that omac cannot read from the disk are set aside, and the others are judged."""
     project = tmp_path / "project"
     for name in (".", "nested", "zz"):
         subprocess.run(["git", "init", "-q", str(project / name)], check=True)
@@ -62,7 +62,7 @@ def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_is_too_large_for_another_file_system_stays(tmp_path: Path) -> None:
-    """The state directory lies elsewhere: a file of holes is not written out there, but loses its name."""
+    """A huge sparse file is renamed in its folder, and not copied to a state directory on another file system."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}
@@ -72,17 +72,19 @@ def test_what_is_too_large_for_another_file_system_stays(tmp_path: Path) -> None
             file.truncate(size)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as state:
         findings = inspections.act((str(project),), folders, baseline, Quarantine(state, "launch"))
-        kept = [path for path in Path(state).rglob("*") if path.is_file()]
-        assert [path.stat().st_size for path in kept] == [1000]
-    said = {Path(finding.path).name: str(finding) for finding in findings}
-    assert "set aside as" in said["odd"]
-    assert "it is too large to be moved to another file system; it is called large.set-aside-by-omac-" in said["large"]
+        copies = [path for path in Path(state).rglob("*") if path.is_file()]
+        assert [path.stat().st_size for path in copies] == [1000]
+    messages = {Path(finding.path).name: str(finding) for finding in findings}
+    assert "set aside as" in messages["odd"]
+    assert (
+        "it is too large to be moved to another file system; it is called large.set-aside-by-omac-" in messages["large"]
+    )
     assert not (project / ".git/large").exists()
 
 
 @pytest.mark.parametrize("is_harmless", [True, False])
 def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, is_harmless: bool) -> None:
-    """Settings that nobody can read say nothing of how long object ids are: those of the launch count."""
+    """The settings of the launch determine the length of object ids where the present ones cannot be read."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", "--object-format=sha256", str(project)], check=True)
     (project / "file").write_text("x")
@@ -99,7 +101,7 @@ def test_an_index_is_read_as_the_settings_say_that_are_put_back(tmp_path: Path, 
 
 
 def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
-    """core.worktree leads past a link that was there at launch: it is the host's, whatever else is set."""
+    """A `core.worktree` that leads past a link at launch is the host's, and stays, even if another setting changes."""
     real = tmp_path / "real"
     project = real / "project"
     (tmp_path / "link").symlink_to(real)
@@ -112,12 +114,12 @@ def test_a_worktree_of_the_host_behind_a_link_stays(tmp_path: Path) -> None:
         if setting:
             subprocess.run(["git", "config", setting, "x"], cwd=project, check=True)
         findings = inspections.act((str(project),), folders, baseline, Quarantine(str(tmp_path / "state"), "launch"))
-        assert [one for one in findings if one.moved] == []
+        assert [finding for finding in findings if finding.moved] == []
         assert str(through) in (project / ".git/config").read_text()
 
 
 def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
-    """`config` belongs to the folder of the repository; one beside a worktree's own files is none of git's."""
+    """A new `config` in a worktree's admin folder is none of git's files and is removed; the repository's own stays."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
@@ -132,7 +134,7 @@ def test_an_admin_folder_has_no_settings_of_that_name(tmp_path: Path) -> None:
 
 
 def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At launch they are noted by digests, in the room that there is for all that is noted: the rest counts as new."""
+    """Indexes are noted by digests at launch, as far as there is room; the others count as new."""
     project = tmp_path / "project"
     names = [f"x.git/{'a' * 240}/{'b' * 240}/{number}" for number in range(400)]
     for number in range(3):
@@ -143,20 +145,20 @@ def test_what_indexes_write_takes_little_room(tmp_path: Path, monkeypatch: pytes
         subprocess.run([*git, "init", "-q", "--bare", "x.git"], check=True)
     monkeypatch.setattr(inspection, "NOTED_BYTES_MAX", 25_000)
     baseline = inspections.note((str(project),), {}, time.time_ns())
-    kept = [path for path, digests in baseline.digests.items() if digests]
-    assert 0 < len(kept) < 3
+    noted = [path for path, digests in baseline.digests.items() if digests]
+    assert 0 < len(noted) < 3
     assert not baseline.is_whole
-    assert sum(map(len, baseline.digests.values())) == len(kept) * 400 * DIGEST_BYTES
+    assert sum(map(len, baseline.digests.values())) == len(noted) * 400 * DIGEST_BYTES
     for number in range(3):
         index = project / f"n{number}/.git/index"
         index.write_bytes(index.read_bytes())
     inspections.act((str(project),), {}, baseline, Quarantine(str(tmp_path / "state"), "launch"))
-    assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(kept)
+    assert [f"{project}/n{n}/.git" for n in range(3) if (project / f"n{n}/.git/index").exists()] == sorted(noted)
 
 
 @pytest.mark.parametrize("is_fine", [True, False])
 def test_a_log_of_many_names_is_read_once(tmp_path: Path, is_fine: bool) -> None:
-    """One that is fine; of another each name is set aside."""
+    """A valid log of many names stays but for a bad name; of an invalid log each name is set aside."""
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     folders = {f"{project}/.git": Folder(WHOLE, str(project), f"{project}/.git")}

@@ -1,4 +1,4 @@
-"""adapters/git/commits.py: the host's git, asked about a repository whose settings and refs an agent wrote."""
+"""adapters/git/commits.py: the host's git lists a repository whose settings and refs an agent wrote."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ CONFIG = """[core]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A clone that lacks the commit of a branch, and says by which program git shall fetch it."""
+    """Return a clone that lacks the commit of a branch, and whose settings name a program that fetches it."""
     folder = tmp_path / "repository"
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     (folder / ".git" / "config").write_text(CONFIG.format(ran=tmp_path / "ran"))
@@ -37,7 +37,7 @@ def repository(tmp_path: Path) -> Path:
 def test_what_is_missing_is_not_fetched(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: str
 ) -> None:
-    """Nor by a git that does not know how to be told so."""
+    """A missing commit is not fetched, even by a git that does not know `GIT_NO_LAZY_FETCH`."""
     if without:  # as if git had not read it
         monkeypatch.delitem(program.ALONE, without)
     assert BranchHeads(str(repository), os.environ).new_commits() == []

@@ -1,4 +1,4 @@
-"""adapters/git/common_directory.py: a worktree counts if both directions agree, and nothing that claims to be one."""
+"""adapters/git/common_directory.py: a worktree counts only if its pointers agree in both directions."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def git(*arguments: str, cwd: Path) -> None:
 
 @pytest.fixture
 def main(tmp_path: Path) -> Path:
-    """A repository with a linked worktree beside it, named `one`."""
+    """Return a repository with a linked worktree beside it, named `one`."""
     main = tmp_path.resolve() / "main"
     (main / "sub").mkdir(parents=True)
     (main / "sub" / "a").write_text("a")
@@ -30,19 +30,19 @@ def main(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path) -> str:
-    """The message with which a folder is refused."""
+    """Return the message with which a folder is refused."""
     with pytest.raises(Refusal) as caught:
         worktree_folder(str(folder))
     return caught.value.message
 
 
 def test_the_worktrees_of_a_repository_have_one_scope(main: Path) -> None:
-    """The main checkout and a linked one; a folder in them has a scope of its own, the same in both."""
-    one = main.parent / "one"
-    assert worktree_folder(str(main)) == worktree_folder(str(one))
+    """The main checkout and a linked one share a scope; a folder in them has a scope of its own, the same in both."""
+    linked = main.parent / "one"
+    assert worktree_folder(str(main)) == worktree_folder(str(linked))
     assert worktree_folder(str(main)).common == f"{main}/.git"
     below = worktree_folder(str(main / "sub"))
-    assert below == worktree_folder(str(one / "sub"))
+    assert below == worktree_folder(str(linked / "sub"))
     assert below.project == "sub"
     assert below.scope != worktree_folder(str(main)).scope
     assert below.shown == f"sub in every worktree of {main}/.git"
@@ -54,20 +54,20 @@ def test_a_bare_repository_and_relative_pointers(main: Path, tmp_path: Path) -> 
     git("clone", "-q", "--bare", str(main), str(bare), cwd=main)
     git("worktree", "add", "-q", str(main.parent / "of-bare"), cwd=bare)
     assert worktree_folder(str(main.parent / "of-bare")).common == str(bare)
-    one = main.parent / "one"
-    (one / ".git").write_text("gitdir: ../main/.git/worktrees/one\n")
+    linked = main.parent / "one"
+    (linked / ".git").write_text("gitdir: ../main/.git/worktrees/one\n")
     (main / ".git/worktrees/one/gitdir").write_text("../../../../one/.git\n")
-    assert worktree_folder(str(one)) == worktree_folder(str(main))
+    assert worktree_folder(str(linked)) == worktree_folder(str(main))
 
 
 def test_a_worktree_that_git_moves_is_still_one(main: Path) -> None:
-    """`git worktree move` changes both directions."""
+    """A worktree keeps its scope after `git worktree move`, which changes both directions."""
     git("worktree", "move", str(main.parent / "one"), str(main.parent / "two"), cwd=main)
     assert worktree_folder(str(main.parent / "two")) == worktree_folder(str(main))
 
 
 def test_a_folder_in_no_repository(tmp_path: Path) -> None:
-    """There is nothing that could have worktrees."""
+    """A folder in no repository is refused, for it can have no worktrees."""
     assert "is in no git repository" in refused(tmp_path.resolve())
 
 
@@ -83,18 +83,18 @@ def test_a_forged_pointer(main: Path) -> None:
 
 
 def test_a_copied_and_a_moved_worktree(main: Path) -> None:
-    """Moved or copied by hand, it is not where the repository says; the message says how to repair it."""
-    one = main.parent / "one"
-    shutil.copytree(one, main.parent / "copy")
+    """A worktree that was moved or copied by hand is refused; `git worktree repair` is the fix for a moved one."""
+    linked = main.parent / "one"
+    shutil.copytree(linked, main.parent / "copy")
     refused(main.parent / "copy")
-    one.rename(main.parent / "moved")
+    linked.rename(main.parent / "moved")
     with pytest.raises(Refusal) as caught:
         worktree_folder(str(main.parent / "moved"))
     assert caught.value.fix[0].startswith(f"git -C {main.parent}/moved worktree repair")
 
 
 def test_an_admin_folder_that_an_agent_made(main: Path) -> None:
-    """An admin folder elsewhere that claims the repository by its `commondir`, with both pointers right."""
+    """An admin folder elsewhere whose `commondir` names the repository is refused, though both pointers are right."""
     forged = main.parent / "forged"
     admin = forged / "x" / "worktrees" / "f"
     admin.mkdir(parents=True)
@@ -105,7 +105,7 @@ def test_an_admin_folder_that_an_agent_made(main: Path) -> None:
 
 
 def test_links_in_the_way(main: Path) -> None:
-    """No part of the way is a symbolic link: `.git`, the admin folder, its `gitdir`, a folder above."""
+    """Symbolic links on the way are refused: `.git`, the admin folder, its `gitdir`, a folder above."""
     folder = main.parent / "linked"
     folder.mkdir()
     (folder / ".git").symlink_to(main / ".git")
@@ -117,18 +117,18 @@ def test_links_in_the_way(main: Path) -> None:
     (folder / ".git").write_text(f"gitdir: {main}/.git/worktrees/planted\n")
     assert "without a link" in refused(folder)
     (main.parent / "alias").symlink_to(main)
-    one = main.parent / "one"
-    (one / ".git").write_text(f"gitdir: {main.parent}/alias/.git/worktrees/one\n")
-    assert "without a link" in refused(one)
-    (one / ".git").write_text(f"gitdir: {main}/.git/worktrees/one\n")
+    linked = main.parent / "one"
+    (linked / ".git").write_text(f"gitdir: {main.parent}/alias/.git/worktrees/one\n")
+    assert "without a link" in refused(linked)
+    (linked / ".git").write_text(f"gitdir: {main}/.git/worktrees/one\n")
     (main / ".git/worktrees/one/gitdir").unlink()
-    (main / ".git/worktrees/one/gitdir").symlink_to(one / "there")
-    (one / "there").write_text(f"{one}/.git\n")
-    assert "cannot be read" in refused(one)
+    (main / ".git/worktrees/one/gitdir").symlink_to(linked / "there")
+    (linked / "there").write_text(f"{linked}/.git\n")
+    assert "cannot be read" in refused(linked)
 
 
 def test_a_nested_clone_is_another_repository(main: Path) -> None:
-    """In a worktree, and with the same commits; an empty `.git` in the way is no reason to go further up."""
+    """A clone in a worktree has its own scope despite the same commits; a folder with an empty `.git` is refused."""
     nested = main / "nested"
     git("clone", "-q", str(main), str(nested), cwd=main)
     assert worktree_folder(str(nested)).scope != worktree_folder(str(main)).scope
@@ -139,7 +139,7 @@ def test_a_nested_clone_is_another_repository(main: Path) -> None:
 
 
 def test_a_repository_that_was_made_again_is_another(main: Path) -> None:
-    """At the same path, with the same content, even with the same inode."""
+    """A repository made again at the same path, with the same content and even the same inode, has a new scope."""
     before = worktree_folder(str(main))
     aside = main.parent / "aside"
     shutil.copytree(main / ".git", aside)
@@ -152,17 +152,17 @@ def test_a_repository_that_was_made_again_is_another(main: Path) -> None:
 
 
 def test_what_is_not_git_s(main: Path) -> None:
-    """FIFOs are not waited for, long files not read, and a `commondir` of a whole repository is refused."""
-    one = main.parent / "one"
+    """FIFOs, long files and texts that are no path are refused as `.git`; so is a `commondir` that leads elsewhere."""
+    linked = main.parent / "one"
     (main / ".git/commondir").write_text("/elsewhere\n")
     assert "take its configuration from elsewhere" in refused(main)
     (main / ".git/commondir").write_text(".\n")
     worktree_folder(str(main))
-    (one / ".git").unlink()
-    os.mkfifo(one / ".git")
-    assert "neither a folder nor a file" in refused(one)
-    (one / ".git").unlink()
-    (one / ".git").write_text("gitdir: " + "x" * 9000)
-    assert "cannot be read" in refused(one)
-    (one / ".git").write_text("gitdir: a\nb\n")
-    assert "does not hold a path" in refused(one)
+    (linked / ".git").unlink()
+    os.mkfifo(linked / ".git")
+    assert "neither a folder nor a file" in refused(linked)
+    (linked / ".git").unlink()
+    (linked / ".git").write_text("gitdir: " + "x" * 9000)
+    assert "cannot be read" in refused(linked)
+    (linked / ".git").write_text("gitdir: a\nb\n")
+    assert "does not hold a path" in refused(linked)

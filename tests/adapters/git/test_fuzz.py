@@ -1,4 +1,4 @@
-"""Whatever `.git` files, `commondir`s and `gitdir`s say, nothing outside the workdir's own repository is granted."""
+"""Files `.git`, `commondir` and `gitdir` of any content grant nothing outside the workdir's own repository."""
 
 import os
 import random
@@ -20,7 +20,7 @@ PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git
 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_grant_outside(seed: int, tmp_path: Path) -> None:
-    """Either a refusal, or entries in the workdir or its own repository's common folder; no link is passed."""
+    """A workdir is refused, or its entries lie in it or in its own repository's common folder, behind no link."""
     chance = random.Random(seed)
     arena = Arena(tmp_path)
     granted = 0
@@ -70,21 +70,21 @@ class Arena:
             (workdir / ".git").write_text(self.pointer)
 
     def plant(self, workdir: Path, chance: random.Random) -> None:
-        """Some git folders, real or pretended, pointers, and links."""
+        """Plant some git folders, real or pretended, pointers, and links."""
         for _ in range(chance.randrange(1, 5)):
-            place = Path(f"{workdir}{chance.choice(PLACES)}")
-            if os.path.realpath(place) != str(place):
+            path = Path(f"{workdir}{chance.choice(PLACES)}")
+            if os.path.realpath(path) != str(path):
                 continue  # a link planted before leads there: never write through it
             kind = chance.random()
             try:
-                if kind < 0.25 and place != workdir:
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.symlink_to(self.path(workdir, chance))
-                elif kind < 0.5 and place != workdir:
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    _write(place, self.text(workdir, chance, b"gitdir: "))
+                if kind < 0.25 and path != workdir:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.symlink_to(self.path(workdir, chance))
+                elif kind < 0.5 and path != workdir:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    _write(path, self.text(workdir, chance, b"gitdir: "))
                 else:
-                    self.folder(place, workdir, chance)
+                    self.folder(path, workdir, chance)
             except (OSError, ValueError):
                 continue
 
@@ -114,10 +114,10 @@ class Arena:
 
     def path(self, workdir: Path, chance: random.Random) -> str:
         targets = [
-            *(f"{workdir}{place}" for place in PLACES),
+            *(f"{workdir}{suffix}" for suffix in PLACES),
             *(
-                f"{self.base}/victim/.git{place}"
-                for place in ("", "/worktrees/theirs", "/worktrees", "/objects", "/config")
+                f"{self.base}/victim/.git{suffix}"
+                for suffix in ("", "/worktrees/theirs", "/worktrees", "/objects", "/config")
             ),
             f"{self.base}/victim",
             f"{self.base}/theirs/.git",
@@ -137,7 +137,7 @@ class Arena:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Never through a link: the last part is made anew."""
+    """Write a new file at this path, never through a link."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     os.write(descriptor, content)

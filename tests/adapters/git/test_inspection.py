@@ -1,4 +1,4 @@
-"""adapters/git/inspections.py: what a program left is found, the dangerous is set aside, the rest is left working."""
+"""adapters/git/inspections.py: an inspection reports changes, sets dangerous files aside and keeps the rest working."""
 
 import os
 import stat
@@ -29,12 +29,12 @@ def workdir(tmp_path: Path, home: Path) -> Path:
 
 
 def _found(outcome: Outcome) -> dict[str, str]:
-    """What was said, by the name of the path, and where it went."""
+    """Return, by the name of each path, where its file was moved to, or else the report about it."""
     return {os.path.basename(finding.path): finding.moved or finding.what for finding in outcome.findings}
 
 
 def test_ordinary_work_is_not_reported(workdir: Path, home: Path) -> None:
-    """Commits, files, links in the tree and folders: nothing to say, nothing moved."""
+    """Commits, files, folders and links in the tree are neither reported nor moved."""
     inside = run_inside(
         workdir, "mkdir d; echo x > d/f; ln -s d/f l; git add .; git commit -q -m x; git gc -q", home=home
     )
@@ -50,7 +50,7 @@ def test_a_harmless_clone_stays(workdir: Path, home: Path) -> None:
 
 
 def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
-    """The same for one without a worktree."""
+    """A bare repository that was cloned into the tree is reported, and works on the host."""
     inside = run_inside(workdir, "git clone -q --bare . n.git", home=home)
     assert list(_found(inside)) == ["n.git"]
     assert inside.moved() == []
@@ -58,13 +58,13 @@ def test_a_harmless_bare_clone_stays(workdir: Path, home: Path) -> None:
 
 
 def test_a_partial_clone_is_told_how_to_become_whole(workdir: Path, home: Path) -> None:
-    """Who promises objects is asked for them without a word, so that is taken out; what then is missing can be had."""
+    """A promisor remote, which git asks silently, is removed; the report names the command that fetches the rest."""
     host("git", "config", "uploadpack.allowFilter", "true", cwd=workdir, home=home)
     inside = run_inside(workdir, "git clone -q --no-checkout --filter=blob:none file://$PWD n", home=home)
-    told = next(finding for finding in inside.findings if finding.path.endswith("n/.git/config"))
-    assert "sets remote.origin.promisor" in told.what
-    assert "git fetch --refetch" in told.what
-    assert "the rest stays" in told.what
+    report = next(finding for finding in inside.findings if finding.path.endswith("n/.git/config"))
+    assert "sets remote.origin.promisor" in report.what
+    assert "git fetch --refetch" in report.what
+    assert "the rest stays" in report.what
     assert host("git", "fsck", cwd=workdir / "n", home=home, check=False) != ""
     host("git", "fetch", "-q", "--refetch", cwd=workdir / "n", home=home)
     assert host("git", "fsck", cwd=workdir / "n", home=home) == ""
@@ -85,7 +85,7 @@ def test_a_worktree_made_inside_stays(workdir: Path, home: Path) -> None:
 
 
 def test_a_submodule_added_inside_stays(tmp_path: Path, workdir: Path, home: Path) -> None:
-    """Its git folder is reported, and the host's git takes it up once its settings know it."""
+    """The git folder of a submodule is reported, and the host's git uses it after `git submodule init`."""
     host("git", "clone", "-q", "--bare", str(workdir), str(workdir / "library"), cwd=tmp_path, home=home)
     script = "git -c protocol.file.allow=always submodule --quiet add ./library sub; git commit -q -m sub"
     inside = run_inside(workdir, script, home=home)
@@ -122,7 +122,7 @@ SUBMODULES = {
 @pytest.mark.parametrize("name", SUBMODULES)
 @pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_submodules_and_worktrees(name: str, protected: bool, tmp_path: Path, home: Path) -> None:
-    """Their git folders, pointers and the folders around these: what was planted is not run, and would be without."""
+    """Programs planted in git folders, pointers and folders around them run on the host only without protection."""
     workdir = layouts.with_submodule(tmp_path, home)
     canary = tmp_path / "canary"
     run_inside(
@@ -142,7 +142,7 @@ def test_submodules_and_worktrees(name: str, protected: bool, tmp_path: Path, ho
 
 
 def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) -> None:
-    """A dangerous setting is taken out, and the file that had it is kept; harmless ones stay."""
+    """A dangerous setting is removed, and the file that had it is set aside; harmless settings stay."""
     config = workdir / ".git" / "config"
     before = config.read_bytes()
     layout = lay_out(str(workdir), GitChoices(), str(home))
@@ -157,7 +157,7 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
 
 
 def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
-    """Whatever lies in the project, there is a name for what is set aside, and what is there already is kept."""
+    """Files that are set aside get new names, so that earlier ones are kept."""
     script = "git init -q {0}; git -C {0} config core.editor evil"
     first, second = (run_inside(workdir, script.format(name), home=home) for name in ("n", "m"))
     assert [len(first.moved()), len(second.moved())] == [1, 1]
@@ -167,7 +167,7 @@ def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("script", ["ln -s /etc n/.git", "echo gitdir: /etc > n/.git"])
 def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: Path) -> None:
-    """What stands in the place of a `.git` that was set aside is no finding of another inspection."""
+    """The text in place of a `.git` that was set aside is no finding of another inspection."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     (workdir / "n").mkdir()
@@ -178,7 +178,7 @@ def test_what_was_put_there_is_not_met_again(script: str, workdir: Path, home: P
 
 
 def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
-    """As on a full disk: it stays in its folder, under a name that git does not obey, and the rest is inspected."""
+    """A file that cannot be moved, as on a full disk, gets a name that git does not obey, and the rest is inspected."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     (home / "state").write_text("no folder can be made here")
@@ -188,12 +188,12 @@ def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
         "git init -q n3; git -C n3 config core.editor evil"
     )
     host("sh", "-c", script, cwd=workdir, home=home)
-    told = {os.path.relpath(finding.path, workdir): finding.what for finding in act(layout, baseline, home)}
-    assert "it is called config.set-aside-by-omac-" in told["n1/.git/config"]
-    assert "it is called post-commit.set-aside-by-omac-" in told["n1/.git/hooks/post-commit"]
-    assert "a symbolic link to '../n1/.git' was removed" in told["n2/.git"]
-    assert "a symbolic link to '/etc/passwd' was removed" in told[".git/refs/heads/evil"]
-    assert "it is called config.set-aside-by-omac-" in told["n3/.git/config"]
+    messages = {os.path.relpath(finding.path, workdir): finding.what for finding in act(layout, baseline, home)}
+    assert "it is called config.set-aside-by-omac-" in messages["n1/.git/config"]
+    assert "it is called post-commit.set-aside-by-omac-" in messages["n1/.git/hooks/post-commit"]
+    assert "a symbolic link to '../n1/.git' was removed" in messages["n2/.git"]
+    assert "a symbolic link to '/etc/passwd' was removed" in messages[".git/refs/heads/evil"]
+    assert "it is called config.set-aside-by-omac-" in messages["n3/.git/config"]
     for name in ("n1", "n3"):
         assert "evil" not in host("git", "config", "-l", cwd=workdir / name, home=home)
     assert not [
@@ -203,7 +203,7 @@ def test_what_cannot_be_moved_away(workdir: Path, home: Path) -> None:
 
 
 def test_links_among_git_files(workdir: Path, home: Path) -> None:
-    """Links are set aside: refs and logs are listed without a complaint."""
+    """Links and FIFOs among git's files are set aside, and git lists refs and logs without a complaint."""
     script = (
         "ln -s /etc/passwd .git/refs/heads/evil; ln -s /etc/passwd .git/logs/refs/heads/evil; mkfifo .git/MERGE_MSG"
     )
@@ -215,7 +215,7 @@ def test_links_among_git_files(workdir: Path, home: Path) -> None:
 
 
 def test_unfinished_rebase(workdir: Path, home: Path) -> None:
-    """One without commands is reported and goes on; from one that would run something the commands are taken."""
+    """An unfinished rebase without commands is reported and stays; one with commands loses them."""
     inside = run_inside(workdir, "echo clash > t; git add t; git commit -q -m c; git rebase topic", home=home)
     assert list(_found(inside)) == ["rebase-merge"], inside.findings
     assert inside.moved() == []
@@ -228,7 +228,7 @@ def test_unfinished_rebase(workdir: Path, home: Path) -> None:
 
 
 def test_set_user_id(workdir: Path, home: Path) -> None:
-    """The bits are taken from a new file; one that was there before keeps them."""
+    """A new file loses its set-uid and set-gid bits; a file that existed at launch keeps them."""
     (workdir / "old").write_text("")
     (workdir / "old").chmod(0o4755)
     file_times_pass()
@@ -259,7 +259,7 @@ def test_set_user_id(workdir: Path, home: Path) -> None:
     ],
 )
 def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
-    """New and changed ones are reported, where they are; those that were there and stayed are not."""
+    """New and changed files that other programs obey are reported where they are; unchanged ones are not."""
     first = run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home)
     assert [finding.path for finding in first.findings] == [f"{workdir}/{path}"]
     file_times_pass()
@@ -269,7 +269,7 @@ def test_what_other_programs_obey(path: str, workdir: Path, home: Path) -> None:
 
 
 def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
-    """Of a file that git knows also where the program has committed it; of another one the content."""
+    """The command shows the change of a file that git knows, even a committed one, and the content of another file."""
     (workdir / "Makefile").write_text("all: before\n")
     host("git", "add", ".", cwd=workdir, home=home)
     host("git", "commit", "-qm", "make", cwd=workdir, home=home)
@@ -277,13 +277,13 @@ def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
     inside = run_inside(
         workdir, "echo 'all: after' > Makefile; git commit -qam evil; mkdir -p 'a b'; echo x > 'a b/.envrc'", home=home
     )
-    said = {}
+    outputs = {}
     for finding in inside.findings:
         command = finding.what.partition(": ")[2]
-        said[os.path.basename(finding.path)] = host("sh", "-c", command, cwd=home, home=home)
-    assert "-all: before" in said["Makefile"]
-    assert "+all: after" in said["Makefile"]
-    assert said[".envrc"] == "x\n"
+        outputs[os.path.basename(finding.path)] = host("sh", "-c", command, cwd=home, home=home)
+    assert "-all: before" in outputs["Makefile"]
+    assert "+all: after" in outputs["Makefile"]
+    assert outputs[".envrc"] == "x\n"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
     [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"],
 )
 def test_what_they_do_not_obey(path: str, workdir: Path, home: Path) -> None:
-    """Files that only look like it are not reported."""
+    """Files that only resemble those that other programs obey are not reported."""
     assert run_inside(workdir, f"mkdir -p $(dirname {path}); echo 1 > {path}", home=home).findings == []
 
 
@@ -307,16 +307,16 @@ for _ in range(600): os.mkdir("d"); os.chdir("d")'
         mkdir o; printf 'gitdir: \000' > o/.git; mkdir p; echo gitdir: /etc > p/.git; mkdir -p q; ln -s / q/.git
     """
     inside = run_inside(workdir, script, home=home)
-    said = _found(inside)
-    assert "/set-aside/" in said["d"]  # what is too deep
-    assert "FIFO" in said["pipe"]
+    reports = _found(inside)
+    assert "/set-aside/" in reports["d"]  # what is too deep
+    assert "FIFO" in reports["pipe"]
     for name in ("p", "q"):
         assert "fatal" in host("git", "status", cwd=workdir / name, home=home, check=False)
     assert (tmp_path / "outside" / ".git").is_dir()
 
 
 def test_speed(workdir: Path, home: Path) -> None:
-    """A tree of 10,000 files is looked through in a small part of a second."""
+    """A tree of 10,000 files is inspected in less than a tenth of a second."""
     for folder in range(100):
         (workdir / f"d{folder}").mkdir()
         for name in range(100):
@@ -332,14 +332,14 @@ def test_speed(workdir: Path, home: Path) -> None:
 
 
 def test_nothing_of_it_is_left(workdir: Path, home: Path) -> None:
-    """The next inspection has nothing to say."""
+    """A second inspection reports nothing about links that the first one set aside."""
     inside = run_inside(workdir, "ln -s /etc/passwd .git/MERGE_MSG; ln -s /etc/passwd .git/refs/heads/evil", home=home)
     assert len(inside.moved()) == 2
     assert run_inside(workdir, "true", home=home).findings == []
 
 
 class _Spent(Budget):
-    """One that is spent after some entries, and again after some more."""
+    """A budget that is spent after some entries, and again after some more."""
 
     def __init__(self, *counts: int) -> None:
         super().__init__(60.0)
@@ -363,7 +363,7 @@ def _plant(workdir: Path, home: Path, count: int) -> None:
 
 
 def test_what_takes_too_long(workdir: Path, home: Path) -> None:
-    """Repositories that are not judged are set aside, no git around them takes their place, and the files stay."""
+    """Repositories that are not judged are set aside, none around them takes their place, and their files stay."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     _plant(workdir, home, 6)
@@ -372,8 +372,8 @@ def test_what_takes_too_long(workdir: Path, home: Path) -> None:
     assert any("set aside" in finding.what and finding.path == str(workdir) for finding in findings)
     for number in range(6):
         assert (workdir / f"r{number}/source.c").exists()
-        found = host("git", "config", "--get", "core.fsmonitor", cwd=workdir / f"r{number}", home=home, check=False)
-        assert "evil" not in found
+        setting = host("git", "config", "--get", "core.fsmonitor", cwd=workdir / f"r{number}", home=home, check=False)
+        assert "evil" not in setting
         assert str(workdir / ".git") not in host(
             "git", "rev-parse", "--absolute-git-dir", cwd=workdir / f"r{number}", home=home, check=False
         )
@@ -381,7 +381,7 @@ def test_what_takes_too_long(workdir: Path, home: Path) -> None:
 
 
 def test_what_takes_even_longer(workdir: Path, home: Path) -> None:
-    """If even finding them takes too long, the folders that were not reached are set aside as they are."""
+    """Folders that are not even reached in time are set aside as they are."""
     layout = lay_out(str(workdir), GitChoices(), str(home))
     baseline = note(layout)
     _plant(workdir, home, 6)
@@ -390,5 +390,5 @@ def test_what_takes_even_longer(workdir: Path, home: Path) -> None:
     for number in range(6):
         folder = workdir / f"r{number}"
         assert not folder.exists() or "evil" not in host("git", "config", "-l", cwd=folder, home=home, check=False)
-    kept = list(Path(quarantine.path).rglob("source.c"))
-    assert len(kept) + sum((workdir / f"r{number}/source.c").exists() for number in range(6)) == 6
+    moved = list(Path(quarantine.path).rglob("source.c"))
+    assert len(moved) + sum((workdir / f"r{number}/source.c").exists() for number in range(6)) == 6

@@ -1,4 +1,4 @@
-"""adapters/git/layout.py: whose word is believed about where a repository is, and what is granted for it."""
+"""adapters/git/layout.py: the proof of where a repository is, and the entries that are granted for it."""
 
 import os
 import time
@@ -31,7 +31,7 @@ def _access(layout: Layout) -> dict[str, str]:
 
 
 def test_plain(tmp_path: Path, home: Path) -> None:
-    """All in the workdir: the settings and the hooks are pinned, nothing outside is granted, nothing is changed."""
+    """A plain repository gets entries in the workdir alone; its settings and hooks are pinned, and no file changes."""
     workdir = layouts.plain(tmp_path, home)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     layout = _look(workdir, home)
@@ -49,7 +49,7 @@ SHARED = ("logs", "objects", "objects/info", "refs", "worktrees", "worktrees/wt"
 
 
 def test_linked(tmp_path: Path, home: Path) -> None:
-    """The common folder is a private one; objects, refs, logs and the admin folder are writable, and fenced."""
+    """A linked worktree gets a private common folder; objects, refs, logs and admin folder are writable and fenced."""
     workdir = layouts.linked(tmp_path, home)
     layout = _look(workdir, home)
     common = tmp_path / "repo" / ".git"
@@ -63,7 +63,7 @@ def test_linked(tmp_path: Path, home: Path) -> None:
 
 
 def test_fast(tmp_path: Path, home: Path) -> None:
-    """A small repository is looked at in little more than a millisecond, whatever its layout, beside git's own time."""
+    """The layout of a small repository, plain or linked, takes less than 1.5 ms beside git's own time."""
     workdir = layouts.linked(tmp_path, home)
     for path in (workdir, tmp_path / "repo"):
         times = []
@@ -77,7 +77,7 @@ def test_fast(tmp_path: Path, home: Path) -> None:
 
 
 def _forged_admin(base: Path, workdir: Path, where: Path) -> None:
-    """An admin folder at `where` that claims the victim, and points back to the workdir as it should."""
+    """Make an admin folder at `where` that claims the victim, and points back to the workdir as it should."""
     where.mkdir(parents=True)
     (where / "HEAD").write_text("ref: refs/heads/main\n")
     (where / "gitdir").write_text(f"{workdir}/.git\n")
@@ -153,7 +153,7 @@ FORGED = (
 
 @pytest.fixture
 def victim(tmp_path: Path, home: Path) -> Path:
-    """A repository of the same user, with a linked worktree, that the workdir has no business with."""
+    """Return a repository of the same user, with a linked worktree, to which the workdir does not belong."""
     layouts.history(tmp_path / "victim", home)
     host("git", "worktree", "add", "-q", "-b", "theirs", str(tmp_path / "theirs"), cwd=tmp_path / "victim", home=home)
     return tmp_path / "victim"
@@ -163,7 +163,7 @@ def victim(tmp_path: Path, home: Path) -> Path:
 def test_a_forged_claim_is_refused(
     forge: Callable[[Path, Path], None], tmp_path: Path, home: Path, victim: Path
 ) -> None:
-    """Whatever the files of a workdir say, no other repository is granted; a workdir that lies is not launched."""
+    """A workdir whose files claim another repository is refused, and that repository is not granted."""
     workdir = tmp_path / "work"
     workdir.mkdir()
     forge(tmp_path, workdir)
@@ -177,7 +177,7 @@ def test_a_forged_claim_is_refused(
 def test_below_the_workdir_it_is_told(
     forge: Callable[[Path, Path], None], tmp_path: Path, home: Path, victim: Path
 ) -> None:
-    """A nested folder that lies is granted nothing; the rest of the workdir is of use."""
+    """A nested folder with a forged claim gets nothing outside the workdir, and a warning names it."""
     workdir = tmp_path / "all" / "work"
     workdir.mkdir(parents=True)
     forge(tmp_path, workdir)
@@ -187,7 +187,7 @@ def test_below_the_workdir_it_is_told(
 
 
 def test_worktree_that_was_moved_by_hand(tmp_path: Path, home: Path) -> None:
-    """It is refused with the command that mends it, and that does."""
+    """A worktree that was moved by hand is refused with a command that repairs it."""
     layouts.linked(tmp_path, home)
     (tmp_path / "wt").rename(tmp_path / "elsewhere")
     with pytest.raises(Refusal) as caught:
@@ -197,7 +197,7 @@ def test_worktree_that_was_moved_by_hand(tmp_path: Path, home: Path) -> None:
 
 
 def test_separate_git_folder_that_names_no_worktree(tmp_path: Path, home: Path) -> None:
-    """`git init --separate-git-dir` leaves no proof; a person who looked can give one, no command does it unseen."""
+    """A separate git folder without proof is refused; the fix only shows its path, a person sets `core.worktree`."""
     layouts.history(tmp_path / "repo", home, "--separate-git-dir", str(tmp_path / "elsewhere"))
     with pytest.raises(Refusal) as caught:
         _look(tmp_path / "repo", home)
@@ -208,7 +208,7 @@ def test_separate_git_folder_that_names_no_worktree(tmp_path: Path, home: Path) 
 
 
 def test_folder_of_a_repository(tmp_path: Path, home: Path) -> None:
-    """The repository above is not granted, and the warning says which workdir would have it."""
+    """A repository above the workdir is not granted, and the warning names the workdir that would include it."""
     workdir = layouts.plain(tmp_path, home) / "sub"
     workdir.mkdir()
     layout = _look(workdir, home)
@@ -224,7 +224,7 @@ def test_folder_of_git(tmp_path: Path, home: Path) -> None:
 
 
 def test_bare_workdir(tmp_path: Path, home: Path) -> None:
-    """A bare repository as the workdir: branches can be made, its settings cannot be changed."""
+    """A program in a bare repository can make branches, but cannot change its settings."""
     layouts.bare_main(tmp_path, home)
     inside = run_inside(tmp_path / "repo.git", "git branch new main; git config core.fsmonitor evil", home=home)
     assert "could not write" in inside.output
@@ -233,14 +233,14 @@ def test_bare_workdir(tmp_path: Path, home: Path) -> None:
 
 
 def test_no_repository(tmp_path: Path, home: Path) -> None:
-    """Nothing is granted, and nothing is said."""
+    """A folder without a repository gets no entry, no fence and no warning."""
     (tmp_path / "w").mkdir()
     layout = _look(tmp_path / "w", home)
     assert (layout.entries, layout.warnings, layout.fence) == ((), (), ())
 
 
 def test_settings_that_cannot_be_read(tmp_path: Path, home: Path) -> None:
-    """What git could not read is not guessed at."""
+    """Settings that git cannot read are refused with the line of the error."""
     workdir = layouts.plain(tmp_path, home)
     (workdir / ".git" / "config").write_text("[core\n")
     with pytest.raises(Refusal, match="bad config line 1"):
@@ -265,7 +265,7 @@ def test_reftable(tmp_path: Path, home: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("objects", "quarantine"), ("hooks", "run"), ("refs", "none")])
 def test_choices_that_are_not_there(name: str, value: str, tmp_path: Path, home: Path) -> None:
-    """They are refused by name, with those that are."""
+    """Choices that do not exist are refused by name."""
     with pytest.raises(Refusal, match=f"git.{name} = {value}"):
         _look(tmp_path, home, **{name: value})
 
@@ -298,7 +298,7 @@ def test_what_settings_name_in_the_tree_stays(setting: str, there: bool, tmp_pat
 
 
 def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:
-    """`core.hooksPath = .githooks` in ~/.gitconfig: that folder cannot be made in any worktree."""
+    """A program cannot make the folder of a worktree that `core.hooksPath` in ~/.gitconfig names."""
     workdir = layouts.plain(tmp_path, home)
     (home / ".gitconfig").write_text("[core]\n\thooksPath = .githooks\n")
     run_inside(workdir, "mkdir -p .githooks; echo evil > .githooks/pre-commit; echo fine > f", home=home)
@@ -307,7 +307,7 @@ def test_hooks_folder_of_the_user(tmp_path: Path, home: Path) -> None:
 
 
 def test_hook_that_is_a_link_into_the_tree(tmp_path: Path, home: Path) -> None:
-    """What it leads to cannot be changed."""
+    """A program cannot change the file in the tree that a hook leads to."""
     workdir = layouts.plain(tmp_path, home)
     (workdir / "check").write_text("#!/bin/sh\n")
     (workdir / ".git" / "hooks" / "pre-commit").symlink_to("../../check")
@@ -332,7 +332,7 @@ def test_hooks_run_inside_only_when_asked_for(
 
 
 def test_objects_of_another_repository(tmp_path: Path, home: Path) -> None:
-    """A clone that shares objects is not granted what it names, and the warning names it outside of any command."""
+    """A clone that shares objects is not granted their folder, and the warning names it outside of any command."""
     layouts.plain(tmp_path, home)
     host("git", "clone", "-q", "--shared", "repo", "shared", cwd=tmp_path, home=home)
     layout = _look(tmp_path / "shared", home)

@@ -1,4 +1,4 @@
-"""Every ordinary git operation in every layout: what it leaves on the host is what it leaves without a sandbox."""
+"""Ordinary git operations in every layout: a sandbox leaves the host in the same state as a run without one."""
 
 import os
 import shutil
@@ -59,11 +59,11 @@ LOOKING = (
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Path, Path]]]:
-    """Made on first use: for a layout, (the folder it lives in, a copy of that folder)."""
+    """Yield, for each layout that was used so far, (the folder it lives in, a copy of that folder)."""
     made: dict[str, tuple[Path, Path]] = {}
     yield made
-    for place, template in made.values():
-        shutil.rmtree(place, ignore_errors=True)
+    for folder, template in made.values():
+        shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(template, ignore_errors=True)
 
 
@@ -71,12 +71,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[
 def test_as_outside(
     name: str, operation: str, built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Status, object ids, refs, index and stash are those of a run without a sandbox; nothing of omac's is left.
+    """Status, object ids, refs, index and stash are those of a run without a sandbox, and omac leaves no file.
 
-    Where the settings are pinned in place, git renames a branch and then says that it cannot write its settings.
+    If the settings are pinned in place, git renames a branch and then reports that it cannot write its settings.
     """
     _builder, where, own_config = LAYOUTS[name]
-    place, home, workdir = _fresh(name, built, tmp_path_factory)
+    folder, home, workdir = _fresh(name, built, tmp_path_factory)
     steps = OPERATIONS[operation]
     if operation == "rename" and not own_config:
         steps = steps.replace(";", " || test $? = 128;") + " || test $? = 128"
@@ -84,8 +84,8 @@ def test_as_outside(
     outside = _outside(workdir, home, script)
     expected = _state(workdir / where, home)
 
-    place, home, workdir = _fresh(name, built, tmp_path_factory)
-    before = _names(place)
+    folder, home, workdir = _fresh(name, built, tmp_path_factory)
+    before = _names(folder)
     inside = run_inside(workdir, script, home=home)
     assert inside.status == outside.returncode == 0, inside.output + outside.stderr
     assert "omac" not in inside.output
@@ -96,7 +96,7 @@ def test_as_outside(
         ]
     assert noise == _complaints(outside.stderr)
     assert _state(workdir / where, home) == expected
-    assert not [path for path in _names(place) - before if "omac" in path]
+    assert not [path for path in _names(folder) - before if "omac" in path]
     assert not inside.moved()
 
 
@@ -108,7 +108,7 @@ def test_as_outside(
 def test_own_branch_alone(
     name: str, operation: str, built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With git.refs = branch, what changes the worktree's own branch or makes new ones is as outside."""
+    """Operations that change the worktree's own branch or make new ones work as outside with `git.refs = branch`."""
     _builder, _where, _own_config = LAYOUTS[name]
     _place, home, workdir = _fresh(name, built, tmp_path_factory)
     script = f"set -e; {OPERATIONS[operation]}"
@@ -122,19 +122,19 @@ def test_own_branch_alone(
 
 
 def _fresh(name: str, built: dict[str, tuple[Path, Path]], factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """The layout as it was when built, always at one path: (its folder, the home, the workdir)."""
+    """Return a layout as it was when built, always at one path: (its folder, the home, the workdir)."""
     builder, _where, _own_config = LAYOUTS[name]
     if name not in built:
-        place = factory.mktemp(name)
-        (place / "home").mkdir()
-        (place / "home" / "w").write_text(str(builder(place, place / "home")))
-        template = place.with_name(place.name + "-template")
-        subprocess.run(["cp", "-a", str(place), str(template)], check=True)
-        built[name] = (place, template)
-    place, template = built[name]
-    shutil.rmtree(place)
-    subprocess.run(["cp", "-a", str(template), str(place)], check=True)
-    return place, place / "home", Path((place / "home" / "w").read_text())
+        folder = factory.mktemp(name)
+        (folder / "home").mkdir()
+        (folder / "home" / "w").write_text(str(builder(folder, folder / "home")))
+        template = folder.with_name(folder.name + "-template")
+        subprocess.run(["cp", "-a", str(folder), str(template)], check=True)
+        built[name] = (folder, template)
+    folder, template = built[name]
+    shutil.rmtree(folder)
+    subprocess.run(["cp", "-a", str(template), str(folder)], check=True)
+    return folder, folder / "home", Path((folder / "home" / "w").read_text())
 
 
 def _outside(workdir: Path, home: Path, script: str) -> subprocess.CompletedProcess[str]:

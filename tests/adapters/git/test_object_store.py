@@ -13,7 +13,7 @@ CONTENTS = [f"PASSWORD={number}\n" for number in range(40)]
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
 @pytest.mark.parametrize("hashed", ["sha1", "sha256"])
 def test_what_git_has_is_found(tmp_path: Path, hashed: str, packed: bool) -> None:
-    """Every committed content, and no other."""
+    """The store finds every committed content, loose or packed, and no other."""
     where = tmp_path / "repo"
     host("git", "init", "-q", f"--object-format={hashed}", str(where), cwd=tmp_path, home=tmp_path)
     for number, content in enumerate(CONTENTS):
@@ -28,7 +28,7 @@ def test_what_git_has_is_found(tmp_path: Path, hashed: str, packed: bool) -> Non
 
 @pytest.mark.parametrize("index", [b"", b"\xfftOc\0\0\0\2", b"\xfftOc\0\0\0\2" + b"\xff" * 1024, b"PACK" * 400])
 def test_an_index_that_is_none(tmp_path: Path, index: bytes) -> None:
-    """A damaged one, or one that counts more than it has, holds nothing."""
+    """An index of a pack that is damaged, or counts more than it has, holds nothing."""
     pack = tmp_path / ".git" / "objects" / "pack"
     pack.mkdir(parents=True)
     (pack / "pack-x.idx").write_bytes(index)

@@ -1,4 +1,4 @@
-"""adapters/git/packed_refs.py: what git does inside while omac is in the middle of keeping the two files in step."""
+"""adapters/git/packed_refs.py: git inside changes its packed refs while omac brings the two files in step."""
 
 import subprocess
 from pathlib import Path
@@ -30,7 +30,7 @@ class Linked:
         return subprocess.run(line, cwd=cwd or self.main, check=True, capture_output=True, text=True).stdout
 
     def inside(self, *names: str) -> None:
-        """Leave the copy with these refs, as git inside does: by another file."""
+        """Replace the copy with a file of these refs, as git inside does."""
         made = self.copy.with_name("made")
         made.write_text("".join(f"{self.commit} {name}\n" for name in names))
         made.rename(self.copy)
@@ -46,17 +46,17 @@ def linked(tmp_path: Path) -> Linked:
 
 
 def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
-    kept = PackedRefs(linked.session)
-    kept.settle()
+    packed = PackedRefs(linked.session)
+    packed.settle()
     linked.inside("refs/heads/a")
-    kept.settle()
+    packed.settle()
     assert "a" in linked.heads
 
 
 def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packed, and deleted between omac's look at the copy and its change of the host's refs."""
-    kept = PackedRefs(linked.session)
-    kept.settle()
+    """A ref that is deleted inside between omac's reading of the copy and its change of the host's refs is not made."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
     linked.inside("refs/heads/a", "refs/heads/b")
     make = refs.make
 
@@ -65,15 +65,15 @@ def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, mon
         return make(common, wanted)
 
     monkeypatch.setattr(refs, "make", overtaken)
-    kept.settle()
+    packed.settle()
     assert "a" not in linked.heads
     assert "b" in linked.heads
 
 
 def test_a_change_inside_is_not_overwritten(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git inside may have changed the copy between omac's look and its lock: then omac looks again."""
-    kept = PackedRefs(linked.session)
-    kept.settle()
+    """A change by git inside between omac's reading and locking of the copy is kept, and omac reads the copy again."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
     linked.git("branch", "host")
     linked.git("pack-refs", "--all")
 
@@ -82,12 +82,12 @@ def test_a_change_inside_is_not_overwritten(linked: Linked, monkeypatch: pytest.
         put(folder, name, content)
 
     monkeypatch.setattr(packed_refs, "put", overtaken)
-    kept.settle()
+    packed.settle()
     monkeypatch.setattr(packed_refs, "put", put)
     assert "refs/heads/inside" in linked.copy.read_text()
     assert not linked.copy.with_name(LOCK).exists()
-    assert kept.again_s is not None
-    kept.settle()
+    assert packed.again_s is not None
+    packed.settle()
     assert "refs/heads/host" in linked.copy.read_text()
     assert "refs/heads/inside" in linked.copy.read_text()
     assert "inside" in linked.heads

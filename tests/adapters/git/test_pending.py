@@ -1,4 +1,4 @@
-"""adapters/git/pending.py: what one launch leaves is inspected once, by whoever can, and by nobody too early."""
+"""adapters/git/pending.py: each launch is inspected once, by any process that can, and not too early."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ class Inspecting(Pending):
         self._inspect = inspect
 
     def has_begun(self, record: Record, waiting: Callable[[str], None] = print) -> bool:
-        """Whether a record was put there; else what overlaps it is inspected, or another process is waited for."""
+        """Return whether a record was added; else inspect overlapping launches, or wait for another process."""
         due = self.begin(record)
         if due and due.busy_place:
             waiting(due.busy_place)
@@ -43,14 +43,14 @@ class Inspecting(Pending):
         return due is None
 
     def has_ended(self, record: Record) -> bool:
-        """Whether it was inspected at its end; else that is left to another."""
+        """Return whether a launch was inspected at its end; else a later one inspects it."""
         due = self.end(record)
         if due:
             self._do(due)
         return due is not None
 
     def do_due(self) -> None:
-        """Inspect all that is due."""
+        """Inspect every launch that is due."""
         while due := self.due():
             self._do(due)
 
@@ -60,7 +60,7 @@ class Inspecting(Pending):
 
 
 class Desk:
-    """The records of a state directory, and what was inspected: the names of launches, one list for each time."""
+    """The records of a state directory, and in `done` the names of inspected launches, a list for each inspection."""
 
     def __init__(self, state: Path) -> None:
         self.state = state
@@ -89,7 +89,7 @@ def _record(name: str, *places: str, fenced: tuple[str, ...] = (), began_ns: int
 
 
 def test_alone(desk: Desk) -> None:
-    """One launch is inspected when it ends, and nothing of it stays."""
+    """A launch without others is inspected when it ends, and its record is removed."""
     record = desk.begin(_record("a", "/p"))
     assert desk.done == []
     assert desk.pending.has_ended(record)
@@ -98,7 +98,7 @@ def test_alone(desk: Desk) -> None:
 
 
 def test_the_last_one_does_it_for_all(desk: Desk) -> None:
-    """Two launches in one project, and one in a folder of it: the first to end is inspected with the last."""
+    """Launches in a project and in a folder of it are inspected together when the last of them ends."""
     first, second, third = (desk.begin(_record(*words)) for words in (("a", "/p"), ("b", "/p"), ("c", "/p/d")))
     assert not desk.pending.has_ended(first)
     assert not desk.pending.has_ended(third)
@@ -119,7 +119,7 @@ def test_others_are_no_hindrance(desk: Desk) -> None:
 
 
 def test_a_fence_is_none_for_who_is_not_in_it(desk: Desk) -> None:
-    """A launch in the clone itself can make links there: its worktree's waits."""
+    """A launch in a worktree is inspected with a launch in the clone itself, which can make links there."""
     worktree = desk.begin(_record("a", "/w1", fenced=("/r/.git",)))
     clone = desk.begin(_record("b", "/r"))
     assert not desk.pending.has_ended(worktree)
@@ -128,7 +128,7 @@ def test_a_fence_is_none_for_who_is_not_in_it(desk: Desk) -> None:
 
 
 def test_a_launch_waits_for_an_inspection(desk: Desk) -> None:
-    """Nothing begins where something is being inspected, and everything is planned again afterwards."""
+    """A launch does not begin while its project is being inspected, and is planned again afterwards."""
     inspecting, may_end = threading.Event(), threading.Event()
 
     def slowly(_records: list[Record]) -> None:
@@ -177,7 +177,7 @@ print(len(inspected), len({*inspected} - {""}))
 
 @pytest.mark.parametrize("shared", [(), ("/shared",)], ids=["apart", "overlapping"])
 def test_side_by_side(shared: tuple[str, ...], desk: Desk) -> None:
-    """Launches that begin and end at once, in one project or in several, do not trip over each other's records."""
+    """Launches that begin and end at once, in one project or in several, do not disturb each other's records."""
     line = [sys.executable, "-c", LAUNCHES, str(desk.state)]
     launches = [
         subprocess.Popen([*line, name, str(SIDE_BY_SIDE_S), *shared], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -208,7 +208,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("moment", ["running", "busy"])
 def test_killed(moment: str, desk: Desk) -> None:
-    """What was killed, also while it inspected, is done before the next launch there, and by who asks for it."""
+    """A launch that was killed, also while it inspected, is inspected before the next launch there, or on request."""
     for ask in (lambda: desk.begin(_record("next", "/p/d")), lambda: desk.pending.do_due()):
         line = [sys.executable, "-c", KILLED, str(desk.state), moment]
         with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
@@ -230,7 +230,7 @@ def test_killed(moment: str, desk: Desk) -> None:
 
 
 def test_the_sandbox_outlives_omac(desk: Desk) -> None:
-    """As long as the first process of the sandbox lives, nothing is due."""
+    """A launch is not due while the first process of its sandbox lives."""
     with subprocess.Popen(["sleep", "60"]) as sandbox:
         line = [sys.executable, "-c", KILLED.replace("print(", f"pending.begun(record, {sandbox.pid}); print(", 1)]
         line[2] = KILLED.replace('print("there"', f'pending.begun(record, {sandbox.pid}); print("there"')
@@ -246,7 +246,7 @@ def test_the_sandbox_outlives_omac(desk: Desk) -> None:
 
 
 def test_a_failure_is_tried_again(desk: Desk) -> None:
-    """Whatever ends an inspection early leaves it due."""
+    """A launch stays due after an inspection that failed."""
 
     def fails(_records: list[Record]) -> None:
         raise OSError("the disk is full")
@@ -261,7 +261,7 @@ def test_a_failure_is_tried_again(desk: Desk) -> None:
 
 
 def test_a_full_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said which one, and nothing stays of what could not be noted."""
+    """A refusal names the disk that is full, and no part of the record stays."""
 
     def full(_descriptor: int, _content: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -284,7 +284,7 @@ def test_what_is_no_record(content: bytes, desk: Desk) -> None:
 
 
 def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
-    """What was there at launch, sessions of refs, and odd names."""
+    """A record is read as it was written: with the baseline of the launch, sessions of refs, and odd names."""
     workdir = layouts.linked_packed(tmp_path, home)
     os.mkdir(os.fsencode(workdir) + b"/odd \xff\n")
     (workdir / ".env").touch()
@@ -296,12 +296,12 @@ def test_a_whole_record_comes_back(tmp_path: Path, home: Path) -> None:
     os.close(record.descriptor)
     read: list[Record] = []
     Inspecting(str(desk.state), read.extend).do_due()
-    assert [one.head() + one.noted() for one in read] == [record.head() + record.noted()]
+    assert [loaded.head() + loaded.noted() for loaded in read] == [record.head() + record.noted()]
     assert read[0].overlaps(record)
 
 
 def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
-    """What was packed in a session's copy of refs is brought home by whoever does what is due."""
+    """Refs packed in the copy of a killed session are copied back to the host by the process that inspects it."""
     workdir = layouts.linked(tmp_path, home)
     refs = host("git", "for-each-ref", cwd=workdir, home=home)
     layout = lay_out(str(workdir), GitChoices(), str(home))
@@ -325,7 +325,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
 
 
 def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> None:
-    """What a launch that has ended wrote into its copies is set on the host by whoever inspects for it."""
+    """Settings that an ended launch wrote into its copies are set on the host by the process that inspects for it."""
     workdir = layouts.plain(tmp_path, home)
     layout = lay_out(str(workdir), GitChoices(), str(home))
     desk = Desk(tmp_path / "state")
@@ -337,31 +337,31 @@ def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> Non
             copy.after = (copy.before or b"") + b'[branch "main"]\nrebase = true\n[core]\nfsmonitor = evil\n'
     desk.pending.ended(record)
     os.close(record.descriptor)
-    told: list[tuple[str, str]] = []
+    unset: list[tuple[str, str]] = []
 
     def inspect(records: list[Record]) -> None:
         whole = merged(records)
-        told.extend(bring_home(whole.sessions, whole.narrowed, whole.copies))
+        unset.extend(bring_home(whole.sessions, whole.narrowed, whole.copies))
 
     Inspecting(str(desk.state), inspect).do_due()
-    assert [place for place, _ in told] == [f"{workdir}/.git/config: core.fsmonitor"]
+    assert [setting for setting, _ in unset] == [f"{workdir}/.git/config: core.fsmonitor"]
     assert host("git", "config", "branch.main.rebase", cwd=workdir, home=home) == "true\n"
     assert "fsmonitor" not in (workdir / ".git/config").read_text()
 
 
 def test_the_earliest_moment_counts(tmp_path: Path, home: Path) -> None:
-    """What the first launch left before the second one began is not taken for what was always there."""
+    """Files that the first launch left before the second one began count as new in the merged baseline."""
     workdir = layouts.plain(tmp_path, home)
     layout = lay_out(str(workdir), GitChoices(), str(home))
     first = record_of("a", [layout], 1, fence=True)
     first.baseline = note(layout)
     (workdir / ".envrc").touch()
     (tmp_path / "other").mkdir()
-    other = lay_out(str(tmp_path / "other"), GitChoices(), str(home))
+    elsewhere = lay_out(str(tmp_path / "other"), GitChoices(), str(home))
     (tmp_path / "other" / ".envrc").touch()
-    second = record_of("b", [layout, other], 2, fence=True)
+    second = record_of("b", [layout, elsewhere], 2, fence=True)
     second.baseline = note(layout)
-    second.baseline.obeyed.update(note(other).obeyed)
+    second.baseline.obeyed.update(note(elsewhere).obeyed)
     whole = merged([second, first])
     assert whole.baseline is not None
     assert list(whole.baseline.obeyed) == [f"{tmp_path}/other/.envrc"]

@@ -1,4 +1,4 @@
-"""adapters/git/quarantine.py: what lies on another file system is moved as a whole, or not at all."""
+"""adapters/git/quarantine.py: a folder is moved to another file system as a whole, or not at all."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 
 
 def test_all_of_it_is_moved(ground: Ground) -> None:
-    """Where nothing has a name by which git would know it; a link becomes a text."""
+    """A git folder is moved without a name by which git would know it, and a link becomes a text."""
     (ground.git / "link").symlink_to("/etc/passwd")
     moved = Path(ground.take())
     assert not ground.git.exists()
@@ -58,7 +58,7 @@ def test_all_of_it_is_moved(ground: Ground) -> None:
 
 
 def test_what_is_too_large_stays_as_it_is(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is measured before anything is moved."""
+    """A folder is measured before anything is moved, and stays if it is too large."""
     monkeypatch.setattr(quarantine, "COPIED_BYTES_MAX", 200_000)
     with pytest.raises(OSError, match="too large"):
         ground.take()
@@ -67,7 +67,7 @@ def test_what_is_too_large_stays_as_it_is(ground: Ground, monkeypatch: pytest.Mo
 
 
 def test_what_cannot_be_copied_as_a_whole_stays_as_it_is(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk there is full in the middle of it: the part that is there goes."""
+    """A folder stays when the other disk fills up during the copy, and the copied part is removed."""
     copy = quarantine._copy
 
     def failing(parent: int, name: str, target: int, kept: str, size: int) -> None:
@@ -83,7 +83,7 @@ def test_what_cannot_be_copied_as_a_whole_stays_as_it_is(ground: Ground, monkeyp
 
 
 def test_a_file_of_many_names_is_copied_once(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes no more room there than here."""
+    """A file of many names takes no more room in the quarantine than in its folder."""
     for number in range(100):
         os.link(ground.git / "config", ground.git / f"name{number}")
     monkeypatch.setattr(quarantine, "COPIED_BYTES_MAX", 900_000)
@@ -94,7 +94,7 @@ def test_a_file_of_many_names_is_copied_once(ground: Ground, monkeypatch: pytest
 
 
 def test_what_comes_meanwhile_is_not_removed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what was copied goes."""
+    """A file that appears during the copy stays; only copied files are removed."""
     copy = quarantine._copy
 
     def slow(parent: int, name: str, target: int, kept: str, size: int) -> None:

@@ -1,7 +1,7 @@
-"""Whatever a program leaves in git folders, the host's git runs nothing for it and touches nothing outside the project.
+"""The host's git runs nothing that a program left in git folders, and touches nothing outside the project.
 
-An example is a real repository of some layout, what a program plants in it by chance (planting.py), the inspection that
-ends a launch, and the commands of a person under strace (hosting.py). OMAC_GIT_SEEDS=FROM-TO runs these
+An example is a real repository of some layout, the plants that a program makes in it by chance (planting.py), the
+inspection that ends a launch, and the commands of a person under strace (hosting.py). OMAC_GIT_SEEDS=FROM-TO runs these
 examples, and OMAC_TEST_GIT names a folder with a git of another version.
 """
 
@@ -36,16 +36,16 @@ TWINS = 20
 
 
 class Scene:
-    """A layout with a victim beside it, put back before each example, always at one path."""
+    """A layout with a victim beside it, restored before each example, always at one path."""
 
     def __init__(self, name: str, base: Path) -> None:
         builder, where, _own_config = layouts.LAYOUTS[name]
         self.base = base
         self.home = base / "home"
         self.home.mkdir(parents=True)
-        place = base / "place"
-        place.mkdir()
-        self.workdir = builder(place, self.home)
+        folder = base / "place"
+        folder.mkdir()
+        self.workdir = builder(folder, self.home)
         self._origin(self.workdir / where)
         self.victim = base / "victim"
         layouts.history(self.victim / "repository", self.home)
@@ -53,7 +53,7 @@ class Scene:
         (self.victim / "file").write_text("precious\n")
         self.canary = base / "canary"
         self._template = base / "template"
-        subprocess.run(["cp", "-a", str(place), str(self._template)], check=True)
+        subprocess.run(["cp", "-a", str(folder), str(self._template)], check=True)
         self.host = Host(base, self.home, OTHER_GIT)
 
     def _origin(self, where: Path) -> None:
@@ -67,7 +67,7 @@ class Scene:
     def example(
         self, seed: int, *, inspected: bool = True, planters: int = 1, swap: float = 0
     ) -> tuple[list[str], str]:
-        """One example; what the host's git did that it must not, and the story of it."""
+        """Run an example; return the violations of the host's git, and a description of the example."""
         self._put_back()
         layout = lay_out(str(self.workdir), GitChoices(), str(self.home))
         prepare(layout)
@@ -83,11 +83,11 @@ class Scene:
         violations = self.host.violations(folders, commands, allowed)
         if self.canary.exists():
             violations.append("the canary is there")
-        told = "\n".join([*story, *map(str, findings), *map(str, folders), *commands])
-        return violations, told
+        description = "\n".join([*story, *map(str, findings), *map(str, folders), *commands])
+        return violations, description
 
     def _planted(self, layout: Layout, seed: int, planters: int, swap: float) -> list[str]:
-        """Plant, where nothing but the project and its git folders can be written."""
+        """Plant while only the project and its git folders can be written; return a description of each step."""
         gits = [(path, list(folder.only)) for path, folder in layout.folders.items()]
         writable = [
             str(self.workdir),
@@ -100,12 +100,12 @@ class Scene:
                 words += ["--bind", path, path]
         processes = []
         for number in range(planters):
-            told = {
+            arguments = {
                 "project": str(self.workdir), "gits": gits or [(f"{self.workdir}/.git", [])], "patterns": PATTERNS,
                 "victim": str(self.victim), "evil": f"touch {self.canary}", "seed": f"{seed}.{number}", "swap": swap,
                 "tables": TABLES,
             }  # fmt: skip
-            line = [*words, "--unshare-pid", "--die-with-parent", "--", *plants.command(told)]
+            line = [*words, "--unshare-pid", "--die-with-parent", "--", *plants.command(arguments)]
             processes.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         story = []
         for process in processes:
@@ -121,14 +121,14 @@ class Scene:
 
 
 def removed(path: Path) -> None:
-    """Remove a folder, however deep it is and whoever may list what is in it."""
+    """Remove a folder of any depth, also with folders that cannot be listed."""
     if path.exists():
         subprocess.run(["chmod", "-R", "u+rwx", str(path)], capture_output=True, check=False)
         subprocess.run(["rm", "-rf", str(path)], check=True)
 
 
 def repositories(workdir: Path) -> Iterator[Path]:
-    """Folders below the project in which git may find a repository."""
+    """Yield folders below the project in which git may find a repository."""
     for folder, folders, files in os.walk(workdir):
         names = {*folders, *files}
         if folder != str(workdir) and (".git" in names or {"HEAD", "config"} <= names):
@@ -138,15 +138,15 @@ def repositories(workdir: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Scene]]:
-    """Made on first use, see `scene`."""
+    """Yield the scenes that `scene` has made, by layout."""
     made: dict[str, Scene] = {}
     yield made
-    for one in made.values():
-        removed(one.base)
+    for example_scene in made.values():
+        removed(example_scene.base)
 
 
 def scene(name: str, scenes: dict[str, Scene], factory: pytest.TempPathFactory) -> Scene:
-    """The scene of a layout."""
+    """Return the scene of a layout, which is made on first use."""
     if name not in scenes:
         scenes[name] = Scene(name, factory.mktemp(name))
     return scenes[name]
@@ -158,7 +158,7 @@ def scene(name: str, scenes: dict[str, Scene], factory: pytest.TempPathFactory) 
 def test_nothing_planted_runs(
     name: str, scenes: dict[str, Scene], tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Random and mutated git folders in every layout."""
+    """The host's git runs nothing from random and mutated git folders, and touches nothing outside, in every layout."""
     made, failed = scene(name, scenes, tmp_path_factory), []
     for seed in SEEDS[(NAMES.index(name) - SEEDS.start) % len(NAMES) :: len(NAMES)]:
         violations, story = made.example(seed)
@@ -172,7 +172,7 @@ def test_nothing_planted_runs(
 def test_without_an_inspection_it_would(
     name: str, scenes: dict[str, Scene], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The same plants, when nobody inspects them: some are attacks."""
+    """Some of the same plants are attacks on the host if they are not inspected."""
     made = scene(name, scenes, tmp_path_factory)
     harmful = [seed for seed in range(TWINS) if made.example(seed, inspected=False)[0]]
     assert len(harmful) >= TWINS // 10

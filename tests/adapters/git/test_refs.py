@@ -1,4 +1,4 @@
-"""adapters/git/refs.py and branches.py: what of a session's copy of refs and settings comes home."""
+"""adapters/git/refs.py and branches.py: the refs and settings of a session's copy that are copied back to the host."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def _left(base: Path) -> list[str]:
 
 
 def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
-    """While the program runs the host has it; afterwards it is gone, and so is the older value below a loose one."""
+    """A packed ref that is deleted inside is deleted on the host, and so is the older value below a loose ref."""
     workdir = layouts.linked_packed(tmp_path, home)
     assert (tmp_path / "repo/.git/refs/heads/other").exists()
     assert not (tmp_path / "repo/.git/refs/heads/spare").exists()
@@ -39,7 +39,7 @@ def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
 
 
 def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> None:
-    """It is not deleted: the report says so."""
+    """A ref that the host changed meanwhile is not deleted, and the report names it."""
     workdir = layouts.linked_packed(tmp_path, home)
     layout = lay_out(str(workdir), GitChoices(), str(home))
     prepare(layout)
@@ -48,13 +48,13 @@ def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> No
     host("git", "pack-refs", "--all", cwd=workdir, home=home)
     copy = Path(layout.sessions[0].folder) / "packed-refs"
     copy.write_text("".join(line for line in copy.read_text().splitlines(keepends=True) if "spare" not in line))
-    told = bring_home(layout.sessions, layout.narrowed)
-    assert any("refs/heads/spare" in place and "could not be changed" in what for place, what in told)
+    problems = bring_home(layout.sessions, layout.narrowed)
+    assert any("refs/heads/spare" in ref and "could not be changed" in problem for ref, problem in problems)
     assert "refs/heads/spare" in _refs(workdir, home)
 
 
 def test_packing_inside_loses_nothing(tmp_path: Path, home: Path) -> None:
-    """`pack-refs` takes away the host's loose refs; they are there again afterwards."""
+    """The host has all its refs after a `git pack-refs` inside, which removes its loose ones."""
     workdir = layouts.linked(tmp_path, home)
     before = _refs(workdir, home)
     run_inside(workdir, "git pack-refs --all", home=home)
@@ -62,7 +62,7 @@ def test_packing_inside_loses_nothing(tmp_path: Path, home: Path) -> None:
 
 
 def test_replacements_do_not_come_home(tmp_path: Path, home: Path) -> None:
-    """`git replace` cannot make a loose ref, and one that is packed inside stays there."""
+    """Replacements do not reach the host: `git replace` cannot make a loose ref, and a packed one stays inside."""
     workdir = layouts.linked(tmp_path, home)
     script = (
         "git replace HEAD HEAD~1; "
@@ -77,7 +77,7 @@ def test_replacements_do_not_come_home(tmp_path: Path, home: Path) -> None:
     "builder", [layouts.linked, layouts.linked_packed, layouts.nested, layouts.bare_main, layouts.plain, layouts.packed]
 )
 def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, home: Path) -> None:
-    """Changed and deleted branches and tags of others are as they were; the own one and new ones are as inside."""
+    """Changed and deleted branches and tags of others keep their values; the own branch and new ones are as inside."""
     workdir = builder(tmp_path, home)
     before = _refs(workdir, home)
     script = """
@@ -91,8 +91,8 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
     head = host("git", "rev-parse", "HEAD", cwd=workdir, home=home).strip()
     assert after[own] == head != before[own]
     assert after["refs/heads/deep/er"] == after["refs/heads/newer"] == head
-    kept = {name: value for name, value in after.items() if name in before and name != own}
-    assert kept == {name: value for name, value in before.items() if name != own}
+    unchanged = {name: value for name, value in after.items() if name in before and name != own}
+    assert unchanged == {name: value for name, value in before.items() if name != own}
     assert {finding.path.split()[-1] for finding in inside.findings} >= {
         "refs/heads/topic",
         "refs/heads/spare",
@@ -114,7 +114,7 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
     ],
 )
 def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, home: Path) -> None:
-    """A lock, a ref that names another one, and refs below its name are put out of the way; no commit is lost."""
+    """A ref is restored despite a lock, garbage, a symbolic ref or refs below its name, and no commit is lost."""
     workdir = layouts.plain(tmp_path, home)
     before = _refs(workdir, home)["refs/heads/topic"]
     script = "git commit -q --allow-empty -m theirs; " + obstacle
@@ -129,7 +129,7 @@ def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, 
 
 
 def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
-    """Writing HEAD by hand does not make another's branch one's own."""
+    """A program that writes HEAD by hand cannot change another worktree's branch with `git.refs = branch`."""
     workdir = layouts.linked(tmp_path, home)
     before = _refs(workdir, home)
     script = "echo ref: refs/heads/main > $(git rev-parse --git-path HEAD); git commit -q --allow-empty -m x"
@@ -141,7 +141,7 @@ def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path)
 
 
 def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
-    """Tracking set inside is set on the host; a renamed branch keeps its own; a deleted one leaves none."""
+    """Tracking that is set inside is set on the host; a renamed branch keeps its own, and the old name has none."""
     layouts.bare_main(tmp_path, home)
     host("git", "clone", "-q", str(tmp_path / "repo.git"), "clone", cwd=tmp_path, home=home)
     host("git", "worktree", "add", "-q", "-b", "mine", str(tmp_path / "wt2"), cwd=tmp_path / "clone", home=home)
@@ -176,7 +176,7 @@ def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
     ],
 )
 def test_other_settings_stay_inside(setting: str, tmp_path: Path, home: Path) -> None:
-    """They hold in the sandbox, are reported by name, and never reach the host."""
+    """Other settings hold in the sandbox, are reported by name, and never reach the host."""
     workdir = layouts.linked(tmp_path, home)
     config = tmp_path / "repo/.git/config"
     before = config.read_bytes()
@@ -203,6 +203,6 @@ def test_other_settings_stay_inside(setting: str, tmp_path: Path, home: Path) ->
     ],
 )
 def test_names(name: str, fine: bool) -> None:
-    """What cannot be a ref's name is none, and is never handed to git."""
+    """A text that cannot be a ref's name is rejected, and is not read from packed refs."""
     assert is_name(name) is fine
     assert bool(parsed(f"{'a' * 40} {name}\n".encode())) is (fine or "\n" in name)

@@ -1,4 +1,4 @@
-"""Hooks that git did not run are named by the logs of a repository, among which a program may make anything."""
+"""Hooks that git skipped are derived from the logs of a repository, among which a program may make any file."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from omac.adapters.git.skipped_hooks import ENTRIES_MAX, SkippedHooks
 
 @pytest.fixture
 def hooks(tmp_path: Path) -> Path:
-    """A folder with a hook for pushes."""
+    """Return a folder with a hook for pushes."""
     folder = tmp_path / "hooks"
     folder.mkdir()
     (folder / "pre-push").write_text("#!/bin/sh\n")
@@ -22,7 +22,7 @@ def hooks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """A repository with the log of a branch of a remote."""
+    """Return a repository with the log of a branch of a remote."""
     dot = tmp_path / "project" / ".git"
     (dot / "logs" / "refs" / "remotes" / "origin").mkdir(parents=True)
     (dot / "logs" / "refs" / "remotes" / "origin" / "main").write_text("one\n")
@@ -30,7 +30,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_a_push_is_seen(hooks: Path, repository: Repository) -> None:
-    """Its log grows."""
+    """A push lets the log of a remote's branch grow, and the warning names the hook for pushes."""
     skipped = SkippedHooks(str(hooks), repository)
     assert skipped.warning() == ""
     with open(f"{repository.common}/logs/refs/remotes/origin/main", "a") as log:
@@ -39,7 +39,7 @@ def test_a_push_is_seen(hooks: Path, repository: Repository) -> None:
 
 
 def test_a_link_leads_to_no_log(hooks: Path, repository: Repository, tmp_path: Path) -> None:
-    """What is elsewhere says nothing about this repository."""
+    """Logs behind a link belong to another repository, and cause no warning."""
     logs = Path(repository.common, "logs", "refs")
     (logs / "remotes").rename(tmp_path / "elsewhere")
     (logs / "remotes").symlink_to(tmp_path / "elsewhere")
@@ -49,7 +49,7 @@ def test_a_link_leads_to_no_log(hooks: Path, repository: Repository, tmp_path: P
 
 
 def test_folders_without_end_are_left(hooks: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more folders are read than there may be logs, however many a program makes."""
+    """The number of folders that are read has a bound, however many a program makes."""
     for number in range(ENTRIES_MAX + 500):
         os.mkdir(f"{repository.common}/logs/refs/remotes/{number}")
     read: list[str] = []

@@ -1,4 +1,4 @@
-"""adapters/git/user_config.py: a confined git knows who commits, and no secret, seen with the git of this machine."""
+"""adapters/git/user_config.py: a confined git knows the user's identity and no secret, by the git of this machine."""
 
 import os
 import shutil
@@ -21,14 +21,14 @@ GIT = shutil.which("git") or "git"
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A home and a repository of root's, and of an unprivileged user's."""
+    """Yield a home and a repository, of root or of an unprivileged user."""
     with box(request.param) as made:
         assert made.host("git", "init", "-q", "-b", "main", ".").status == 0
         yield made
 
 
 def _inside(world: Box, *command: str, options: tuple[str, ...] = (), **extra: str) -> str:
-    """What a command prints in the sandbox, without an identity in its environment."""
+    """Return the output of a command in the sandbox, without an identity in its environment."""
     line = ("env", *(word for name in NO_IDENTITY for word in ("-u", name)), *command)
     done = world.run(*line, options=options, extra=extra)
     assert done.status == 0, done.err
@@ -36,12 +36,12 @@ def _inside(world: Box, *command: str, options: tuple[str, ...] = (), **extra: s
 
 
 def test_commits_are_by_the_user(world: Box) -> None:
-    """Name, address, aliases and ignored files are as outside; what is changed inside changes nothing outside."""
+    """Name, address, aliases and ignored files are as outside; settings changed inside do not change the host's."""
     config = (
         "[user]\n\tname = Ada\n\temail = ada@example.org\n"
         "[alias]\n\tci = commit -q\n[core]\n\texcludesFile = ~/.ignored\n"
     )
-    kept = world.give(world.home / ".gitconfig", config)
+    config_file = world.give(world.home / ".gitconfig", config)
     world.give(world.home / ".ignored", "*.o\n")
     world.give(world.home / ".config/git/attributes", "*.bin binary\n")
     world.give(world.workdir / "a.o")
@@ -49,11 +49,11 @@ def test_commits_are_by_the_user(world: Box) -> None:
     script = "git add . && git ci -m one && git log --format='%an %ae' --name-only && git check-attr diff x.bin"
     assert _inside(world, "sh", "-c", script) == "Ada ada@example.org\n\na.c\nx.bin: diff: unset\n"
     _inside(world, "sh", "-c", "git config --global user.name Eve; git config --global alias.x '!id'; true")
-    assert kept.read_text() == config
+    assert config_file.read_text() == config
 
 
 def test_a_file_of_xdgs_and_a_link_to_dotfiles(world: Box) -> None:
-    """Both files are read, the one in the home later; links are followed, their targets stay unseen."""
+    """Settings of both files hold, those in the home last; links are followed, and their targets stay hidden."""
     world.give(world.home / "dotfiles/git/config", "[user]\n\tname = Xdg\n\temail = x@example.org\n")
     world.give(world.home / "dotfiles/gitconfig", "[user]\n\tname = Home\n")
     (world.home / ".config").mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ def test_a_file_of_xdgs_and_a_link_to_dotfiles(world: Box) -> None:
 
 
 def test_includes_and_their_conditions_hold(world: Box) -> None:
-    """The same answer as outside, for each repository: relative, nested, conditional, overridden, missing."""
+    """Includes work as outside, for each repository: relative, nested, conditional, overridden, missing."""
     config = (
         "[user]\n\tname = Ada\n\temail = home@example.org\n"
         "[include]\n\tpath = git/common\n\tpath = ~/git/missing\n"
@@ -86,14 +86,14 @@ def test_includes_and_their_conditions_hold(world: Box) -> None:
     outside = world.host(*command)
     assert {"a.nested 1", "a.relative 1", "a.branch 1", "user.email work@example.org"} <= set(outside.out.splitlines())
     assert _inside(world, *command) == outside.out
-    other = world.home / "elsewhere/repository"
-    other.mkdir(parents=True)
-    for path in (other, other.parent):
+    repository = world.home / "elsewhere/repository"
+    repository.mkdir(parents=True)
+    for path in (repository, repository.parent):
         os.chown(path, world.uid, world.uid)
-    assert world.host("git", "init", "-q", "-b", "other", str(other)).status == 0
-    outside = world.host(*command, cwd=other)
+    assert world.host("git", "init", "-q", "-b", "other", str(repository)).status == 0
+    outside = world.host(*command, cwd=repository)
     assert "user.email else@example.org" in outside.out
-    done = world.run(*command, workdir=other)
+    done = world.run(*command, workdir=repository)
     assert done.out == outside.out, done.err
 
 
@@ -139,7 +139,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("key", "value"), SECRETS)
 def test_a_credential_stays_outside(tmp_path: Path, key: str, value: str) -> None:
-    """In the file itself as in one that it includes; what stands beside it arrives."""
+    """A credential is left out, in the file itself and in an included one; the settings beside it are copied."""
     section, _, rest = key.partition(".")
     label, _, name = rest.rpartition(".")
     header = f'[{section} "{label}"]' if label else f"[{section}]"
@@ -156,7 +156,7 @@ def test_a_credential_stays_outside(tmp_path: Path, key: str, value: str) -> Non
 
 @pytest.mark.parametrize(("key", "value"), HARMLESS)
 def test_what_is_no_credential_arrives(tmp_path: Path, key: str, value: str) -> None:
-    """Also where it looks a little like one."""
+    """Settings that only resemble a credential are copied."""
     subprocess.run([GIT, "config", "--file", str(tmp_path / ".gitconfig"), key, value], check=True, cwd="/")
     made, warnings = entries(str(tmp_path), {"PATH": "/usr/bin"}, agent=False)
     assert parse(made[0].content.decode()) == [(key, value)]
@@ -164,7 +164,7 @@ def test_what_is_no_credential_arrives(tmp_path: Path, key: str, value: str) -> 
 
 
 def test_stored_credentials_are_not_there(world: Box) -> None:
-    """git's own store, and the helper that would read it: neither is in the sandbox."""
+    """The sandbox has neither git's own store of credentials nor the helper that would read it."""
     world.give(world.home / ".git-credentials", "https://ada:secret@example.org\n")
     world.give(world.home / ".config/git/credentials", "https://ada:secret@example.org\n")
     world.give(world.home / ".gitconfig", "[credential]\n\thelper = store\n[user]\n\tname = Ada\n")
@@ -192,7 +192,7 @@ def test_stored_credentials_are_not_there(world: Box) -> None:
 def test_what_cannot_be_signed_is_not_asked_for(
     tmp_path: Path, config: str, agent: bool, kept: bool, warned: bool
 ) -> None:
-    """A commit that fails for want of a key would be worse than one without a signature; that it has none is told."""
+    """Commits are left unsigned, with a warning, where the key cannot be used: a commit that fails would be worse."""
     (tmp_path / ".gitconfig").write_text(config)
     made, warnings = entries(str(tmp_path), {}, agent=agent)
     assert (b"gpgsign" in made[0].content) == kept
@@ -201,7 +201,7 @@ def test_what_cannot_be_signed_is_not_asked_for(
 
 @pytest.mark.skipif(not shutil.which("ssh-agent"), reason="openssh-client is not installed")
 def test_the_agent_signs_a_commit(world: Box) -> None:
-    """With the key in the agent, of which the sandbox has the public half; only where the agent was granted."""
+    """The SSH agent signs commits only where it is granted; the sandbox has just the public half of the key."""
     key = world.home / ".ssh/id_ed25519"
     world.give(key)
     key.unlink()
@@ -237,7 +237,7 @@ def test_the_agent_signs_a_commit(world: Box) -> None:
 
 
 def test_an_agent_that_is_not_the_users_is_refused(tmp_path: Path) -> None:
-    """No socket, no agent, somebody else's: said before anything starts; a socket of one's own is granted alone."""
+    """A missing socket, a plain file and another user's socket are refused; the user's own socket is granted alone."""
     path = tmp_path / "s"
     for environment, says in (({}, "is not set to a socket"), ({"SSH_AUTH_SOCK": str(path)}, "No such file")):
         with pytest.raises(Refusal, match=says):
@@ -269,7 +269,7 @@ def test_an_agent_that_is_not_the_users_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_is_not_there_is_not_asked_for(tmp_path: Path, config: str, kept: bool) -> None:
-    """git log and git diff would fail; without the setting they do not. It is told."""
+    """A setting that names a missing program is left out with a warning, because git log and git diff would fail."""
     (tmp_path / ".gitconfig").write_text(config)
     made, warnings = entries(str(tmp_path), {"PATH": "/usr/bin:/bin"}, agent=False)
     assert bool(parse(made[0].content.decode())) == kept
@@ -277,7 +277,7 @@ def test_a_program_that_is_not_there_is_not_asked_for(tmp_path: Path, config: st
 
 
 def test_broken_and_endless_settings_are_told(tmp_path: Path) -> None:
-    """What git would not read is left out, an include in circles ends, a device or a giant is not read."""
+    """Settings that git cannot read are left out, circular includes end, and special or huge files are not read."""
     config = tmp_path / ".gitconfig"
     config.write_text("[user\n")
     made, warnings = entries(str(tmp_path), {}, agent=False)
@@ -290,11 +290,11 @@ def test_broken_and_endless_settings_are_told(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"#" * (1 << 20))
     made, warnings = entries(str(tmp_path), {}, agent=False)
     assert 1 <= len(made) <= max(FILES_MAX, INCLUDES_DEEP_MAX)
-    assert any("too many files" in one for one in warnings)
+    assert any("too many files" in warning for warning in warnings)
 
 
 def test_an_include_cannot_show_other_files(tmp_path: Path) -> None:
-    """A file that is not git's is not copied, whatever includes it: what is no setting has no place in a copy."""
+    """A file without settings is not copied, even if git's settings include it or name it as a key."""
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n")
     (tmp_path / ".netrc").write_text("machine example.org login ada password secret\n")
@@ -307,7 +307,7 @@ def test_an_include_cannot_show_other_files(tmp_path: Path) -> None:
 
 
 def test_what_a_session_left_names_no_files(tmp_path: Path) -> None:
-    """Settings in a folder that a sandbox can write count, but they do not have files copied from elsewhere."""
+    """Settings in a folder that a sandbox can write count, but files elsewhere that they name are not copied."""
     project = tmp_path / "project"
     project.mkdir()
     (tmp_path / "private").write_text("[a]\n\tb = secret\n")
@@ -325,20 +325,20 @@ def test_what_a_session_left_names_no_files(tmp_path: Path) -> None:
 
 
 def test_a_link_that_a_session_made_is_not_followed(tmp_path: Path) -> None:
-    """Who works on dotfiles lets the agent write where git's settings lie: a link there could lead to a key."""
+    """A link in a folder of settings that an agent can write is not followed, for it could lead to a key."""
     folder = tmp_path / ".config/git"
     folder.mkdir(parents=True)
     (tmp_path / "key").write_text("secret")
     (folder / "ignore").symlink_to(tmp_path / "key")
     (folder / "config").write_text("[core]\n\texcludesFile = ~/.config/git/ignore\n")
-    for writable, shown in (((str(tmp_path / ".config"),), False), ((), True)):
+    for writable, is_followed in (((str(tmp_path / ".config"),), False), ((), True)):
         made, warnings = entries(str(tmp_path), {}, agent=False, writable=writable)
-        assert any(b"secret" in entry.content for entry in made) == shown
-        assert bool(warnings) != shown
+        assert any(b"secret" in entry.content for entry in made) == is_followed
+        assert bool(warnings) != is_followed
 
 
 def test_what_the_settings_name_is_copied(tmp_path: Path) -> None:
-    """A template, a list of ignored files, certificates: the copy is named instead; what is gone stays named."""
+    """Settings name copies of a template, a list of ignored files and certificates; a missing file stays named."""
     for name in ("t", "i", "c"):
         (tmp_path / name).write_text(name)
     (tmp_path / ".gitconfig").write_text(
@@ -349,13 +349,13 @@ def test_what_the_settings_name_is_copied(tmp_path: Path) -> None:
     copies = {entry.path: entry.content for entry in made}
     pairs = dict(parse(copies.pop(f"{tmp_path}/.gitconfig").decode()))
     assert pairs["core.attributesfile"] == "~/gone"
-    named = [pairs["commit.template"], pairs["core.excludesfile"], pairs["http.https://x/.sslcainfo"]]
-    assert [copies[path] for path in named] == [b"t", b"i", b"c"]
-    assert all(path.startswith(f"{FOLDER}/") for path in named)
+    paths = [pairs["commit.template"], pairs["core.excludesfile"], pairs["http.https://x/.sslcainfo"]]
+    assert [copies[path] for path in paths] == [b"t", b"i", b"c"]
+    assert all(path.startswith(f"{FOLDER}/") for path in paths)
 
 
 def test_another_file_instead_is_honoured(tmp_path: Path) -> None:
-    """GIT_CONFIG_GLOBAL: that file is shown at the usual place, because the variable itself does not pass."""
+    """The file of GIT_CONFIG_GLOBAL is shown at the usual place, because the variable itself does not pass."""
     (tmp_path / ".gitconfig").write_text("[user]\n\tname = Usual\n")
     (tmp_path / "other").write_text("[user]\n\tname = Other\n")
     made, _ = entries(str(tmp_path), {"GIT_CONFIG_GLOBAL": f"{tmp_path}/other"}, agent=False)

@@ -1,4 +1,4 @@
-"""adapters/git/watch.py: what must not wait for the end of a program is set aside soon after it appears."""
+"""adapters/git/watch.py: dangerous files that cannot wait for a program's end are set aside soon after they appear."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ WITHIN_S = 5.0  # of a machine that is busy; how long it takes is measured by th
 
 
 class Scene:
-    """A project that is watched."""
+    """A project with a watch."""
 
     def __init__(self, base: Path, builder: layouts.Builder) -> None:
         self.home = base / "home"
@@ -43,9 +43,9 @@ class Scene:
         host("sh", "-c", script, cwd=self.workdir, home=self.home)
 
     def catch_up(self) -> None:
-        """Return when the watch has seen all that was changed before: it judges changes in their order.
+        """Return when the watch has judged all earlier changes, for it judges changes in their order.
 
-        The first link may be found by the look at what was there, the second one is a change after that look.
+        The first link may be found by the initial scan, the second one is a change after that scan.
         """
         for _ in range(2):
             link = str(self.workdir / f".git/refs/heads/link{len(self._links)}")
@@ -54,7 +54,7 @@ class Scene:
             eventually(lambda: not os.path.lexists(self._links[-1]), WITHIN_S, "a link is set aside")
 
     def end(self) -> list[Finding]:
-        """Return what was set aside, but for the links of `catch_up`."""
+        """End the watch, and return the findings but for the links of `catch_up`."""
         return [finding for finding in self._watch.end() if finding.path not in self._links]
 
 
@@ -66,7 +66,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def _is_harmless(path: Path) -> bool:
-    """Whether settings are there again, without those that were planted."""
+    """Return whether settings exist again, without those that were planted."""
     return path.exists() and "evil" not in path.read_text()
 
 
@@ -119,7 +119,7 @@ PLANTS: dict[str, tuple[str, Callable[[Path], bool]]] = {
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_set_aside_while_it_runs(name: str, scene: Scene) -> None:
-    """It is gone while the program still runs, and is told at the end."""
+    """A dangerous file is set aside while the program still runs, and reported at the end."""
     script, is_undone = PLANTS[name]
     scene.run(script)
     eventually(lambda: is_undone(scene.workdir), WITHIN_S, f"{name} is set aside")
@@ -127,7 +127,7 @@ def test_set_aside_while_it_runs(name: str, scene: Scene) -> None:
 
 
 def test_where_a_remote_leads_waits_for_the_end(scene: Scene) -> None:
-    """git writes the settings of a new clone one after the other, and fails where somebody else holds their lock."""
+    """The address of a remote stays until the end: git writes a clone's settings one by one, and fails on a lock."""
     scene.run("git init -q n; git -C n remote add o /elsewhere")
     scene.catch_up()
     assert "/elsewhere" in (scene.workdir / "n/.git/config").read_text()
@@ -138,16 +138,16 @@ def test_where_a_remote_leads_waits_for_the_end(scene: Scene) -> None:
 
 def test_gits_look_whether_there_can_be_links(scene: Scene) -> None:
     """The link of a `git init` or `git clone` at work stays until the end; one that leads elsewhere does not."""
-    probe, other = scene.workdir / ".git/tk8ES1V", scene.workdir / ".git/tk8ES1W"
+    probe, foreign = scene.workdir / ".git/tk8ES1V", scene.workdir / ".git/tk8ES1W"
     probe.symlink_to("testing")
-    other.symlink_to("/etc")
-    eventually(lambda: not os.path.lexists(other), WITHIN_S, "the other link is set aside")
+    foreign.symlink_to("/etc")
+    eventually(lambda: not os.path.lexists(foreign), WITHIN_S, "the other link is set aside")
     scene.catch_up()
     assert probe.is_symlink()
 
 
 def test_gits_look_for_links_in_a_new_repository(scene: Scene, tmp_path: Path) -> None:
-    """Likewise where the watch meets the repository as a whole, because it saw its folder late."""
+    """The link of a `git init` also stays if the watch sees the folder late, and finds the repository as a whole."""
     host("git", "init", "-q", "new", cwd=tmp_path, home=scene.home)
     (tmp_path / "new/.git/tk8ES1V").symlink_to("testing")
     (tmp_path / "new/.git/tk8ES1W").symlink_to("/etc")
@@ -159,7 +159,7 @@ def test_gits_look_for_links_in_a_new_repository(scene: Scene, tmp_path: Path) -
 
 
 def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
-    """What was made a moment ago and is empty is judged when it is written, though nobody closes it."""
+    """A new file that is empty is judged when it is written, even if it stays open."""
     host("git", "worktree", "add", "-q", "w", cwd=scene.workdir, home=scene.home)
     common = scene.workdir / ".git/worktrees/w/commondir"
     common.unlink()
@@ -174,22 +174,25 @@ def test_a_file_that_is_not_written_yet(scene: Scene) -> None:
 
 
 def test_a_file_that_is_written_by_another_name(scene: Scene) -> None:
-    """A hook and settings, by a second name where no folder is watched: they are judged as soon as they are written."""
+    """A hook and settings are judged as soon as they are written, even by a second name in a folder without a watch."""
     hook, settings = scene.workdir / ".git/hooks/pre-commit", scene.workdir / "n/.git/config"
     scene.run("git init -q n; : > .git/hooks/pre-commit")
     scene.catch_up()
     scene.run("ln .git/hooks/pre-commit .git/objects/h; ln n/.git/config .git/objects/c")
-    with (scene.workdir / ".git/objects/h").open("a") as one, (scene.workdir / ".git/objects/c").open("a") as other:
-        one.write("#!/bin/sh\n")
-        one.flush()
-        other.write("[core]\n\tfsmonitor = evil\n")
-        other.flush()
+    with (
+        (scene.workdir / ".git/objects/h").open("a") as hook_file,
+        (scene.workdir / ".git/objects/c").open("a") as settings_file,
+    ):
+        hook_file.write("#!/bin/sh\n")
+        hook_file.flush()
+        settings_file.write("[core]\n\tfsmonitor = evil\n")
+        settings_file.flush()
         eventually(lambda: not hook.exists(), WITHIN_S, "the hook is set aside")
         eventually(lambda: _is_harmless(settings), WITHIN_S, "the settings are set aside")
 
 
 def test_a_pointer_that_nobody_closes(scene: Scene) -> None:
-    """A `.git` file without a line end counts for git as it is."""
+    """A `.git` file without a line end is judged while it is still open, because git obeys it as it is."""
     (scene.workdir / "n").mkdir()
     with (scene.workdir / "n/.git").open("wb", buffering=0) as pointer:
         scene.catch_up()
@@ -198,13 +201,13 @@ def test_a_pointer_that_nobody_closes(scene: Scene) -> None:
 
 
 def test_a_pointer_among_gits_other_files(scene: Scene) -> None:
-    """git keeps no repository there."""
+    """A `.git` file that leads among git's other files is set aside, because git keeps no repository there."""
     scene.run("git init -q t; mkdir .git/lfs n; mv t/.git .git/lfs/t; echo gitdir: ../.git/lfs/t > n/.git")
     eventually(lambda: _is_pointer(scene.workdir / "n/.git"), WITHIN_S, "it is set aside")
 
 
 def test_ordinary_work_is_let_alone(scene: Scene) -> None:
-    """Commits, branches, a rebase, a clone, a worktree, a bare clone: nothing is moved."""
+    """Commits, branches, a rebase, a clone, a worktree and a bare clone leave nothing to set aside."""
     scene.run(
         "mkdir d; echo 1 > d/f; ln -s f d/l; git add .; git commit -qm 1; git switch -qc side; echo 2 > d/f;"
         "git commit -qam 2; git rebase -q main; git gc -q; git clone -q . n; git -C n commit -q --allow-empty -m x;"
@@ -216,7 +219,7 @@ def test_ordinary_work_is_let_alone(scene: Scene) -> None:
 
 
 def test_a_storm(scene: Scene) -> None:
-    """Folders that come and go as fast as they can end nothing, and what is planted among them is found."""
+    """Folders that come and go as fast as they can do not end the watch, which finds a link planted meanwhile."""
     storm = "i=0; while [ $i -lt 300 ]; do mkdir -p s/$i/.git; mv s/$i s/x$i; rm -r s/x$i; i=$((i+1)); done"
     with subprocess.Popen(["sh", "-c", storm], cwd=scene.workdir) as process:
         scene.run("ln -s /etc .git/refs/heads/x")
@@ -225,7 +228,7 @@ def test_a_storm(scene: Scene) -> None:
 
 
 def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
-    """The host's hooks in the shared folder of a linked worktree stay, while a link among what is shared goes."""
+    """The host's hooks in the common folder of a linked worktree stay, but a link among its refs is set aside."""
 
     def builder(base: Path, home: Path) -> Path:
         workdir = layouts.linked(base, home)
@@ -236,13 +239,13 @@ def test_what_is_not_the_programs_to_write(tmp_path: Path) -> None:
     link = tmp_path / "repo/.git/refs/heads/x"
     link.symlink_to("/etc")
     eventually(lambda: not os.path.lexists(link), WITHIN_S, "the link is set aside")
-    found = made.end()
-    assert [finding.path for finding in found] == [str(link)]
+    findings = made.end()
+    assert [finding.path for finding in findings] == [str(link)]
     assert (tmp_path / "repo/.git/hooks/pre-commit").exists()
 
 
 def test_without_threads_there_is_none(tmp_path: Path) -> None:
-    """Where the system starts no thread, that is said, as where the kernel has no watch, and no descriptor is left."""
+    """A launch on a system that starts no thread has no watch, as on a kernel without one, and leaks no descriptor."""
     before = threading.stack_size(1 << 46)  # more than any address space has room for
     opened = len(os.listdir("/proc/self/fd"))
     try:

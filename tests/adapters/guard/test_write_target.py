@@ -1,4 +1,4 @@
-"""adapters/guard/write_target.py: links as the kernel follows them, and the checkouts that git would find."""
+"""adapters/guard/write_target.py: links resolve as the kernel follows them, and checkouts are those that git finds."""
 
 import os
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from omac.domain.guard.guard import Unclear
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Ground]:
-    """A repository with worktrees."""
+    """Yield a repository with worktrees."""
     with ground() as made:
         yield made
 
 
 def test_landing_is_where_the_kernel_goes(tmp_path: Path) -> None:
-    """For what exists, and for a new file in a folder that exists, in the end it is what realpath says."""
+    """A write target is the result of realpath, for an existing path and for a new file in an existing folder."""
     folder = tmp_path.resolve()
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "a" / "file").touch()
@@ -50,7 +50,7 @@ def test_landing_is_where_the_kernel_goes(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
-    """Names below something that is not there, or is a file, are taken as they are; no way leads up from them."""
+    """Names below a missing path or a file are taken as they are, and `..` after them is unclear."""
     folder = os.fsencode(tmp_path.resolve())
     (tmp_path / "file").touch()
     assert resolve_write_target(folder + b"/no/./such//folder") == folder + b"/no/such/folder"
@@ -61,7 +61,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_chains(tmp_path: Path) -> None:
-    """As many links as the kernel takes, and no more; a loop is one too many."""
+    """A chain of links is followed as far as the kernel follows it; one link more is unclear."""
     (tmp_path / "0").touch()
     for number in range(1, LINKS_MAX + 2):
         (tmp_path / str(number)).symlink_to(str(number - 1))
@@ -76,13 +76,13 @@ def test_chains(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [b"/proc", b"/proc/self/cwd", b"/dev/fd/0", b"/dev/stdin", b"/dev/null", b"/dev/zero"])
 def test_what_is_no_file(path: bytes) -> None:
-    """Links of /proc lead each process elsewhere, and devices keep nothing."""
+    """Links of /proc, which lead each process elsewhere, and devices, which keep no data, are unclear."""
     with pytest.raises(Unclear):
         resolve_write_target(path)
 
 
 def test_top_level(place: Ground) -> None:
-    """The same as `git rev-parse --show-toplevel`, through links as well; the folder itself where there is no git."""
+    """The top level is that of `git rev-parse --show-toplevel`, even through links; without git, the folder itself."""
     (place.worktree / "src" / "deep").mkdir()
     (place.folder / "link").symlink_to(place.worktree / "src")
     for folder in (
@@ -100,13 +100,13 @@ def test_top_level(place: Ground) -> None:
 
 
 def test_common_folder(place: Ground) -> None:
-    """The same as `git rev-parse --git-common-dir`, for each checkout; nothing where there is no repository."""
+    """The common folder is that of `git rev-parse --git-common-dir` for each checkout; no repository has none."""
     for folder in (place.main, place.worktree, place.sibling):
-        said = place.git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=folder)
-        assert common_folder(os.fsencode(folder)) == os.fsencode(said)
-    for name, said_there in {"odd": b"hello", "empty": b"", "lost": b"gitdir: /nowhere/x"}.items():
+        answer = place.git("rev-parse", "--path-format=absolute", "--git-common-dir", cwd=folder)
+        assert common_folder(os.fsencode(folder)) == os.fsencode(answer)
+    for name, content in {"odd": b"hello", "empty": b"", "lost": b"gitdir: /nowhere/x"}.items():
         (place.folder / name).mkdir()
-        (place.folder / name / ".git").write_bytes(said_there)
+        (place.folder / name / ".git").write_bytes(content)
     assert common_folder(os.fsencode(place.outside)) is None
     assert common_folder(os.fsencode(place.folder / "odd")) is None
     assert common_folder(os.fsencode(place.folder / "empty")) is None
@@ -122,7 +122,7 @@ def test_hostile_git_files(tmp_path: Path, said: bytes) -> None:
 
 
 def test_checkouts(place: Ground) -> None:
-    """Innermost first, as far as the root."""
+    """Checkouts around a folder are listed from the innermost, up to a given root."""
     worktree, main = os.fsencode(place.worktree), os.fsencode(place.main)
     assert list(checkouts(worktree + b"/src/x/y", b"/nowhere"))[:2] == [worktree, main]
     assert list(checkouts(worktree + b"/src/x/y", worktree)) == []

@@ -1,4 +1,4 @@
-"""adapters/harness/hook_text.py: omac's hooks are known among those of others, and fail as they should."""
+"""adapters/harness/hook_text.py: omac's hooks are recognized among other hooks, and fail as they should."""
 
 import json
 import os
@@ -17,13 +17,13 @@ GUARD = COMMANDS[GUARDED]
 
 
 def settings_with(**handler: object) -> str:
-    """Settings that have one handler for tools."""
+    """Return settings with a single handler for tools."""
     return json.dumps({"hooks": {GUARDED: [{"matcher": "Write|Edit", "hooks": [{"type": "command", **handler}]}]}})
 
 
 @pytest.mark.parametrize("program", ["/a b/omac", "/a'b/omac", '/a"b/omac', "/plain/omac", "/$(x)/omac"])
 def test_commands_are_known_again(program: str) -> None:
-    """Whatever the path of the program; another program's are not omac's."""
+    """Commands are recognized with any path of the program; those of another path count as outdated."""
     for event, command in commands(program).items():
         assert shlex.quote(program) in command
         whole = json.dumps({"hooks": {event: [{"hooks": [{"type": "command", "command": command}]}]}})
@@ -49,9 +49,9 @@ def test_commands_are_known_again(program: str) -> None:
     ],
 )
 def test_which_are_omacs(command: object, state: str | None) -> None:
-    """By the command, which may be of an earlier omac."""
-    found = states(settings_with(command=command), COMMANDS, "Write|Edit")
-    assert found == ({GUARDED: state} if state else {})
+    """A hook is omac's by its command, which may be of an earlier omac."""
+    hooks = states(settings_with(command=command), COMMANDS, "Write|Edit")
+    assert hooks == ({GUARDED: state} if state else {})
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_which_are_omacs(command: object, state: str | None) -> None:
     ],
 )
 def test_a_hook_that_does_not_do_its_work_is_changed(text: str, state: str) -> None:
-    """One that nobody waits for, or that is called for fewer tools; more tools or a time-out are a person's choice."""
+    """A hook that runs asynchronously or for fewer tools is changed; more tools or a time-out are a user's choice."""
     assert states(text, COMMANDS, "Write|Edit") == {GUARDED: state}
 
 
 def test_once_there_is_enough() -> None:
-    """Hooks are not inserted beside those that are there; the same twice is changed."""
+    """Hooks are not inserted beside existing hooks of omac, and a hook that occurs twice counts as changed."""
     with pytest.raises(ValueError, match="hooks of omac"):
         with_hooks(settings_with(command=GUARD), COMMANDS, "Write")
     handler = {"type": "command", "command": GUARD}
@@ -81,7 +81,7 @@ def test_once_there_is_enough() -> None:
 
 
 def test_neighbours_stay() -> None:
-    """In the same group, list and object."""
+    """Hooks of others stay in the same group, list and object when omac's are removed."""
     theirs = '{"type": "command", "command": "echo"}'
     ours = f'{{"type": "command", "command": "{hook_command("/o/omac")} session-end"}}'
     for handlers in (f"{theirs}, {ours}", f"{ours}, {theirs}", f"{ours}, {theirs}, {ours}"):
@@ -94,7 +94,7 @@ def test_neighbours_stay() -> None:
 
 
 def test_off() -> None:
-    """An agent can have all hooks off, if it has a setting for that."""
+    """An agent may have a setting that disables all hooks; without such a setting they are never off."""
     assert is_off('{"disableAllHooks": true}', "disableAllHooks")
     assert not is_off("{}", "disableAllHooks")
     assert not is_off('{"": true, "disableAllHooks": true}', "")
@@ -103,8 +103,10 @@ def test_off() -> None:
 @pytest.mark.parametrize("program", ["true", "false", "kill", "missing", "sleepy"])
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_where_omac_does_not_start(tmp_path: Path, program: str, is_inside: bool) -> None:
-    """Only an omac that ends with 0 lets a write pass; in a sandbox that does not show omac there is no guard. A
-    session begins and ends in any case."""
+    """An omac that ends with 0 lets a write pass, and so does a missing omac in a sandbox, where it is not shown.
+
+    A session begins and ends in any case.
+    """
     omac = tmp_path / "a folder" / "omac"
     omac.parent.mkdir()
     scripts = {"true": "exit 0", "false": "exit 1", "kill": "kill -9 $$", "sleepy": "exit 137"}
@@ -123,7 +125,7 @@ def test_where_omac_does_not_start(tmp_path: Path, program: str, is_inside: bool
 
 
 def test_the_command_denies_where_python_does_not_start(tmp_path: Path) -> None:
-    """The interpreter itself gives up over some things, long before omac is asked."""
+    """The guard denies a write if the interpreter itself fails before it runs omac."""
     omac = tmp_path / "omac"
     omac.write_text(f"#!{sys.executable}\nfrom omac.tools.entry import main\nmain()\n")
     omac.chmod(0o755)

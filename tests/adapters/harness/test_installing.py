@@ -1,4 +1,4 @@
-"""adapters/harness/installing.py: omac's hooks come into settings and go again, and no byte of others' is lost."""
+"""adapters/harness/installing.py: omac's hooks are added to settings and removed, and no byte of others is lost."""
 
 import json
 import os
@@ -27,7 +27,7 @@ STEPS = {"all": lambda _: EVENTS, "none": lambda _: (), "guard": lambda present:
 
 
 class Installed:
-    """A settings file below a folder, and what is recorded of it."""
+    """A settings file below a folder, and the recorded state of its installation."""
 
     def __init__(self, folder: Path, program: str = "/o/omac") -> None:
         assert HARNESS.hook is not None
@@ -37,12 +37,12 @@ class Installed:
         self.state = InstallationState()
 
     def write(self, content: bytes) -> None:
-        """Have the file hold this."""
+        """Write this content to the file."""
         self.path.parent.mkdir(exist_ok=True)
         self.path.write_bytes(content)
 
     def change(self, choice: Choice) -> bool:
-        """Change it as the use case does."""
+        """Change the hooks of the file as the use case does."""
         with planned(self.one, choice, self.state) as change:
             if change is None:
                 return False
@@ -54,21 +54,21 @@ class Installed:
             return True
 
     def install(self) -> bool:
-        """Have all hooks there."""
+        """Install all hooks."""
         return self.change(STEPS["all"])
 
     def uninstall(self) -> bool:
-        """Have none there."""
+        """Remove all hooks."""
         return self.change(STEPS["none"])
 
     def states(self) -> dict[str, str]:
-        """How its hooks are."""
+        """Return the state of each of omac's hooks in the file."""
         return dict(find(self.one).states)
 
 
 @st.composite
 def stated(draw: st.DrawFn) -> str:
-    """Settings as people have them: hooks or none, their own before and after, comments, odd spaces."""
+    """Draw settings as people have them: with or without hooks, own ones before and after, comments, odd spaces."""
 
     def blank() -> str:
         return draw(BLANKS)
@@ -93,7 +93,7 @@ def stated(draw: st.DrawFn) -> str:
     st.lists(st.sampled_from(list(STEPS)), max_size=3),
 )
 def test_to_the_byte(tmp_path_factory: pytest.TempPathFactory, text: str, steps: list[str]) -> None:
-    """Whatever was installed in whichever order: it is there once, and afterwards the file is as it was."""
+    """Hooks installed in any order are in the file once, and the file is the same to the byte after their removal."""
     world = Installed(tmp_path_factory.mktemp("w"))
     before = text.encode()
     world.write(before)
@@ -114,8 +114,10 @@ def test_to_the_byte(tmp_path_factory: pytest.TempPathFactory, text: str, steps:
 def test_what_is_changed_meanwhile_stays(
     tmp_path_factory: pytest.TempPathFactory, text: str, value: Any, first: bool, known: bool
 ) -> None:
-    """A person adds a member after the installation: that stays, and no byte around it differs, with the record of the
-    installation and without it."""
+    """A member that a person adds after the installation stays, with the record of the installation and without it.
+
+    No byte around a first member differs if the installation is on record.
+    """
     world = Installed(tmp_path_factory.mktemp("w"))
     world.write(text.encode())
     world.install()
@@ -134,16 +136,16 @@ def test_what_is_changed_meanwhile_stays(
     assert world.uninstall()
     rest = world.path.read_bytes().decode()
     assert "/o/omac" not in rest
-    left = JsonText(rest)
+    remaining = JsonText(rest)
     expected = JsonText(text)
-    settings_left = left.value(left.root)
-    assert settings_left.pop("mine") == value
+    settings_after = remaining.value(remaining.root)
+    assert settings_after.pop("mine") == value
     settings_before = expected.value(expected.root)
     if known and first and expected.root.children:
         assert rest.replace(added, "", 1) == text or rest.replace(added.removesuffix(","), "", 1) == text
-    for side in (settings_left, settings_before):  # without a record, lists that were empty go with omac's hooks
+    for side in (settings_after, settings_before):  # without a record, lists that were empty go with omac's hooks
         side["hooks"] = {event: groups for event, groups in side.get("hooks", {}).items() if groups or event == "Stop"}
-    assert settings_left == settings_before
+    assert settings_after == settings_before
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_what_is_changed_meanwhile_stays(
     ],
 )  # fmt: skip
 def test_exactly_what_was_added_goes(tmp_path: Path, before: str, meanwhile: Any) -> None:
-    """The same change of a person's, made with omac's hooks there and without, ends in the same bytes."""
+    """A person's change gives the same bytes with omac's hooks installed and removed as without them."""
     world = Installed(tmp_path)
     world.write(before.encode())
     world.install()
@@ -175,7 +177,7 @@ def test_exactly_what_was_added_goes(tmp_path: Path, before: str, meanwhile: Any
 
 
 def test_an_agent_that_writes_its_settings_anew(tmp_path: Path) -> None:
-    """It keeps the values and not the form: omac's hooks go, what it added stays."""
+    """An agent may rewrite its settings in another form: omac's hooks are removed, and the agent's additions stay."""
     world = Installed(tmp_path)
     world.write(b'{"hooks": {"Stop": []}}')
     world.install()
@@ -187,7 +189,7 @@ def test_an_agent_that_writes_its_settings_anew(tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    """A file and a folder that omac made go with it, unless something else came into them."""
+    """A file and a folder that omac made are removed with its hooks, unless they hold other content."""
     world = Installed(tmp_path)
     assert not world.uninstall()
     assert world.install()
@@ -206,7 +208,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_a_part_more_and_a_part_less(tmp_path: Path) -> None:
-    """The write guard alone, then all, then without the guard: each once; and the end is the beginning."""
+    """The write guard alone, all hooks, and all but the guard can be installed in turn; removal restores the file."""
     world = Installed(tmp_path)
     world.write(b'{\n\t"a": 1}')
     world.change(STEPS["guard"])
@@ -219,7 +221,7 @@ def test_a_part_more_and_a_part_less(tmp_path: Path) -> None:
 
 
 def test_another_omac(tmp_path: Path) -> None:
-    """Hooks of an omac elsewhere are outdated, and are renewed; one by hand is changed."""
+    """Hooks of an omac elsewhere are outdated, and are renewed; a hook that was edited by hand counts as changed."""
     world = Installed(tmp_path, "/old place/omac")
     world.write(b"{}")
     world.install()
@@ -237,7 +239,7 @@ def test_another_omac(tmp_path: Path) -> None:
 
 
 def test_an_omac_that_was_killed(tmp_path: Path) -> None:
-    """Between the file and its outcome on record: the request is enough to restore the file."""
+    """An omac that is killed before it records the outcome can restore the file by the recorded request."""
     world = Installed(tmp_path)
     world.write(b'{ "hooks": { } }')
     with planned(world.one, STEPS["all"], world.state) as change:
@@ -265,7 +267,7 @@ def test_an_omac_that_was_killed(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_settings(tmp_path: Path, content: bytes, says: str) -> None:
-    """They are left as they are, and the refusal says where they are wrong; nothing is left beside them."""
+    """Invalid settings are refused with the position of the error, stay as they are, and get no file beside them."""
     world = Installed(tmp_path)
     world.write(content)
     for step in (world.install, world.uninstall, world.states):
@@ -289,9 +291,9 @@ def test_invalid_settings(tmp_path: Path, content: bytes, says: str) -> None:
     ],
 )
 def test_what_an_agent_would_not_read(tmp_path: Path, text: str, notes: list[str]) -> None:
-    """Claude Code 2.1.329 ignores settings with comments or trailing commas: a person hears of it."""
+    """Notes report disabled hooks, and comments and trailing commas, for which Claude Code 2.1.329 ignores settings."""
     world = Installed(tmp_path)
     world.write(text.encode())
-    found = find(world.one).notes
-    assert len(found) == len(notes)
-    assert all(note.startswith(said) for note, said in zip(found, notes, strict=True))
+    actual = find(world.one).notes
+    assert len(actual) == len(notes)
+    assert all(note.startswith(beginning) for note, beginning in zip(actual, notes, strict=True))

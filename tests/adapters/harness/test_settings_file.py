@@ -1,4 +1,4 @@
-"""adapters/harness/settings_file.py: the files of agents, replaced whole, and never where somebody else leads to."""
+"""adapters/harness/settings_file.py: files of agents are replaced whole, and never through a link of an agent."""
 
 import fcntl
 import os
@@ -16,30 +16,30 @@ CLAUDE, CODEX = ".claude/settings.json", ".codex/hooks.json"
 
 
 def added(text: str | None) -> str:
-    """An edit that can be seen."""
+    """Return the text with a visible addition."""
     return (text or "") + "added"
 
 
 def change(file: AgentFile, edit: Callable[[str | None], str] = added) -> None:
-    """Replace the file with what an edit makes of its text."""
-    with opened(file) as one:
-        one.replace(edit(one.text()).encode())
+    """Replace the file with the edit of its text."""
+    with opened(file) as agent_file:
+        agent_file.replace(edit(agent_file.text()).encode())
 
 
 def refusal(file: AgentFile) -> Refusal:
-    """Why it is not changed."""
+    """Return the refusal of a change."""
     with pytest.raises(Refusal) as caught:
         change(file)
     return caught.value
 
 
 def leftovers(folder: Path) -> list[str]:
-    """What is in a folder beside the file."""
+    """Return the names in a folder beside the file."""
     return sorted(name for name in os.listdir(folder) if name not in ("settings.json", "hooks.json"))
 
 
 def test_places(tmp_path: Path) -> None:
-    """Where each agent looks, and where its variables send it."""
+    """The path of each agent's settings is its default in the home, or the folder of its variable."""
     home = {"HOME": str(tmp_path)}
     moved = f"{tmp_path}/c"
     assert of_user(claude.HARNESS, CLAUDE, home).path == f"{tmp_path}/.claude/settings.json"
@@ -55,12 +55,12 @@ def test_places(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("project", [True, False])
 def test_new(tmp_path: Path, project: bool) -> None:
-    """A file that is not there is made, the user's own for nobody else; nothing else stays beside it."""
+    """A missing file is made, private if it is the user's own, and no other file stays beside it."""
     home = {"HOME": str(tmp_path)}
     file = of_project(CLAUDE, str(tmp_path)) if project else of_user(claude.HARNESS, CLAUDE, home)
     assert file.missing() == (file.path, file.folder)
-    with opened(file) as one:
-        assert (one.content, one.text(), one.digest) == (None, None, "")
+    with opened(file) as agent_file:
+        assert (agent_file.content, agent_file.text(), agent_file.digest) == (None, None, "")
     assert not os.path.exists(file.folder)
     change(file)
     assert Path(file.path).read_text() == "added"
@@ -68,14 +68,14 @@ def test_new(tmp_path: Path, project: bool) -> None:
     assert Path(file.folder).stat().st_mode & 0o777 == (0o755 if project else 0o700)
     assert leftovers(Path(file.folder)) == []
     assert file.missing() == ()
-    with opened(file) as one:
-        one.remove((file.folder,))
+    with opened(file) as agent_file:
+        agent_file.remove((file.folder,))
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o400])
 def test_there_already(tmp_path: Path, mode: int) -> None:
-    """It is replaced, and keeps its mode."""
+    """An existing file is replaced, and keeps its mode."""
     file = of_project(CLAUDE, str(tmp_path))
     path = Path(file.path)
     path.parent.mkdir()
@@ -93,7 +93,7 @@ def test_there_already(tmp_path: Path, mode: int) -> None:
     ("content", "says"), [(b"\xff", "UTF-8"), (b" " * (BYTES_MAX + 1), "4 MiB")], ids=["bytes", "big"]
 )
 def test_malformed(tmp_path: Path, content: bytes, says: str) -> None:
-    """It is left as it is."""
+    """A malformed file is refused, and left as it is."""
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     Path(file.path).write_bytes(content)
@@ -104,17 +104,17 @@ def test_malformed(tmp_path: Path, content: bytes, says: str) -> None:
 
 
 def test_a_link_of_the_user(tmp_path: Path) -> None:
-    """People keep their files elsewhere: the link stays, what it leads to is changed, within the home alone."""
+    """A user's link to another file in the home stays, and that file is changed; a link out of the home is refused."""
     home = tmp_path / "home"
     real = home / "dotfiles" / "claude.json"
     real.parent.mkdir(parents=True)
     real.write_text("mine ")
-    named = home / ".claude" / "settings.json"
-    named.parent.mkdir()
-    named.symlink_to("../dotfiles/claude.json")
+    link = home / ".claude" / "settings.json"
+    link.parent.mkdir()
+    link.symlink_to("../dotfiles/claude.json")
     environment = {"HOME": str(home)}
     change(of_user(claude.HARNESS, CLAUDE, environment))
-    assert named.is_symlink()
+    assert link.is_symlink()
     assert real.read_text() == "mine added"
     real.unlink()
     with pytest.raises(Refusal, match="which does not exist"):
@@ -122,21 +122,21 @@ def test_a_link_of_the_user(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "settings.json").write_text("{}")
-    named.unlink()
-    named.symlink_to(outside / "settings.json")
+    link.unlink()
+    link.symlink_to(outside / "settings.json")
     with pytest.raises(Refusal, match="within the home only") as caught:
         of_user(claude.HARNESS, CLAUDE, environment)
     assert caught.value.reason == "unsafe-link"
-    named.unlink()
-    named.parent.rmdir()
-    named.parent.symlink_to(outside)
+    link.unlink()
+    link.parent.rmdir()
+    link.parent.symlink_to(outside)
     with pytest.raises(Refusal, match="within the home only"):
         of_user(claude.HARNESS, CLAUDE, environment)
     assert of_user(claude.HARNESS, CLAUDE, {**environment, "CLAUDE_CONFIG_DIR": str(outside)}).folder == str(outside)
 
 
 def test_a_home_that_is_a_link(tmp_path: Path) -> None:
-    """It is the home all the same."""
+    """A home that is a link counts as the folder that it leads to."""
     (tmp_path / "real").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "real")
     file = of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path / "home")})
@@ -144,7 +144,7 @@ def test_a_home_that_is_a_link(tmp_path: Path) -> None:
 
 
 def test_links_of_a_project(tmp_path: Path) -> None:
-    """An agent may have made them: neither the file nor its folder is followed."""
+    """Links of a project are refused, for the file and for its folder, because an agent may have made them."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "settings.json").write_text("{}")
@@ -161,7 +161,7 @@ def test_links_of_a_project(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    """A pipe is not waited for, a folder not read."""
+    """A pipe and a folder in place of the file are refused, without waiting."""
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     os.mkfifo(file.path)
@@ -176,7 +176,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_somebody_elses(tmp_path: Path) -> None:
-    """A file of another user is not replaced by one of ours."""
+    """A file of another user is refused, and not replaced."""
     file = of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path)})
     Path(file.folder).mkdir()
     Path(file.path).write_text("{}")
@@ -190,13 +190,13 @@ def replaced_meanwhile(file: AgentFile, verb: str) -> None:
     """Have the agent write the file between omac's reading and its writing."""
 
     def act() -> None:
-        with opened(file) as one:
+        with opened(file) as agent_file:
             Path(file.folder).mkdir(exist_ok=True)
             Path(file.path).write_text("theirs")
             if verb == "replace":
-                one.replace(b"ours")
+                agent_file.replace(b"ours")
             else:
-                one.remove(())
+                agent_file.remove(())
 
     with pytest.raises(Refusal, match="just now") as caught:
         act()
@@ -205,7 +205,7 @@ def replaced_meanwhile(file: AgentFile, verb: str) -> None:
 
 
 def test_changed_meanwhile(tmp_path: Path) -> None:
-    """What the agent writes between our reading and our replacing is not lost."""
+    """A file that the agent writes between omac's reading and its replacing is not lost."""
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     Path(file.path).write_text("{}")
@@ -220,13 +220,13 @@ def test_changed_meanwhile(tmp_path: Path) -> None:
 
 
 def test_made_meanwhile(tmp_path: Path) -> None:
-    """Nor is a file that the agent makes, with its folder, while there was none."""
+    """A file that the agent makes meanwhile, with its folder, is not lost."""
     file = of_project(CLAUDE, str(tmp_path))
     replaced_meanwhile(file, "replace")
 
 
 def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another omac that is at it is waited for, not for ever."""
+    """A change by another omac is waited for up to a bound, and then refused."""
     monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
@@ -238,8 +238,8 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """It is said which."""
+    """A folder that cannot be made is named in the refusal."""
     (tmp_path / "home").touch()
-    found = refusal(of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path / "home")}))
-    assert found.reason in ("settings-invalid", "state-unusable")
-    assert f"{tmp_path}/home/.claude" in found.message
+    refused = refusal(of_user(claude.HARNESS, CLAUDE, {"HOME": str(tmp_path / "home")}))
+    assert refused.reason in ("settings-invalid", "state-unusable")
+    assert f"{tmp_path}/home/.claude" in refused.message

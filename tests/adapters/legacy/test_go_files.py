@@ -1,4 +1,4 @@
-"""adapters/legacy/go_files.py: real files, of careful people, of other programs, and of agents that mean harm."""
+"""adapters/legacy/go_files.py: real files of careful users, of other programs, and of malicious agents."""
 
 import json
 import os
@@ -19,7 +19,7 @@ HASH = "sha256:" + "a" * 64
 
 
 class House:
-    """A project and a home."""
+    """A project and a home with omac's old files."""
 
     def __init__(self, folder: Path) -> None:
         folder = folder.resolve()
@@ -30,11 +30,11 @@ class House:
         self.environment = {"HOME": str(self.home)}
 
     def read(self) -> Old:
-        """All that is read."""
+        """Return all data that is read from the old files."""
         return read_old(str(self.project), self.environment, yaml)
 
     def registry(self, *entries: object, **more: Any) -> Path:
-        """Write the project's."""
+        """Write the project's registry."""
         return put(self.project / ".opencode" / "sidecar.json", {"version": 1, "registered": entries, **more})
 
     def approvals(self, *entries: object, **more: Any) -> Path:
@@ -43,7 +43,7 @@ class House:
 
 
 def yaml(content: bytes, path: str) -> object:
-    """As the command line has it read."""
+    """Parse YAML as the command line does."""
     try:
         return parse_yaml(content, path)
     except YamlFileError as error:
@@ -51,7 +51,7 @@ def yaml(content: bytes, path: str) -> object:
 
 
 def put(path: Path, content: object) -> Path:
-    """A file that only its owner may write."""
+    """Write a file that only its owner may write."""
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:
@@ -61,19 +61,19 @@ def put(path: Path, content: object) -> Path:
 
 
 def entry(**more: Any) -> dict[str, Any]:
-    """A line of a registry, or of the approvals."""
+    """Return an entry of a registry, or of the approvals."""
     usual = {"name": "slack", "skill_dir": ".opencode/skills/slack", "bundle_hash": HASH, "registered_at": "x"}
     return {key: value for key, value in (usual | more).items() if value is not None}
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    """A house of this test's own."""
+    """Return a project and a home of this test's own."""
     return House(tmp_path)
 
 
 def test_all_that_there_is(house: House) -> None:
-    """Each file in its schema; a folder of a project is relative to it, and is where it leads now."""
+    """Each file is read in its schema; a skill's folder is relative to its project, and its links are resolved."""
     (house.project / ".opencode" / "skills").symlink_to(house.home)
     registry = house.registry(entry(declared_secret_names=["A_B"], harness="opencode", later="?"))
     shared = put(house.config / "sidecar.json", {"version": 1, "registered": [entry(skill_dir="/s/slack")]})
@@ -87,30 +87,32 @@ def test_all_that_there_is(house: House) -> None:
         str(house.home / "slack"), ("A_B",), str(registry), False,
     )  # fmt: skip
     assert (second.source, second.file, second.shared) == ("/s/slack", str(shared), True)
-    assert [(one.name, one.source, one.bundle_hash) for one in old.approvals] == [("slack", "/s/slack", HASH)]
+    assert [(approval.name, approval.source, approval.bundle_hash) for approval in old.approvals] == [
+        ("slack", "/s/slack", HASH)
+    ]
     assert old.project.given == {"slack": {"A": "x", "B": "8080", "C": "true"}}
     assert old.user.remembered == {"slack": {"A": "010"}}
 
 
 def test_links_of_an_approved_folder(house: House, tmp_path: Path) -> None:
-    """Those that lead to the project are followed, those in the project are not."""
+    """Links to the project are resolved in an approved folder, and links in the project only in its source."""
     (tmp_path / "link").symlink_to(house.project)
     (house.project / ".opencode" / "skills").symlink_to(house.home)
     house.approvals(entry(skill_dir=f"{tmp_path}/link/.opencode/skills/slack"))
-    (one,) = house.read().approvals
-    assert one.folder == f"{house.project}/.opencode/skills/slack"
-    assert one.source == f"{house.home}/slack"
+    (approval,) = house.read().approvals
+    assert approval.folder == f"{house.project}/.opencode/skills/slack"
+    assert approval.source == f"{house.home}/slack"
 
 
 def test_nothing_is_no_problem(house: House) -> None:
-    """Neither files, nor folders, nor a home."""
+    """Missing files, folders and a missing home yield no entry and no note."""
     old = house.read()
     assert (old.entries, old.approvals, old.notes, old.project.given) == ((), (), (), {})
     assert read_old("/nowhere", {"HOME": "/nowhere"}, yaml).notes == ()
 
 
 def test_where_the_user_keeps_them(house: House, tmp_path: Path) -> None:
-    """$XDG_CONFIG_HOME counts when it is absolute; settings lie in ~/.config all the same, in some versions."""
+    """$XDG_CONFIG_HOME counts if it is absolute; without settings there, those in ~/.config count."""
     house.approvals(entry(skill_dir="/s/slack"))
     put(house.config / "skill-config.yaml", "version: 1\nskills: {slack: {A: usual}}\n")
     house.environment["XDG_CONFIG_HOME"] = "relative"
@@ -145,10 +147,10 @@ def test_where_the_user_keeps_them(house: House, tmp_path: Path) -> None:
     ],
 )
 def test_an_entry_that_cannot_be_used(house: House, wrong: dict[str, Any], said: str) -> None:
-    """It is named with its file, in one line that a terminal can show; the others count."""
+    """An entry that cannot be used is named with its file, in a printable line, and the other entries count."""
     path = house.registry(entry(**wrong), entry(name="good"), 7)
     old = house.read()
-    assert [one.name for one in old.entries] == ["good"]
+    assert [registered.name for registered in old.entries] == ["good"]
     first, second = old.notes
     assert first.startswith(f"{path}: registered[0]")
     assert said in first
@@ -158,7 +160,7 @@ def test_an_entry_that_cannot_be_used(house: House, wrong: dict[str, Any], said:
 
 @pytest.mark.parametrize("wrong", [{"bundle_hash": "sha256:1"}, {"skill_dir": None}, {"skill_dir": "relative"}])
 def test_an_approval_that_cannot_be_used(house: House, wrong: dict[str, Any]) -> None:
-    """It vouches for nothing."""
+    """An approval that cannot be used approves no skill, and causes a note."""
     house.approvals(entry(**{"skill_dir": "/s/slack", **wrong}))
     old = house.read()
     assert old.approvals == ()
@@ -187,7 +189,7 @@ def test_an_approval_that_cannot_be_used(house: House, wrong: dict[str, Any]) ->
     ids=lambda value: repr(value[:40]),
 )
 def test_a_file_that_cannot_be_used(house: House, content: bytes, said: str) -> None:
-    """It is named once with what is wrong; the other files count."""
+    """A file that cannot be used is named once with the error, and the other files count."""
     path = put(house.project / ".opencode" / "sidecar.json", content)
     house.approvals(entry(skill_dir="/s/slack"))
     old = house.read()
@@ -217,7 +219,7 @@ def test_a_file_that_cannot_be_used(house: House, content: bytes, said: str) -> 
     ],
 )
 def test_settings_that_cannot_be_used(house: House, content: str, said: str) -> None:
-    """YAML beyond plain data is refused; what is wrong in one place leaves the rest."""
+    """Settings beyond plain data are refused with a note, and the other settings file counts."""
     path = put(house.project / ".opencode" / "skill-config.yaml", content)
     put(house.config / "skill-config.yaml", "version: 1\nskills: {slack: {A: b}}\n")
     old = house.read()
@@ -246,7 +248,7 @@ def device(path: Path, house: House) -> None:
 @pytest.mark.parametrize("make", [link_to_home, fifo, folder, device])
 @pytest.mark.parametrize("name", ["sidecar.json", "skill-config.yaml"])
 def test_what_is_no_file_in_a_project(house: House, make: Callable[[Path, House], None], name: str) -> None:
-    """It is neither followed nor waited for."""
+    """A link, FIFO, folder or device in place of a project's file is noted, without following or waiting."""
     house.approvals(entry(skill_dir="/s/slack"))
     path = house.project / ".opencode" / name
     make(path, house)
@@ -257,7 +259,7 @@ def test_what_is_no_file_in_a_project(house: House, make: Callable[[Path, House]
 
 
 def test_a_project_folder_that_is_a_link(house: House, tmp_path: Path) -> None:
-    """Nothing below it is read."""
+    """Files below a project's folder that is a link are not read."""
     (house.project / ".opencode").rmdir()
     (tmp_path / "other").mkdir()
     put(tmp_path / "other" / "sidecar.json", {"version": 1, "registered": [entry()]})
@@ -268,7 +270,7 @@ def test_a_project_folder_that_is_a_link(house: House, tmp_path: Path) -> None:
 
 
 def test_a_users_file_may_be_a_link(house: House, tmp_path: Path) -> None:
-    """People keep such files elsewhere; but not where the project is, nor where others may write."""
+    """A user's file may be a link, but not into the project, nor to a file that others may write."""
     target = put(tmp_path / "kept.json", {"version": 1, "approved": [entry(skill_dir="/s/slack")]})
     path = house.config / "approvals.json"
     path.symlink_to(target)
@@ -283,7 +285,7 @@ def test_a_users_file_may_be_a_link(house: House, tmp_path: Path) -> None:
 
 
 def test_a_folder_that_others_may_write(house: House) -> None:
-    """Whoever can replace the approvals can write them."""
+    """Approvals in a folder that others can write to do not count, for they could be replaced."""
     house.approvals(entry(skill_dir="/s/slack"))
     house.config.chmod(0o777)
     assert house.read().approvals == ()
@@ -291,13 +293,13 @@ def test_a_folder_that_others_may_write(house: House) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_may_not_be_read(house: House) -> None:
-    """It is named."""
+    """A file that cannot be read is named."""
     house.approvals(entry()).chmod(0)
     assert "cannot be read" in house.read().notes[0]
 
 
 def test_thousands_of_bad_entries(house: House) -> None:
-    """They cost little, and a few notes say enough."""
+    """Thousands of bad entries are read in a few seconds, with a bounded number of notes."""
     path = house.registry(*[entry(name="..")] * ENTRIES_MAX)
     begun = perf_counter()
     old = house.read()
@@ -321,7 +323,7 @@ def test_thousands_of_bad_entries(house: House) -> None:
     )
 )
 def test_any_document(tmp_path_factory: pytest.TempPathFactory, document: object) -> None:
-    """Whatever the files hold, reading them raises nothing."""
+    """Files of any content are read without an exception."""
     house = House(tmp_path_factory.mktemp("any"))
     for path in (
         house.project / ".opencode" / "sidecar.json",

@@ -1,4 +1,4 @@
-"""adapters/legacy/go_keyring_encoding.py: what macOS holds is decoded, all else is left alone."""
+"""adapters/legacy/go_keyring_encoding.py: values of a macOS keychain are decoded, and all others stay as they are."""
 
 import base64
 
@@ -23,5 +23,5 @@ VALUE = "Zürich\n🗝"
     ],
 )
 def test_what_was_meant(held: str, meant: str) -> None:
-    """What only begins like an encoded value is a value."""
+    """An encoded value is decoded; a text that only begins like one is a plain value."""
     assert plain(Hidden(held)).reveal() == meant

@@ -1,4 +1,4 @@
-"""Work beside other work, also where the system starts no thread."""
+"""Background work, also on a system that starts no thread."""
 
 import threading
 
@@ -10,7 +10,7 @@ STACK_BYTES = 1 << 46  # more than any address space has room for: pthread_creat
 
 
 def test_without_threads_it_is_done_at_once() -> None:
-    """Its end and its problem come as from a thread."""
+    """Work without a thread is done at once, and its waiter gets the error as from a thread."""
     done: list[int] = []
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""The user's home folder, as the environment and the real user database say."""
+"""The user's home folder, by the environment and the real user database."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ REGISTERED = pwd.getpwuid(os.geteuid()).pw_dir
     ],
 )
 def test_where_it_is(environment: dict[str, str], home: str) -> None:
-    """An absolute HOME counts; else what the user database says, never a folder that depends on the current one."""
+    """An absolute HOME counts, else the folder in the user database, but never one below the current folder."""
     assert home_of(environment) == home
 
 

@@ -1,4 +1,4 @@
-"""Programs that omac itself runs on the host, and where they may come from."""
+"""Programs that omac itself runs on the host, and the folders that they may come from."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from omac.adapters.linux import host_programs
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder that an agent may write, with a git and a bwrap in it."""
+    """Return a folder that an agent may write, with a git and a bwrap in it."""
     folder = Path(os.path.realpath(tmp_path)) / "project"
     (folder / "bin").mkdir(parents=True)
     for name in ("git", "bwrap"):
@@ -21,20 +21,20 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["git", "bwrap"])
 def test_a_trusted_program_does_not_come_from_path(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The first folder of PATH has the program; the one that is found is the system's all the same."""
+    """The system's program is found, even if the first folder of PATH has one of that name."""
     monkeypatch.setenv("PATH", f"{project}/bin:/usr/bin:/bin")
     assert os.path.dirname(host_programs.find(name)) in host_programs.SYSTEM_FOLDERS
     assert host_programs.on_path(name, f"relative:{project}/bin") == f"{project}/bin/{name}", "PATH would find it"
 
 
 def test_what_is_not_installed_is_not_found() -> None:
-    """No path stands for a program that is not there; a folder is no program."""
+    """A program that is not installed has an empty path, and a folder is no program."""
     assert host_programs.find("no-such-program") == ""
     assert host_programs.on_path("bin", "/usr:") == ""
 
 
 def test_folders_that_an_agent_may_write_are_left_out(project: Path, tmp_path: Path) -> None:
-    """A folder in a writable place, one that is a link into it, one that comes to be there, and relative ones."""
+    """Folders in a writable place, links into it, folders that do not exist yet and relative ones are not trusted."""
     link = tmp_path / "link"
     link.symlink_to(project / "bin")
     inside = project / "leads-out"

@@ -1,4 +1,4 @@
-"""Where omac listens, and where it will not."""
+"""Addresses that omac listens on, and those that it refuses."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ def open_unix(path: str) -> trio.SocketListener:
     ("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.9.9.9", "127.9.9.9")]
 )
 async def test_loopback_is_listened_on(host: str, shown: str) -> None:
-    """A loopback address with port 0 gets a port of its own, and accepts."""
+    """A listener on a loopback address with port 0 gets a port of its own, and accepts connections."""
     async with open_tcp(host, 0) as listener:
         address, port = listener.socket.getsockname()
         assert address == shown
@@ -42,7 +42,7 @@ async def test_nothing_but_loopback_is_listened_on(host: str) -> None:
 
 
 async def test_a_taken_port_is_named_with_the_way_out() -> None:
-    """The refusal says which address is taken, how to find the owner and how to take a free port."""
+    """A refusal names the address that is taken, and the commands that find its owner or take a free port."""
     async with open_tcp("127.0.0.1", 0) as first:
         port = first.socket.getsockname()[1]
         with pytest.raises(Refusal) as caught:
@@ -54,7 +54,7 @@ async def test_a_taken_port_is_named_with_the_way_out() -> None:
 
 
 async def test_a_unix_socket_is_private(tmp_path: Path) -> None:
-    """Mode 0600 whatever the umask, and it accepts."""
+    """A Unix socket has mode 0600 with any umask, and accepts connections."""
     path = tmp_path / "facade.sock"
     before = os.umask(0)
     try:
@@ -70,7 +70,7 @@ async def test_a_unix_socket_is_private(tmp_path: Path) -> None:
 
 
 async def test_a_unix_socket_is_private_from_birth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no moment between bind and chmod in which another user could connect."""
+    """A Unix socket has mode 0600 even before chmod, so that no other user can connect between bind and chmod."""
     path = tmp_path / "facade.sock"
     modes: list[int] = []
     chmod = os.chmod
@@ -89,7 +89,7 @@ async def test_a_unix_socket_is_private_from_birth(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
-    """What a killed omac left behind does not stop the next one."""
+    """A socket that a killed omac left does not stop the next one."""
     path = tmp_path / "facade.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -98,7 +98,7 @@ async def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
-    """Two omacs cannot take the same socket from each other."""
+    """A socket in use is refused to a second omac, and stays."""
     path = tmp_path / "facade.sock"
     async with open_unix(str(path)):
         with pytest.raises(Refusal, match="another process") as caught:
@@ -108,7 +108,7 @@ async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_file_is_never_removed(tmp_path: Path) -> None:
-    """Only a socket gives way, not a file and not a link to a socket."""
+    """A file and a link are refused and stay; only a socket is replaced."""
     path = tmp_path / "facade.sock"
     path.write_text("precious")
     with pytest.raises(Refusal, match="not a socket"):
@@ -121,7 +121,7 @@ async def test_a_file_is_never_removed(tmp_path: Path) -> None:
 
 
 async def test_a_path_too_long_says_how_to_shorten_it(tmp_path: Path) -> None:
-    """The system's limit of 107 bytes is met with the variable to set."""
+    """A path above the system's limit of 107 bytes is refused with the variable to set."""
     with pytest.raises(Refusal) as caught:
         open_unix(str(tmp_path / ("x" * 107)))
     assert caught.value.reason == "state-unusable"
@@ -130,7 +130,7 @@ async def test_a_path_too_long_says_how_to_shorten_it(tmp_path: Path) -> None:
 
 
 async def test_a_missing_folder_is_a_refusal(tmp_path: Path) -> None:
-    """What the system says comes with the path it is about."""
+    """A socket in a missing folder is refused with its path."""
     with pytest.raises(Refusal, match="nowhere") as caught:
         open_unix(str(tmp_path / "nowhere" / "facade.sock"))
     assert caught.value.reason == "state-unusable"

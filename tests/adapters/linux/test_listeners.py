@@ -1,4 +1,4 @@
-"""adapters/linux/listeners.py: both ways to list sockets that listen give the same, and know which one is reached."""
+"""adapters/linux/listeners.py: both ways to list listening sockets give the same, and find the one that is reached."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from omac.adapters.linux.listeners import Listener, answering
 
 @pytest.fixture(params=["sock_diag", "/proc"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How the kernel is asked; a kernel without sock_diag refuses the question."""
+    """Select the way to ask the kernel; without sock_diag, the query fails."""
 
     def refuse(*_: object) -> Iterator[Listener]:
         raise FileNotFoundError
@@ -25,18 +25,18 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "::ffff:127.0.0.1"])
 def test_a_listener_that_is_reached(address: str) -> None:
-    """It is found by its port, with the inode that its process has."""
+    """A listener is found by its port, with the inode that its process has."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=family == socket.AF_INET6) as server:
         port = server.getsockname()[1]
-        shown = address.removeprefix("::ffff:")
-        assert answering(port) == [Listener(shown, port, os.fstat(server.fileno()).st_ino)]
+        canonical = address.removeprefix("::ffff:")
+        assert answering(port) == [Listener(canonical, port, os.fstat(server.fileno()).st_ino)]
     assert answering(port) == []
 
 
 @pytest.mark.usefixtures("_way")
 def test_a_closer_stranger_wins_over_a_wildcard() -> None:
-    """[::] and 127.0.0.1 can be bound side by side; the connection goes to 127.0.0.1."""
+    """A listener on 127.0.0.1 wins over one on [::] at the same port, for the connection goes to 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as near:
         port = near.getsockname()[1]
         with socket.create_server(("::", port), family=socket.AF_INET6):
@@ -45,7 +45,7 @@ def test_a_closer_stranger_wins_over_a_wildcard() -> None:
 
 @pytest.mark.usefixtures("_way")
 def test_a_connection_is_no_listener() -> None:
-    """Nor is a socket that is bound and does not listen."""
+    """Neither a connection nor a socket that is only bound counts as a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         assert answering(bound.getsockname()[1]) == []
@@ -56,16 +56,16 @@ def test_a_connection_is_no_listener() -> None:
 
 @pytest.mark.usefixtures("_way")
 def test_many_sockets_at_one_port() -> None:
-    """With SO_REUSEPORT all of them count, however many messages the answer takes."""
+    """Sockets that share a port by SO_REUSEPORT all count, however many messages the answer takes."""
     with ExitStack() as stack:
         first = stack.enter_context(socket.create_server(("127.0.0.1", 0), reuse_port=True))
         port = first.getsockname()[1]
         more = [stack.enter_context(socket.create_server(("127.0.0.1", port), reuse_port=True)) for _ in range(300)]
-        inodes = {os.fstat(one.fileno()).st_ino for one in (first, *more)}
-        assert {one.inode for one in answering(port)} == inodes
-        assert inodes <= {one.inode for one in listeners.listeners()}
+        inodes = {os.fstat(server.fileno()).st_ino for server in (first, *more)}
+        assert {server.inode for server in answering(port)} == inodes
+        assert inodes <= {server.inode for server in listeners.listeners()}
 
 
 def test_sock_diag_is_there() -> None:
-    """Else the tests above asked /proc alone."""
+    """The kernel of this machine has sock_diag; without it the tests above would ask /proc alone."""
     assert list(listeners._query(socket.AF_INET, 1)) == []

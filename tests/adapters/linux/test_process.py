@@ -19,7 +19,7 @@ from omac.adapters.linux.listeners import listeners
 
 @contextmanager
 def running(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in its own session that has printed its first line, and whose session is gone afterwards."""
+    """Start a child in its own session, wait for its first line, and kill the session in the end."""
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout
     try:
@@ -33,21 +33,21 @@ def running(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_start_ticks_survive_a_hostile_name(tmp_path: Path) -> None:
-    """A program may be called ") S 1 1 1": the fields are counted after the last parenthesis."""
+    """A program named ") S 1 1 1" does not shift the fields, which are counted after the last parenthesis."""
     program = tmp_path / ") S 1 1 1 (x"
     program.symlink_to("/bin/sh")
     with running(str(program), "-c", "echo ready; sleep 60; true") as child:
         entry = process.stat(child.pid)
-        mine = process.stat(os.getpid())
+        own = process.stat(os.getpid())
         assert entry
-        assert mine
+        assert own
         assert (entry.parent, entry.session) == (os.getpid(), child.pid)
-        assert entry.start_ticks >= mine.start_ticks > 0
+        assert entry.start_ticks >= own.start_ticks > 0
         assert process_identity.start_ticks(child.pid) == entry.start_ticks
 
 
 def test_nobody_has_no_descendants() -> None:
-    """A pid that nobody has is no error; a reaped child is nobody."""
+    """A pid without a process, as of a reaped child, has no entry and no descendants, and is no error."""
     child = subprocess.Popen(["true"])
     child.wait()
     assert process.stat(child.pid) is None
@@ -84,7 +84,7 @@ def test_descendants_and_session(monkeypatch: pytest.MonkeyPatch, kernel_lists_c
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "::ffff:127.0.0.1"])
 def test_a_listener_has_an_owner(address: str) -> None:
-    """Whoever holds the socket that 127.0.0.1 reaches owns the port, under every spelling of the address."""
+    """The process with the socket that 127.0.0.1 reaches owns the port, under every spelling of the address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, dualstack_ipv6=family == socket.AF_INET6) as server:
         port = server.getsockname()[1]
@@ -95,7 +95,7 @@ def test_a_listener_has_an_owner(address: str) -> None:
 
 
 def test_another_address_does_not_count() -> None:
-    """A listener that 127.0.0.1 does not reach proves nothing."""
+    """A listener that 127.0.0.1 does not reach does not make its process the port's owner."""
     with socket.create_server(("127.0.0.2", 0)) as server:
         port = server.getsockname()[1]
         assert not process.owns_listener([os.getpid()], port)
@@ -103,20 +103,20 @@ def test_another_address_does_not_count() -> None:
 
 
 def test_a_shared_port_is_not_owned() -> None:
-    """With SO_REUSEPORT the kernel may give a connection to the other socket: then nobody owns the port alone."""
-    other = (
+    """A process does not own a port that it shares by SO_REUSEPORT, for the other socket may get the connection."""
+    program = (
         "import signal,socket,sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])), reuse_port=True);"
         "print(flush=True); signal.pause()"
     )
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as server:
         port = server.getsockname()[1]
-        with running(sys.executable, "-c", other, str(port)) as child:
+        with running(sys.executable, "-c", program, str(port)) as child:
             assert not process.owns_listener([os.getpid()], port)
             assert process.owns_listener([os.getpid(), child.pid], port)
 
 
 def test_a_signal_never_hits_a_stranger() -> None:
-    """With another start time the pid belongs to somebody else, and nothing is sent."""
+    """A pid with another start time belongs to another process, and gets no signal."""
     with running("sh", "-c", "echo ready; sleep 60; true") as child:
         ticks = process_identity.start_ticks(child.pid)
         assert ticks is not None
@@ -129,7 +129,7 @@ def test_a_signal_never_hits_a_stranger() -> None:
 
 
 async def test_a_pidfd_tells_the_end() -> None:
-    """wait_exit returns when the process ends, before anyone reaps it, and can be cancelled."""
+    """A `wait_exit` returns when the process ends, before it is reaped, and can be cancelled."""
     with running("sh", "-c", "echo ready; sleep 60; true") as child:
         ticks = process_identity.start_ticks(child.pid) or 0
         descriptor = process.open_pidfd(child.pid, ticks)
@@ -145,7 +145,7 @@ async def test_a_pidfd_tells_the_end() -> None:
 
 
 def test_processes_that_may_not_be_inspected_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where /proc is mounted with hidepid=1, those of other users are listed, and their files are refused."""
+    """Processes whose files in /proc are refused, as with hidepid=1, are left out of the list."""
     fields = process_identity.stat_fields
 
     def refused(pid: int) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What tells two processes of one pid apart, asked of the real /proc."""
+"""The identity of a process, which distinguishes two processes of one pid, from the real /proc."""
 
 import os
 import subprocess
@@ -13,18 +13,18 @@ def test_a_boot_has_one_id() -> None:
 
 
 def test_a_process_begins_once_and_after_its_parent() -> None:
-    """Asked twice, a process began at the same tick, and no later than its child."""
+    """A process has one start tick, which is not later than that of its child."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        mine, of_child = start_ticks(os.getpid()), start_ticks(child.pid)
-        assert mine
+        own, of_child = start_ticks(os.getpid()), start_ticks(child.pid)
+        assert own
         assert of_child
-        assert mine == start_ticks(os.getpid())
-        assert mine <= of_child
+        assert own == start_ticks(os.getpid())
+        assert own <= of_child
         assert stat_fields(child.pid)[1] == str(os.getpid()).encode()
 
 
 def test_nobody_has_no_start() -> None:
-    """A pid that nobody has is None, not an error; a reaped child is nobody."""
+    """A pid without a process, as of a reaped child, has no start, and is no error."""
     child = subprocess.Popen(["true"])
     child.wait()
     assert start_ticks(child.pid) is None
@@ -32,7 +32,7 @@ def test_nobody_has_no_start() -> None:
 
 
 def test_a_process_is_known_by_pid_start_and_boot() -> None:
-    """It lives until it ends, not until it is reaped; a stranger with its pid, or another boot's process, is not it."""
+    """A process lives until it ends, not until it is reaped; another start tick or boot means another process."""
     with subprocess.Popen(["sleep", "60"]) as child:
         ticks, boot = start_ticks(child.pid), boot_id()
         assert ticks is not None

@@ -1,4 +1,4 @@
-"""adapters/linux/resolve_symlinks.py: the links on the way to a path, compared with the system's own answer."""
+"""adapters/linux/resolve_symlinks.py: links on the way to a path resolve as the system resolves them."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ PARTS = st.sampled_from(["a", "b", "c", "d", "..", ".", "", "up", "top", "gone"]
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders a/b/c/d with links in all directions."""
+    """Return a tree of folders a/b/c/d with links in all directions."""
     top = tmp_path_factory.mktemp("tree").resolve()
     (top / "a/b/c/d").mkdir(parents=True)
     for folder in (top, top / "a", top / "a/b", top / "a/b/c"):
@@ -29,7 +29,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.lists(PARTS, max_size=8))
 @settings(max_examples=examples(300), deadline=None)
 def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
-    """For every path, be it there or not; and each link is one, at a canonical place."""
+    """A path, existing or not, resolves as by the system; each link is a real one, at a canonical path."""
     path = f"{tree}/{'/'.join(parts)}"
     links, real = resolve_symlinks(path)
     assert real == os.path.realpath(path)
@@ -41,7 +41,7 @@ def test_it_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
 @given(st.lists(PARTS, max_size=8))
 @settings(max_examples=examples(300), deadline=None)
 def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None:
-    """For every path that does not end outside."""
+    """A path that ends inside its root resolves as by the system; one that ends outside resolves to nothing."""
     path = f"{tree}/{'/'.join(parts)}"
     real = os.path.realpath(path)
     assert resolve_inside(path, [str(tree)]) == (real if Path(real).is_relative_to(tree) else "")
@@ -51,7 +51,7 @@ def test_inside_ends_where_the_system_says(tree: Path, parts: list[str]) -> None
     "target", ["loop", "/", "/proc/self/cwd", "../in", "..", "{top}x", "{top}/../other/in", "out/x"]
 )
 def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
-    """None is followed past its folder, nor in circles."""
+    """Links that lead out of their folder, or in circles, are not followed."""
     top = tmp_path / "top"
     top.mkdir()
     (tmp_path / "in").symlink_to("top")
@@ -63,7 +63,7 @@ def test_links_that_lead_out(tmp_path: Path, target: str) -> None:
 
 
 def test_links_from_one_root_to_another(tmp_path: Path) -> None:
-    """They are followed, there and back."""
+    """Links between allowed roots are followed, there and back; links to other folders are not."""
     for name in ("one/a", "two/b", "three"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "one/to").symlink_to(tmp_path / "two")
@@ -77,7 +77,7 @@ def test_links_from_one_root_to_another(tmp_path: Path) -> None:
 
 
 def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
-    """As for the kernel."""
+    """Links in circles are an ELOOP error, as for the kernel."""
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(OSError, match="one") as caught:
@@ -87,18 +87,18 @@ def test_links_in_circles_are_an_error(tmp_path: Path) -> None:
 
 
 def test_typed_paths_become_absolute() -> None:
-    """`~` is the home that counts; links and `..` stay."""
+    """A leading `~` becomes the given home; links and `..` stay."""
     assert unresolved("~", "/home/me") == "/home/me"
     assert unresolved("~/a/../b", "/home/me") == "/home/me/a/../b"
     assert unresolved("~other", "/home/me").endswith("/~other")
 
 
 def test_a_current_directory_that_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is refused by name where a path begins in it; absolute paths do not need it."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    """A relative path in a removed current directory is refused; absolute paths and `~` still work."""
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    directory.rmdir()
     with pytest.raises(Refusal, match="current directory was removed") as refused:
         unresolved(".", "/home/me")
     assert (refused.value.reason, list(refused.value.fix)) == ("directory-missing", ["cd"])

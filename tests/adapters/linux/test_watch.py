@@ -1,4 +1,4 @@
-"""adapters/linux/watch.py: a change of a file wakes a task; nothing else does."""
+"""adapters/linux/watch.py: a change of a watched file wakes a task, and no other event does."""
 
 import os
 from contextlib import closing, suppress
@@ -13,7 +13,7 @@ BOUND_S = 10.0
 
 
 async def test_a_change_of_a_named_file_is_noticed(tmp_path: Path) -> None:
-    """Writing, replacing, creating and deleting count; other files in the folder do not."""
+    """A watch notices when its file is written, replaced or deleted, and ignores other files in the folder."""
     with closing(FolderWatch(str(tmp_path), ("wal",))) as watch, trio.fail_after(BOUND_S):
         (tmp_path / "wal").write_text("1")
         await watch.changed()
@@ -29,20 +29,20 @@ async def test_a_change_of_a_named_file_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_without_names_any_file_counts(tmp_path: Path) -> None:
-    """A spool's files have names that nobody knows before."""
+    """A watch without names notices any file, such as a spool's, whose names are not known before."""
     with closing(FolderWatch(str(tmp_path))) as watch, trio.fail_after(BOUND_S):
         (tmp_path / "anything").touch()
         await watch.changed()
 
 
 def test_a_folder_that_is_missing_cannot_be_watched(tmp_path: Path) -> None:
-    """The caller polls instead."""
+    """A missing folder cannot be watched; its caller polls instead."""
     with pytest.raises(FileNotFoundError):
         FolderWatch(str(tmp_path / "missing"))
 
 
 async def test_closing_does_not_wait_for_the_kernel(tmp_path: Path) -> None:
-    """The descriptor is given back soon afterwards, from a thread."""
+    """A closed watch releases its descriptor soon afterwards, from a thread."""
     before = open_watches()
     watch = FolderWatch(str(tmp_path))
     (own,) = open_watches() - before
@@ -53,7 +53,7 @@ async def test_closing_does_not_wait_for_the_kernel(tmp_path: Path) -> None:
 
 
 def open_watches() -> set[str]:
-    """The descriptors of watches that this process has open: those of other tests may be closing still."""
+    """Return the open descriptors of this process's watches; those of other tests may still be closing."""
     watches = set()
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the one that listed them
