@@ -1,4 +1,4 @@
-"""The attacks: what a program in the sandbox would do to its host, each beside a twin that is nobody's harm.
+"""The attacks of a sandboxed program on its host, each beside a harmless twin.
 
 An attack is Python that runs inside, below PRELUDE; it prints ESCAPED if it got what it wanted, and may fail in any other
 way. `lost` judges on the host whether it did harm. `twin` must print OK. `control` says that the same program, run
@@ -47,12 +47,12 @@ class Attack(NamedTuple):
 
 
 def changed(victim: Victim) -> bool:
-    """The file that is not the program's has been touched."""
+    """Return whether the file that is not the program's has been touched."""
     return victim.changed()
 
 
 def dead(victim: Victim) -> bool:
-    """The process that is not the program's has ended."""
+    """Return whether the process that is not the program's has ended."""
     return not victim.alive()
 
 
