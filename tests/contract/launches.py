@@ -1,4 +1,4 @@
-"""Launches and denials for tests, as the programs that make them spool them."""
+"""Launches and denials for tests, spooled as programs spool them."""
 
 from pathlib import Path
 from typing import Any

@@ -27,7 +27,7 @@ Results = Sequence[Sequence[int] | Conflict]
 
 
 class Store(Protocol):
-    """A place for one journal. `opening` opens a recorder on it and can be pickled for another process."""
+    """A store of one journal. `opening` opens a recorder on it and can be pickled for another process."""
 
     @property
     def opening(self) -> Callable[[], SqlRecorder]:
@@ -89,7 +89,7 @@ def assert_whole(recorder: SqlRecorder, count: int) -> None:
 
 
 class RecorderContract:
-    """The suite. Every test gets an empty store."""
+    """The suite of the contract. Every test gets an empty store."""
 
     @pytest.fixture
     def open_recorder(self, store: Store) -> Iterator[Callable[[], SqlRecorder]]:
@@ -237,7 +237,7 @@ class RecorderContract:
         assert_whole(recorder, 1)
 
     def test_only_conflicts(self, recorder: SqlRecorder) -> None:
-        """A transaction of which nothing remains moves no position."""
+        """A transaction whose groups are all in conflict takes no position."""
         insert(recorder, [group(versions("a", 1))])
         assert positions(insert(recorder, [group(versions("a", 1))] * 3)) == ["conflict"] * 3
         assert positions(insert(recorder, [group(versions("a", 2))])) == [[2]]
@@ -308,7 +308,7 @@ class RecorderContract:
         ids=ascii,
     )
     def test_odd_texts(self, recorder: SqlRecorder, text: str) -> None:
-        """A text comes back as it was given, wherever it stands, and is not mistaken for one that looks like it."""
+        """A text comes back as it was given, in every field, and is not mistaken for a similar one."""
         decoys = ["a", "a\0b", "a\0c", "A", "e\u0301", "\u00e9", "x" * 65_535]
         insert(recorder, [group(log(decoy, b"decoy")) for decoy in decoys])
         envelope = Envelope(1, text, text, text)
@@ -319,7 +319,7 @@ class RecorderContract:
 
     @pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
     def test_bodies_of_any_size(self, recorder: SqlRecorder, size: int) -> None:
-        """A body is bytes of any length, NUL and all others among them."""
+        """A body is bytes of any length and any value, NUL included."""
         body = (bytes(range(256)) * (size // 256 + 1))[:size]
         insert(recorder, [group(log("a", body))])
         assert everything(recorder)[0].state == body
@@ -382,7 +382,7 @@ class RecorderContract:
         assert recorder.max_notification_id() == 6
 
     def test_insert_events(self, recorder: SqlRecorder) -> None:
-        """The library's own way in takes the groups as a keyword, returns positions, and raises on a conflict."""
+        """The library's own method takes the groups as a keyword, returns positions, and raises on a conflict."""
         envelope = group()[1]
         assert list(recorder.insert_events(versions("a", 1, 2), groups=[(2, envelope)])) == [1, 2]
         with pytest.raises(IntegrityError):

@@ -111,7 +111,7 @@ class Outcome(NamedTuple):
 
 
 class Ground:
-    """A person's home with projects in each layout; one for many deeds, made as new for each."""
+    """A person's home with projects in each layout; one for many deeds, renewed for each."""
 
     def __init__(self, world: Box) -> None:
         self.world = world
@@ -175,7 +175,7 @@ class Ground:
     def person(
         self, script: str, cwd: Path | None = None, *, check: bool = False, extra: Mapping[str, str] | None = None
     ) -> Done:
-        """Run what a person types in a shell."""
+        """Run a script that a person types in a shell."""
         environment = DATES | {"GIT_EDITOR": "true", "TMPDIR": str(self.temporary)} | dict(extra or {})
         done = self.world.host("bash", "-c", script, cwd=cwd or self.project, extra=environment, seconds=120)
         assert not check or done.status == 0, done

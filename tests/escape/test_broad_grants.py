@@ -26,7 +26,7 @@ PLACES = _PLACES.split()
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -48,7 +48,7 @@ def test_a_home_is_shown_without_dots(world: Box) -> None:
 
 
 def test_what_a_dot_link_leads_to(world: Box) -> None:
-    """Dotfiles that are kept elsewhere in the home are not shown there either; a link out of the home hides nothing."""
+    """Dotfiles in another folder of the home are not shown there either; a link out of the home hides nothing."""
     world.give(world.home / "dotfiles/tool/token", SECRET)
     world.give(world.home / "dotfiles/README", SECRET)
     (world.home / ".tool").symlink_to("dotfiles/tool")
@@ -73,7 +73,7 @@ def test_homes_of_others(world: Box) -> None:
 
 
 def test_what_a_program_needs_is_there(world: Box) -> None:
-    """A program that is installed below a dot folder starts, with the home granted too; nothing beside it shows."""
+    """A program below a dot folder starts, also with the home granted; nothing beside it is shown."""
     tool = world.give(world.home / ".tools/v1/bin/tool", "#!/bin/sh\ncat ~/.tools/v1/share/x ~/.tools/token\n", 0o755)
     world.give(world.home / ".tools/v1/share/x", "ordinary\n")
     world.give(world.home / ".tools/token", SECRET)

@@ -15,7 +15,7 @@ BACKENDS = ("bubblewrap", "landlock")
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """A user's world with its sandboxes; the attacks of a module share them, each finds a victim of its own."""
+    """Yield a user's world with its sandboxes; a module's attacks share them, and each has a victim of its own."""
     with box(request.param) as world, contextlib.closing(Runner(world, secrets.token_hex(16))) as made:
         yield made
 

@@ -53,7 +53,7 @@ print(len(held))
 
 @pytest.fixture(scope="module", params=USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -71,7 +71,7 @@ def flood(world: Box, backend: str, limit: str, source: str, wanted: int) -> Don
 
 
 def test_processes(world: Box, backend: str) -> None:
-    """A fork bomb gets as many processes as are allowed; twenty are no bomb."""
+    """A fork bomb gets as many processes as its limit allows; a program with twenty processes is not hindered."""
     done = flood(world, backend, "pids=60", FORKS, 500)
     # Without a cgroup nothing counts those of root, nor, without a namespace, anybody's in the sandbox alone.
     if done.status == 7 and (backend == "landlock" or world.uid == 0):

@@ -68,7 +68,7 @@ LINKS = {
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -95,7 +95,7 @@ def test_without_a_sandbox_it_would_run(world: Box, name: str) -> None:
 
 
 def test_a_decent_repository_stays(world: Box) -> None:
-    """The twin: a repository in the project that sets nothing is left as it is."""
+    """The twin: a repository in the project without such settings is left as it is."""
     repository(world)
     attacked(world, NESTED, "n")
     assert (world.workdir / "n" / ".git" / "HEAD").exists()
@@ -224,7 +224,7 @@ def test_more_findings_than_a_record_holds(world: Box) -> None:
 
 
 def test_settings_that_take_long_to_read(world: Box) -> None:
-    """A nested repository with a million brackets in its settings holds up neither this end nor the next launch."""
+    """A nested repository with a million brackets in its settings delays neither this end nor the next launch."""
     repository(world)
     attacked(world, NESTED + "python3 -c \"open('n/.git/config', 'w').write('[a]' * 340000)\"", "n")
     assert world.run("true", seconds=5).status == 0

@@ -15,7 +15,7 @@ SEARCH = "grep -rsl correct-horse . ; true"
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -80,7 +80,7 @@ def test_what_is_hidden_stays_as_it_is(world: Box) -> None:
 
 
 def test_what_a_link_leads_to_is_hidden(world: Box) -> None:
-    """A link of that name to a file of the project hides the file; one to git's own files hides nothing."""
+    """A link called `.env` to a file of the project hides the file; such a link to git's own files hides nothing."""
     give(world, "config/prod")
     (world.workdir / ".env").symlink_to("config/prod")
     assert world.host("git", "init", "-q", ".").status == 0

@@ -85,7 +85,7 @@ RACES = {
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each test."""
+    """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:
         yield made
 
@@ -99,7 +99,7 @@ def own_ground() -> Iterator[Ground]:
 
 @pytest.mark.parametrize("name", some(RACES, of=2))
 def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
-    """A program that still runs swaps a folder for a link while another launch ends: nothing outside is touched."""
+    """A program swaps a folder for a link while another launch ends: omac touches nothing outside."""
     layout, below, program, kind, target, content = RACES[name]
     ground.renew(layout)
     before = ground.outside()
@@ -141,7 +141,7 @@ def test_a_launch_around_it_puts_a_link_in_its_way(ground: Ground, is_repository
 
 
 def test_two_at_once_are_told_nothing(ground: Ground) -> None:
-    """The twin: two launches commit in one project at once; all commits are there, nothing is found or set aside."""
+    """The twin: two launches commit in one project at once; all commits are there; nothing is reported or set aside."""
     ground.renew("plain")
     script = (
         "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0};"
@@ -265,7 +265,7 @@ def test_findings_without_end(ground: Ground) -> None:
 
 
 def test_deeper_than_is_looked(ground: Ground) -> None:
-    """A repository below more folders than are walked is set aside with a message of its own; one above stays."""
+    """A repository deeper than omac walks is set aside with a message of its own; one further up stays."""
     ground.renew("plain")
     deep = "/".join("d" * 230)
     script = f"mkdir -p {deep}; git init -q e; {NESTED} evil x.sh; cd {deep}; git init -q n; git -C n config"

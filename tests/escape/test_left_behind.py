@@ -16,7 +16,7 @@ ALL = DEEDS | CHECKOUTS | SETTINGS_DEEDS
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each deed."""
+    """Yield a person's home, renewed for each deed."""
     with ground_of(request.param) as made:
         yield made
 

@@ -12,7 +12,7 @@ from tiers import some
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each test."""
+    """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:
         yield made
 

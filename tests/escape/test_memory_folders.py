@@ -29,7 +29,7 @@ WRITABLE = {"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 

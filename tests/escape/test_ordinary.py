@@ -14,14 +14,14 @@ from tiers import some
 
 @pytest.fixture(scope="module")
 def grounds() -> Iterator[dict[int, Ground]]:
-    """A home of each user's, made as new for each piece of work."""
+    """Yield a home of each user's, renewed for each piece of work."""
     with contextlib.ExitStack() as ends:
         yield {uid: ends.enter_context(ground_of(uid)) for uid in USERS}
 
 
 @pytest.mark.parametrize(("name", "uid"), some([(name, USERS[at % len(USERS)]) for at, name in enumerate(WORK)], of=12))
 def test_as_without(grounds: dict[int, Ground], name: str, uid: int) -> None:
-    """Objects, refs, index, status, settings and files are the same; there is no false alarm."""
+    """Objects, refs, index, status, settings and files are the same with omac and without; omac sets nothing aside."""
     work, ground = WORK[name], grounds[uid]
     if missing := [program for program in work.needs if shutil.which(program) is None]:
         pytest.skip(f"{missing} is not installed")

@@ -29,7 +29,7 @@ LAYOUTS = {"plain": layouts.plain, "linked": layouts.linked, "with-submodule": l
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
         removed(made.top)

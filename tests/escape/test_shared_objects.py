@@ -20,7 +20,7 @@ OVERWRITE = (
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -98,7 +98,7 @@ def test_objects_of_a_linked_worktrees_repository(world: Box) -> None:
 
 
 def test_more_packs_than_can_be_held(world: Box) -> None:
-    """The launch is refused with the command that gives the repository files of its own; then it works."""
+    """A launch is refused with the command that gives the repository files of its own; after that it works."""
     cloned(world, packed=True)
     pack = world.workdir / ".git" / "objects" / "pack"
     for number in range(101):
@@ -116,7 +116,8 @@ def test_more_packs_than_can_be_held(world: Box) -> None:
 @pytest.mark.parametrize("name", ["objects", "refs"])
 @pytest.mark.parametrize("where", [".git", ".git/modules/sub", "bare.git"])
 def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
-    """A repository whose objects or refs lie behind a link cannot be protected: it is refused, or left as it is."""
+    """A repository with objects or refs behind a link cannot be protected: its launch is refused, or it stays
+    unchanged."""
     git(world, world.workdir, "init", "-q")
     folder = world.workdir / where
     if where != ".git":
@@ -140,7 +141,7 @@ def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
 
 
 def test_objects_that_cannot_be_copied() -> None:
-    """The launch is refused with the reason and the next command; nothing is left half done. Root can copy them all."""
+    """A launch is refused with the reason and the next command, leaving no half-made files. Root can copy them all."""
     with box(USERS[-1]) as world:
         cloned(world, packed=False)
         folder = shared(world.workdir)[0].parent

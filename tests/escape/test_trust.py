@@ -48,7 +48,7 @@ main()
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world, with a project that is a repository."""
+    """Yield a user's world, with a project that is a repository."""
     with box(request.param) as made:
         host(made, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
         yield made
@@ -56,7 +56,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of the tests' own user."""
+    """Yield an omac of the tests' own user."""
     with omac_in(tmp_path) as made:
         yield made
 
@@ -223,8 +223,8 @@ def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
 
 
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
-    """`omac start` imports nothing once its agent runs, whatever that asks of it: a crash, a reload, errors, where the
-    agent could write what would be imported: an interpreter in the project."""
+    """`omac start` imports nothing once its agent runs, even after a crash, a reload or errors that the agent causes.
+    The agent could write such imports, as the interpreter is in the project."""
     project = omac.project("p")
     omac.approve(project)
     mark = project / "begun"
@@ -258,8 +258,8 @@ ln -s /etc .git/refs/heads/etc; echo '* x' > .git/packed-refs; mkfifo .git/HEAD.
 
 @pytest.mark.parametrize("tree", some(["../linked", "."], of=2))
 def test_a_launch_has_loaded_everything_when_its_program_begins(tree: str) -> None:
-    """`omac sandbox run` imports nothing once its program runs, whatever that leaves, where it could write what would
-    be imported."""
+    """`omac sandbox run` imports nothing once its program runs, whatever files the program leaves. The program could
+    write such imports."""
     with box() as world:
         host(world, "git init -q . && git commit -q --allow-empty -m first && git worktree add -q ../linked -b feature")
         mark = world.workdir / "begun"

@@ -17,7 +17,7 @@ from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, En
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A home and a project of root's, and of an unprivileged user's."""
+    """Yield a home and a project, once of root's and once of an unprivileged user's."""
     with box(request.param) as made:
         yield made
 

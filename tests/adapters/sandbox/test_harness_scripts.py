@@ -1,4 +1,4 @@
-"""Scripts that an agent's settings name, seen from inside and after a session."""
+"""Scripts that an agent's settings name: their state inside a session and after it."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_a_script_that_settings_name_cannot_be_changed(world: Box, name: str) ->
 
 
 def test_what_settings_do_not_run_can_be_written(world: Box) -> None:
-    """The twin: logs and notes that a command is given, and an agent's own files, are written as before."""
+    """The twin: logs and notes that a command gets as arguments, and an agent's own files, are written as before."""
     folder = furnish(world)
     script = "cd ~/.claude; for f in $FREE new.sh scripts/new; do echo more >> $f || exit 1; done"
     done = world.run("sh", "-c", script, options=("--harness", "claude", "--env", f"FREE={' '.join(FREE)}"))
@@ -103,7 +103,7 @@ def test_codex_settings(world: Box) -> None:
 
 
 def pinned(home: Path) -> list[str]:
-    """Paths of the agent's folder that are read-only because settings name them."""
+    """Return the paths of the agent's folder that are read-only because settings name them."""
     entries, _ = harness_entries(harness_named("claude"), str(home), {})
     scripts = [entry for entry in entries if entry.access == READ and "settings" in entry.reason]
     return [entry.path.removeprefix(f"{home}/") for entry in scripts]

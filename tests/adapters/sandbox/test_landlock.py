@@ -168,7 +168,7 @@ def package() -> str:
 
 @pytest.fixture
 def tree(user: int) -> Iterator[Path]:
-    """A folder that `user` owns, with a repository and a worktree in it."""
+    """Yield a folder that `user` owns, with a repository and a worktree in it."""
     top = Path(f"/tmp/omac-fence-{os.getpid()}-{time.monotonic_ns()}")
     top.mkdir()
     for folder in (

@@ -236,7 +236,7 @@ def test_ordinary_programs_work(world: World) -> None:
 
 @pytest.fixture
 def bystander(world: World) -> Iterator[int]:
-    """A process of the same user outside, with a secret in its environment."""
+    """Yield the pid of a process of the same user outside, with a secret in its environment."""
     process = subprocess.Popen(
         ["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", user=world.uid or None, group=world.uid or None,
         extra_groups=[] if world.uid else None,

@@ -177,7 +177,7 @@ def test_what_a_user_runs_outside_is_not_counted(launch: Callable[..., dict[str,
 
 
 def test_root_in_name_only_is_bound(launch: Callable[..., dict[str, Any]]) -> None:
-    """Root of a user namespace, as in a rootless container, is not exempt from RLIMIT_NPROC, and so not refused."""
+    """Root of a user namespace, as in a rootless container, is bound by RLIMIT_NPROC, so the limit is not refused."""
     flood = launch("nobody", "pids=30", FORKS.format(200), "unshare", "--user", "--map-root-user")
     assert flood["by"]["pids"].startswith("RLIMIT_NPROC")
     assert 5 < int(flood["said"]) < 30

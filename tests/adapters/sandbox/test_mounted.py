@@ -19,7 +19,7 @@ STRANGE = "a b\\n\tc"  # the kernel escapes each of these
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A project of a user's, with a file to be pinned and one to be hidden."""
+    """Create a project of a user's, with a file to be pinned and one to be hidden."""
     for parent in (tmp_path, *tmp_path.parents):
         if parent.is_relative_to(tempfile.gettempdir()) and parent != Path(tempfile.gettempdir()):
             parent.chmod(0o755)

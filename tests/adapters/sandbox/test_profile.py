@@ -54,7 +54,7 @@ redirect_xdg = true
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a folder of profiles, a project, data and tools."""
+    """Create a home with a folder of profiles, a project, data and tools."""
     made = tmp_path / "home"
     for folder in (f".config/omac/{FOLDER}", "project", "data/keys", "tools/sdk"):
         (made / folder).mkdir(parents=True)

@@ -21,7 +21,7 @@ SCRIPT = "#!/bin/sh\necho ran $0\n"
 
 @pytest.fixture
 def world() -> Iterator[Box]:
-    """An unprivileged user's home and project."""
+    """Yield an unprivileged user's home and project."""
     with box(NOBODY) as made:
         yield made
 

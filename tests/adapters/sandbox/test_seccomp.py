@@ -86,7 +86,7 @@ def judged(program: bytes, machine: str, number: int, *arguments: int) -> str | 
 
 @functools.cache
 def numbers(machine: str) -> dict[str, int]:
-    """The numbers of an architecture's system calls, from the kernel's own headers."""
+    """Return the numbers of an architecture's system calls, from the kernel's own headers."""
     for path in HEADERS[machine]:
         if os.path.exists(path):
             text = Path(path).read_text()
@@ -167,7 +167,7 @@ def test_calls_newer_than_the_list_do_not_exist(machine: str) -> None:
     ],
 )
 def test_other_architectures_end_the_process(machine: str, foreign: str, nr: int) -> None:
-    """i386, x32 and 32-bit Arm calls are never mistaken for calls of the machine."""
+    """i386, x32 and 32-bit Arm calls end the process and never pass for calls of the machine."""
     assert judged(seccomp.program(machine), foreign, nr) == KILL
 
 
@@ -362,7 +362,7 @@ def filtered(line: list[str]) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def answers(how: str) -> dict[str, int]:
-    """The errno of each refused call, made with senseless arguments."""
+    """Return the errno of each refused call, made with senseless arguments."""
     column = COLUMN[MACHINE] - 1
     calls = [(row[0], row[1:][column]) for row in (*seccomp.REFUSED, *seccomp.ABSENT) if row[1:][column] >= 0]
     done = confined(how, EACH, json.dumps(calls))
@@ -552,7 +552,7 @@ require("os").networkInterfaces()'""",
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_programs_work(name: str, tmp_path: Path) -> None:
-    """Interpreters, shells with jobs, git, compilers and build tools do under the filter what they do without."""
+    """Interpreters, shells with jobs, git, compilers and build tools work under the filter as without it."""
     if not shutil.which(name):
         pytest.skip(f"no {name} here")
     script = ["sh", "-c", 'mkdir "$0" && cd "$0" && eval "$1"']
@@ -564,7 +564,7 @@ def test_ordinary_programs_work(name: str, tmp_path: Path) -> None:
 
 
 def test_what_it_costs_is_bounded() -> None:
-    """A call is judged in at most 24 instructions where its arguments do not matter, so builds do not feel it."""
+    """The filter judges a call in at most 24 instructions if its arguments do not matter, so builds stay fast."""
     for machine in MACHINES:
         program = seccomp.program(machine)
         assert len(program) % 8 == 0

@@ -14,7 +14,7 @@ NUMBER = NUMBERS[os.uname().machine]
 
 
 def test_integers_bytes_and_nothing_are_passed() -> None:
-    """The kernel sees numbers, the content of bytes, zero bytes included, and null pointers."""
+    """The kernel gets numbers, the content of bytes, zero bytes included, and null pointers."""
     assert syscall.call(NUMBER["getpid"]) == os.getpid()
     ours, theirs = socket.socketpair()
     with ours, theirs:

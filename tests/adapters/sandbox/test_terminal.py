@@ -13,7 +13,7 @@ from omac.adapters.sandbox.terminal import awake
 
 @pytest.fixture
 def seen() -> Iterator[list[int]]:
-    """The signals that a handler was called for."""
+    """Yield the signals that a handler was called for."""
     numbers: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: numbers.append(number))
     yield numbers

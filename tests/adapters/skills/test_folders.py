@@ -111,14 +111,14 @@ async def test_paths_that_are_no_project(tmp_path: Path, folders: SkillFolders, 
 
 
 async def test_a_path_of_the_wrong_type(folders: SkillFolders) -> None:
-    """A request's path is checked, not trusted to be text."""
+    """The path of a request is refused if it is not text."""
     with pytest.raises(Refusal) as caught:
         await folders.canonical(5, ["/"])  # type: ignore[arg-type]  # the wrong type
     assert caught.value.reason == "bad-request"
 
 
 async def test_a_directory_whose_name_is_not_utf8(tmp_path: Path, folders: SkillFolders) -> None:
-    """A canonical path can always be written as JSON."""
+    """A directory whose name is not UTF-8 is refused, so that a canonical path can always be written as JSON."""
     os.mkdir(os.fsencode(tmp_path) + b"/\xff")
     (tmp_path / "link").symlink_to(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     with pytest.raises(Refusal) as caught:
@@ -342,7 +342,7 @@ async def test_a_skills_folder_that_leads_out(tmp_path: Path, workdir: Path, fol
 
 
 async def test_a_neighbour_with_the_same_beginning_is_outside(workdir: Path, folders: SkillFolders) -> None:
-    """/x/project-2 is not below /x/project."""
+    """A directory such as /x/project-2 is not below /x/project."""
     source = write_skill(workdir.with_name("project-2"), "stray")
     (workdir / ".agents" / "skills").mkdir(parents=True)
     (workdir / ".agents" / "skills" / "stray").symlink_to(source)
@@ -362,7 +362,7 @@ async def test_a_skills_folder_that_is_none(workdir: Path, folders: SkillFolders
 
 
 async def test_links_inside_the_project_are_followed(workdir: Path, folders: SkillFolders) -> None:
-    """A base, a skills folder or a skill may be a link to another place in the project."""
+    """A base, a skills folder or a skill may be a link to another folder in the project."""
     source = write_skill(workdir, "echo", base="shared")
     (workdir / ".opencode").symlink_to(".shared")
     (workdir / ".agents" / "skills").mkdir(parents=True)
@@ -427,7 +427,7 @@ async def test_the_hash_is_of_the_bytes_that_were_read(
 
 
 async def test_no_descriptor_is_left_open(workdir: Path, folders: SkillFolders) -> None:
-    """Discovery closes what it opens, on every path through it."""
+    """Discovery closes every descriptor that it opens, on every path through it."""
     write_skill(workdir, "good")
     write_skill(workdir, "bad", text="[")
     (workdir / ".agents" / "skills" / "gone").symlink_to("nowhere")
@@ -456,7 +456,7 @@ def write_vector(path: Path) -> Path:
 
 
 async def test_the_hash_of_a_folder(tmp_path: Path, folders: SkillFolders) -> None:
-    """Regular files count: no FIFOs, no modes, no build output, no empty folders."""
+    """The bundle hash counts regular files: no FIFOs, no modes, no build output, no empty folders."""
     skill = write_vector(tmp_path / "dist")  # the skill's own folder may bear any name
     assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
     (skill / "dist").mkdir()

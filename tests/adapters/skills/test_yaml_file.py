@@ -88,7 +88,7 @@ def test_only_a_regular_file_is_read(
     ],
 )
 def test_plain_yaml(content: bytes, expected: object) -> None:
-    """Plain data is read as YAML 1.2: only true and false are truth values."""
+    """Plain data is parsed as YAML 1.2: only true and false are truth values."""
     assert parse_yaml(content, "/s/omac.yaml") == expected
 
 
@@ -127,7 +127,7 @@ def test_plain_yaml(content: bytes, expected: object) -> None:
     ],
 )
 def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> None:
-    """Each failure is one kind of error, in one short printable line with the file, the line and what to change."""
+    """Each failure is one kind of error, in one short printable line with the file, the line and the reason."""
     with pytest.raises(YamlFileError, match=said) as caught:
         parse_yaml(content, "/s/omac.yaml")
     assert caught.value.line == line
@@ -137,7 +137,7 @@ def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> 
 
 
 def test_a_bomb_of_aliases_costs_nothing() -> None:
-    """A few lines that would expand to gigabytes are refused once they stand for too much."""
+    """A few lines that would expand to gigabytes are refused as soon as they stand for too many values."""
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
     started = time.perf_counter()
     with pytest.raises(YamlFileError, match="line 5: holds more than 5000 values"):
