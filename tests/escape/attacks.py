@@ -1,8 +1,8 @@
 """The attacks of a sandboxed program on its host, each beside a harmless twin.
 
-An attack is Python that runs inside, below PRELUDE; it prints ESCAPED if it succeeds, and may fail in any other way. `lost`
-judges on the host whether it did harm. `twin` must print OK. `control`: the same program succeeds outside, which proves
-that the attack is one.
+An attack is Python that runs inside, below PRELUDE; it prints ESCAPED if it succeeds, and may fail in any other way.
+`lost` judges on the host whether it did harm. `twin` must print OK. `control`: the same program succeeds outside, which
+proves that the attack is one.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,10 @@ VICTIM, HOME, TOP, PID, NAME, PORT, SOCKET, TOKEN, STATE, OTHER, KEY, PTS, FD = 
 class Attack(NamedTuple):
     """An attack and its twin. Without `lost` only the output counts. `options` are those of `omac sandbox run`.
 
-    `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not prevent it, as SECURITY.md declares under
-    `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with descriptors of the
-    victim's left open for it; the others run one after the other in one that stays open (`runner.Runner`).
+    `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not prevent it, as SECURITY.md declares
+    under `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with
+    descriptors of the victim's left open for it; the others run one after the other in one that stays open
+    (`runner.Runner`).
     """
 
     name: str

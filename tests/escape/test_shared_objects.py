@@ -116,8 +116,7 @@ def test_more_packs_than_can_be_held(world: Box) -> None:
 @pytest.mark.parametrize("name", ["objects", "refs"])
 @pytest.mark.parametrize("where", [".git", ".git/modules/sub", "bare.git"])
 def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
-    """A repository with objects or refs behind a link cannot be protected: its launch is refused, or it stays
-    unchanged."""
+    """A repository whose objects or refs are behind a link cannot be protected: it is refused, or left as it is."""
     git(world, world.workdir, "init", "-q")
     folder = world.workdir / where
     if where != ".git":
