@@ -177,7 +177,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
 
 
 class Step(NamedTuple):
-    """One decision: the commands that led to the state, the state, the command, and the events that it meant."""
+    """A decision: the commands that led to the state, the state, the command, and the events that `decide` returned."""
 
     before: tuple[Any, ...]
     state: Any
@@ -188,7 +188,7 @@ class Step(NamedTuple):
 def walk(aggregate: Aggregate[Any, Any]) -> Iterator[Step]:
     """Give every decision about the example commands, in every state they lead to, the nearest states first.
 
-    What `decide` refuses is passed over; an event that the fold would not take raises Refusal (unfoldable).
+    Refused commands are skipped; an event that the fold rejects raises Refusal (unfoldable).
     """
     seen = {_form(aggregate.initial)}
     waiting: deque[tuple[tuple[Any, ...], Any]] = deque([((), aggregate.initial)])
@@ -211,16 +211,16 @@ def walk(aggregate: Aggregate[Any, Any]) -> Iterator[Step]:
 
 
 def shortest(aggregate: Aggregate[Any, Any]) -> dict[type[Event], Sequence[Any]]:
-    """For every type of event that the walk meets, the fewest commands whose last one means it."""
-    found: dict[type[Event], Sequence[Any]] = {}
+    """Return, for every type of event that the walk meets, the fewest commands whose last one leads to it."""
+    commands: dict[type[Event], Sequence[Any]] = {}
     for step in walk(aggregate):
         for event in step.events:
-            found.setdefault(type(event), (*step.before, step.command))
-    return found
+            commands.setdefault(type(event), (*step.before, step.command))
+    return commands
 
 
 def stream_of(aggregate: Aggregate[Any, Any], name: str) -> StreamId:
-    """A stream of that aggregate, another one for every `name`; a log has one."""
+    """Return a stream of that aggregate, another one for every `name`; a log has only one."""
     workdir = ids.workdir_id(WORKDIR)
     streams: dict[str, Callable[[], StreamId]] = {
         "run": lambda: ids.run_stream(HOST, RunId(name)),

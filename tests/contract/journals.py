@@ -1,4 +1,4 @@
-"""Journals for tests: on a path, with events that are simple to tell apart, and a writer that runs in a nursery."""
+"""Journals for tests: on a path, with events that are simple to distinguish, and drivers in other processes."""
 
 import os
 import secrets
@@ -29,12 +29,12 @@ PERSON = Cause("person")
 
 
 def sqlite_recorder(path: str) -> SqlRecorder:
-    """A recorder on a SQLite file, which is made where there is none."""
+    """Return a recorder on a SQLite file, which is created if it is missing."""
     return SqlRecorder(path, open_for_writing(path, secrets.token_hex(8)))
 
 
 def commits_of(recorder: SqlRecorder) -> list[str]:
-    """The commits that a recorder makes from now on, as they are made."""
+    """Return a list that gets each COMMIT of a recorder from now on."""
     commits: list[str] = []
 
     def note(statement: str) -> None:
@@ -56,27 +56,27 @@ def create(path: str) -> str:
 
 
 def journal_at(path: Path, run: str = "run-1") -> Journal:
-    """A journal whose clock ticks once for every event."""
+    """Return a journal whose clock ticks once for every event."""
     return open_journal(str(path), run, count(1).__next__)
 
 
 def called(text: str) -> Draft:
-    """An event of a log, recognisable by `text`."""
+    """Return an event of a log, recognisable by `text`."""
     return Draft(LOG, None, ControlCalled("activate", text, "socket"))
 
 
 def admitted(stream: str, version: int, session: str = "s") -> Draft:
-    """An event of an aggregate."""
+    """Return an event of an aggregate."""
     return Draft(StreamId(stream), version, SessionAdmitted(session, TokenDigest("d" * 64)))
 
 
 def texts(records: Sequence[Recorded]) -> list[str]:
-    """What tells the events of `called` apart."""
+    """Return the texts that distinguish events of `called`."""
     return [recorded.event.dir for recorded in records]
 
 
 def run_python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Run a driver to its end; see `python`."""
+    """Run a driver, as `python` starts it, to its end."""
     with python(code, *arguments, wrap=wrap) as process:
         try:
             out, err = process.communicate(timeout=60)
@@ -87,7 +87,7 @@ def run_python(code: str, *arguments: str, wrap: Sequence[str] = ()) -> subproce
 
 
 def python(code: str, *arguments: str, wrap: Sequence[str] = (), stdin: int | None = None) -> subprocess.Popen[str]:
-    """A driver in a process of its own, inside `wrap` (a bubblewrap command) if one is given; it can import these."""
+    """Start a driver in a process of its own, inside `wrap` (a bubblewrap command) if given; it can import tests."""
     argv = [*wrap, sys.executable, "-c", textwrap.dedent(code), *arguments]
     root = Path(__file__).parents[2]
     variables = os.environ | {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}"}
@@ -95,7 +95,7 @@ def python(code: str, *arguments: str, wrap: Sequence[str] = (), stdin: int | No
 
 
 def lock(path: Path) -> sqlite3.Connection:
-    """Another program's connection that holds the write lock until it is closed."""
+    """Return another program's connection, which holds the write lock until it is closed."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN IMMEDIATE")
     return connection
@@ -104,7 +104,7 @@ def lock(path: Path) -> sqlite3.Connection:
 def decide_now(
     journal: Journal, aggregate: Aggregate[Any, Any], stream: StreamId, command: Any, cause: Cause = PERSON
 ) -> Sequence[Recorded]:
-    """What another process does at this very moment, without giving anybody in this one a turn."""
+    """Decide and commit at this very moment, as another process does, without giving a task in this one a turn."""
     entry = journal.load(stream, aggregate.initial, aggregate.evolve) if aggregate.versioned else None
     events = aggregate.decided(command, entry.state if entry else aggregate.initial)
     drafts = [Draft(stream, entry.version + n if entry else None, event) for n, event in enumerate(events, 1)]

@@ -1,4 +1,4 @@
-"""Launches and denials for tests, as the programs that make them spool them."""
+"""Launches and denials for tests, spooled as programs spool them."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ AT = 1_700_000_000 * 10**9
 
 
 class Program:
-    """One program that spools; its clock ticks a second with every record."""
+    """A program that spools; its clock ticks a second with every record."""
 
     def __init__(self, folder: Path) -> None:
         self.spool = Spool(str(folder))
         self.at = AT
 
     def launch(self, launch: str, *steps: str, **other: Any) -> list[str]:
-        """The records of one launch up to the last of `steps`; returns their paths."""
+        """Spool the records of one launch up to the last of `steps`; return their paths."""
         fields: dict[str, dict[str, Any]] = {
             "launch-requested": REQUEST | other,
             "launched": {"pid": 43},
@@ -34,16 +34,16 @@ class Program:
         return [self.put(f"sandbox.{step}", fields[step], launch, n) for n, step in enumerate(steps, 1)]
 
     def deny(self, id_: str, **other: Any) -> str:
-        """One denial of the write guard."""
+        """Spool a denial of the write guard; return its path."""
         return self.put("guard.denied", DENIED | other, id_, None)
 
     def put(self, kind: str, fields: dict[str, Any], id_: str, version: int | None, **other: Any) -> str:
-        """Any record."""
+        """Spool any record; return its path."""
         self.at += 10**9
         stream = "guard" if kind == "guard.denied" else f"sandbox/{id_}"
         actor = "agent" if kind == "guard.denied" else "person"
-        given: dict[str, Any] = {"stream": stream, "at": self.at, "run": "", "actor": actor} | other
-        return self.spool.append(kind, fields, version=version, id=id_, **given)
+        envelope: dict[str, Any] = {"stream": stream, "at": self.at, "run": "", "actor": actor} | other
+        return self.spool.append(kind, fields, version=version, id=id_, **envelope)
 
 
 WHOLE = ("launch-requested", "launched", "exited")

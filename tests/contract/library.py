@@ -1,6 +1,6 @@
-"""eventsourcing's own tests of a recorder, on ours.
+"""The library eventsourcing's own tests of a recorder, on omac's.
 
-They differ from what we promise in four things, which `LibraryRecorder` makes up for: they do not say who appends,
+They differ from omac's contract in four things, which `LibraryRecorder` makes up for: they name no actor of an append,
 they count versions from 0, they append from many threads at once, and a recorder of aggregates alone has no positions.
 """
 
@@ -22,7 +22,7 @@ from omac.journal.sql_recorder import SqlRecorder
 
 
 class LibraryRecorder(SqlRecorder):
-    """Our recorder as the library's tests use one."""
+    """omac's recorder as the library's tests use one."""
 
     _turn = threading.Lock()
     has_positions = True
@@ -43,49 +43,49 @@ class LibraryRecorder(SqlRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Give the versions as they were given."""
+        """Return the events with the versions that the caller gave them."""
         above, up_to = (version if version is None else version + 1 for version in (gt, lte))
-        found = super().select_events(originator_id, gt=above, lte=up_to, desc=desc, limit=limit)
-        return [shifted(event, -1) for event in found]
+        events = super().select_events(originator_id, gt=above, lte=up_to, desc=desc, limit=limit)
+        return [shifted(event, -1) for event in events]
 
 
 def shifted(event: StoredEvent, by: int) -> StoredEvent:
-    """The event with another version."""
+    """Return the event with another version."""
     return StoredEvent(event.originator_id, event.originator_version + by, event.topic, event.state)
 
 
 class OnOurs:
-    """Gives a library test case recorders on files of their own."""
+    """A mix-in that gives a library test case recorders on files of their own."""
 
     INITIAL_VERSION = 0
 
     def setUp(self) -> None:
-        """Make a place."""
+        """Create the folder of the recorders."""
         self._folder = tempfile.TemporaryDirectory()
         self._open: list[SqlRecorder] = []
 
     def tearDown(self) -> None:
-        """Remove it."""
+        """Close the recorders and remove their folder."""
         for recorder in self._open:
             recorder.close()
         self._folder.cleanup()
 
     def create_recorder(self) -> Any:
-        """A recorder on an empty store."""
+        """Return a recorder on an empty store."""
         self._open.append(self.opened(str(Path(self._folder.name) / f"journal-{len(self._open)}.db")))
         return self._open[-1]
 
     def opened(self, path: str) -> LibraryRecorder:
-        """A recorder on a store that is made at `path`."""
+        """Return a recorder on a store that is created at `path`."""
         raise NotImplementedError
 
     def new_originator_id(self) -> str:
-        """Our streams have names."""
+        """Return a new stream's name, as omac's streams have names."""
         return f"stream/{uuid4()}"
 
 
 def cases() -> Any:
-    """The library's module of test cases. It tests ciphers too, and imports one that needs what we do not install."""
+    """Return the library's module of test cases, which also imports a cipher whose package omac does not install."""
     cipher = ModuleType("eventsourcing.cipher")
     vars(cipher).update(AESCipher=None)  # no case of a recorder makes one
     with mock.patch.dict(sys.modules, {cipher.__name__: cipher}):

@@ -1,4 +1,4 @@
-"""A writer that runs in a nursery, and everything it delivers."""
+"""A writer that runs in a nursery, and every record that it delivers."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from omac.journal.group_commit import Writer
 
 
 class Live:
-    """`delivered` is what was folded, in that order; `error` is what `run` raised, once `ended` is set."""
+    """A writer. `delivered` has the folded records, in order; `error` the exception of `run`, once `ended` is set."""
 
     def __init__(
         self, journal: Journal, seen: int = 0, fold: Callable[[Sequence[Recorded]], None] | None = None
@@ -24,7 +24,7 @@ class Live:
         self._scope = trio.CancelScope()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the writer until it fails or is stopped; what it raises is kept, not raised."""
+        """Run the writer until it fails or is stopped; keep its exception instead of raising it."""
         try:
             with self._scope:
                 await self.writer.run(task_status)
@@ -34,16 +34,16 @@ class Live:
             self.ended.set()
 
     def stop(self) -> None:
-        """Ask the writer to end; `ended` tells when it has."""
+        """Ask the writer to end; `ended` is set when it has."""
         self._scope.cancel()
 
     @property
     def positions(self) -> list[int]:
-        """The positions delivered so far."""
+        """Return the positions delivered so far."""
         return [recorded.position for recorded in self.delivered]
 
     def assert_whole(self, count: int) -> None:
-        """Exactly the positions 1 to `count` were delivered, in order, each once."""
+        """Assert that exactly the positions 1 to `count` were delivered, in order, each once."""
         assert self.positions == list(range(1, count + 1))
 
     def _deliver(self, records: Sequence[Recorded]) -> None:

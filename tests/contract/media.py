@@ -9,10 +9,10 @@ needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bub
 
 
 def read_only(folder: Path) -> list[str]:
-    """A command prefix: what it runs sees `folder` on a read-only medium."""
+    """Return a command prefix: the command sees `folder` on a read-only medium."""
     return ["bwrap", "--dev-bind", "/", "/", "--ro-bind", str(folder), str(folder)]
 
 
 def small_disk(folder: Path, size_bytes: int) -> list[str]:
-    """A command prefix: what it runs finds an empty disk of that size at `folder`, gone when it ends."""
+    """Return a command prefix: the command has an empty disk of that size at `folder`, gone when it ends."""
     return ["bwrap", "--dev-bind", "/", "/", "--size", str(size_bytes), "--tmpfs", str(folder)]

@@ -1,7 +1,7 @@
-"""What every recorder promises, whichever database it stands on.
+"""The contract of every recorder, whichever database it uses.
 
-A test module subclasses RecorderContract and gives it a fixture `store`: something that opens recorders on one and
-the same empty store, here and in other processes.
+A test module subclasses RecorderContract and gives it a fixture `store`, which opens recorders on one and the same
+empty store, here and in other processes.
 """
 
 import multiprocessing
@@ -27,73 +27,73 @@ Results = Sequence[Sequence[int] | Conflict]
 
 
 class Store(Protocol):
-    """A place for one journal. `opening` opens a recorder on it and can be pickled for another process."""
+    """A store of one journal. `opening` opens a recorder on it and can be pickled for another process."""
 
     @property
     def opening(self) -> Callable[[], SqlRecorder]:
-        """Opens one."""
+        """Return a function that opens a recorder."""
 
 
 def log(stream: str, *bodies: bytes, kind: str = "thing.seen") -> list[StoredEvent]:
-    """Events of a log, which has no versions."""
+    """Return events of a log, which has no versions."""
     no_version = cast(int, None)  # the library has only versions that are numbers
     return [StoredEvent(stream, no_version, kind, body) for body in bodies]
 
 
 def versions(stream: str, first: int, count: int = 1, kind: str = "thing.done") -> list[StoredEvent]:
-    """`count` events of an aggregate from version `first` on; each body tells stream and version."""
+    """Return `count` events of an aggregate from version `first` on; each body names stream and version."""
     return [StoredEvent(stream, n, kind, f"{stream}:{n}".encode()) for n in range(first, first + count)]
 
 
 def positions(results: Results) -> list[list[int] | str]:
-    """The outcome of each group: its positions, or "conflict"."""
+    """Return the outcome of each group: its positions, or "conflict"."""
     return ["conflict" if isinstance(result, Conflict) else list(result) for result in results]
 
 
 def group(*parts: Sequence[StoredEvent], spooled: Spooled | None = None) -> Group:
-    """One caller's events, of one or several streams."""
+    """Return one caller's events, of one or several streams, with their envelope."""
     return [event for part in parts for event in part], Envelope(AT, "run-1", "person", spooled=spooled)
 
 
 def insert(recorder: SqlRecorder, groups: Sequence[Group]) -> list[Sequence[int] | Conflict]:
-    """Append many callers' events at once; again without those in conflict, as long as there are any."""
+    """Append many callers' events at once, and again without those in conflict, until none is in conflict."""
     results: dict[int, Sequence[int] | Conflict] = {}
     while waiting := [number for number in range(len(groups)) if number not in results]:
         try:
-            taken = insert_once(recorder, [groups[number] for number in waiting])
+            inserted = insert_once(recorder, [groups[number] for number in waiting])
         except Conflicts as conflicts:
             results |= {waiting[at]: conflict for at, conflict in conflicts.of_groups.items()}
             assert not results.keys().isdisjoint(waiting)
         else:
-            results |= dict(zip(waiting, taken, strict=True))
+            results |= dict(zip(waiting, inserted, strict=True))
     return [results[number] for number in range(len(groups))]
 
 
 def insert_once(recorder: SqlRecorder, groups: Sequence[Group]) -> list[Sequence[int]]:
-    """Append many callers' events in one call, all or nothing; the positions of each. Raises Conflicts."""
+    """Append many callers' events in one call, all or nothing; return the positions of each. Raises Conflicts."""
     events = [event for own, _ in groups for event in own]
-    taken = iter(recorder.insert_events(events, groups=[(len(own), envelope) for own, envelope in groups]))
-    return [[next(taken) for _ in own] for own, _ in groups]
+    ids = iter(recorder.insert_events(events, groups=[(len(own), envelope) for own, envelope in groups]))
+    return [[next(ids) for _ in own] for own, _ in groups]
 
 
 def everything(recorder: SqlRecorder) -> list[StoredRow]:
-    """All rows of a small store."""
+    """Return all rows of a small store."""
     return list(recorder.select_notifications(1, 1_000_000))
 
 
 def assert_whole(recorder: SqlRecorder, count: int) -> None:
-    """The store holds positions 1 to `count`, each once, and knows that it does."""
+    """Assert that the store holds positions 1 to `count`, each once, and reports that count."""
     assert [row.id for row in everything(recorder)] == list(range(1, count + 1))
     assert recorder.head() == count
     assert recorder.max_notification_id() == (count or None)
 
 
 class RecorderContract:
-    """The suite. Every test gets an empty store."""
+    """The suite of the contract. Every test gets an empty store."""
 
     @pytest.fixture
     def open_recorder(self, store: Store) -> Iterator[Callable[[], SqlRecorder]]:
-        """Opens one more recorder on the store; all are closed after the test."""
+        """Yield a function that opens one more recorder on the store; all are closed after the test."""
         with ExitStack() as opened:
 
             def open_one() -> SqlRecorder:
@@ -105,13 +105,13 @@ class RecorderContract:
 
     @pytest.fixture
     def recorder(self, open_recorder: Callable[[], SqlRecorder]) -> SqlRecorder:
-        """A recorder on the empty store."""
+        """Return a recorder on the empty store."""
         return open_recorder()
 
     # ---- positions ----
 
     def test_an_empty_store_has_no_position(self, recorder: SqlRecorder) -> None:
-        """Before anything is recorded the head is 0 and the library is told None."""
+        """An empty store has the head 0, and gives the library None as its last position."""
         assert recorder.max_notification_id() is None
         assert_whole(recorder, 0)
         assert list(recorder.select_notifications(1, 10)) == []
@@ -144,7 +144,7 @@ class RecorderContract:
         ]
 
     def test_recorded_time_never_runs_back(self, recorder: SqlRecorder) -> None:
-        """Whatever the clocks of those who append say; the time of a group is raised to that of the one before."""
+        """The time of a group is raised to that of the group before, whatever the callers' clocks show."""
         for at in (AT, AT - 5, AT + 3):
             insert(recorder, [(log("a", b"x", b"y"), Envelope(at, "run", "omac", happened=7))])
         insert(recorder, [(log("a", b"x"), Envelope(at, "run", "omac")) for at in (AT + 9, 0, AT + 8, AT + 10)])
@@ -152,7 +152,7 @@ class RecorderContract:
         assert [row.happened for row in everything(recorder)] == [7] * 6 + [None] * 4
 
     def test_the_caller_is_told_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
-        """Its envelope has it afterwards, as a reader finds it."""
+        """The caller's envelope afterwards has the stored time, as a reader finds it."""
         insert(recorder, [group(log("a", b"x"))])
         early = Envelope(1, "run", "omac")
         insert(recorder, [(log("a", b"y"), early)])
@@ -163,8 +163,8 @@ class RecorderContract:
         insert(recorder, [group(log("a", *(bytes([n]) for n in range(1, 11))))])
 
         def rows(after: int, limit: int, until: int | None = None) -> list[int]:
-            found = recorder.select_notifications(after, limit, until, inclusive_of_start=False)
-            return [row.id for row in found]
+            notifications = recorder.select_notifications(after, limit, until, inclusive_of_start=False)
+            return [row.id for row in notifications]
 
         assert rows(3, 4) == [4, 5, 6, 7]
         assert rows(3, 100, 5) == [4, 5]
@@ -172,7 +172,7 @@ class RecorderContract:
         assert rows(0, 0) == []
 
     def test_a_moment_has_a_position(self, recorder: SqlRecorder) -> None:
-        """The last position that was recorded at a moment or before; a clock that is set back changes nothing."""
+        """A moment has the last position that was recorded by then; a clock that is set back changes nothing."""
         for at in (10, 30, 20):
             insert(recorder, [(log("a", b"x"), Envelope(at, "run-1", "person"))])
         with closing(Reader(recorder.path)) as reader:
@@ -181,7 +181,7 @@ class RecorderContract:
     # ---- conflicts ----
 
     def test_a_conflict_leaves_everything_as_it_was(self, recorder: SqlRecorder) -> None:
-        """Nothing of the whole call is recorded; it says which callers were in conflict, and with what."""
+        """A call in conflict records nothing at all; its error names the groups in conflict and the reasons."""
         insert(recorder, [group(versions("a", 1))])
         before = everything(recorder)
         groups = [group(log("l", b"x")), group(versions("a", 1)), group(versions("b", 1)), group(versions("b", 1))]
@@ -196,7 +196,7 @@ class RecorderContract:
 
     @pytest.mark.parametrize("version", [0, 3, 7, -1])
     def test_versions_have_no_gaps(self, recorder: SqlRecorder, version: int) -> None:
-        """After version 1 comes version 2, of a stream that is there as of one that is new; all else is a conflict."""
+        """Version 2 follows version 1 in an old stream as in a new one; any other version is a conflict."""
         insert(recorder, [group(versions("a", 1))])
         assert positions(insert(recorder, [group(versions("a", version)), group(versions("b", version))])) == [
             "conflict", "conflict",
@@ -206,7 +206,7 @@ class RecorderContract:
         assert_whole(recorder, 2)
 
     def test_a_conflict_hits_only_its_group(self, recorder: SqlRecorder) -> None:
-        """Who lost the race for a version gets the error; everyone else in the transaction is recorded, gapless."""
+        """A group that lost the race for a version gets the error; all other groups are recorded, gapless."""
         insert(recorder, [group(versions("a", 1))])
         results = insert(
             recorder,
@@ -216,7 +216,7 @@ class RecorderContract:
         assert_whole(recorder, 5)
 
     def test_a_group_is_all_or_nothing(self, recorder: SqlRecorder) -> None:
-        """When the last event of a group is in conflict, nothing of the group is recorded, of any stream."""
+        """A group whose last event is in conflict is not recorded at all, in any stream."""
         insert(recorder, [group(versions("a", 1, 2))])
         results = insert(recorder, [group(log("l", b"lost"), versions("b", 1, 3), versions("a", 2))])
         assert positions(results) == ["conflict"]
@@ -237,7 +237,7 @@ class RecorderContract:
         assert_whole(recorder, 1)
 
     def test_only_conflicts(self, recorder: SqlRecorder) -> None:
-        """A transaction of which nothing remains moves no position."""
+        """A transaction whose groups are all in conflict takes no position."""
         insert(recorder, [group(versions("a", 1))])
         assert positions(insert(recorder, [group(versions("a", 1))] * 3)) == ["conflict"] * 3
         assert positions(insert(recorder, [group(versions("a", 2))])) == [[2]]
@@ -245,15 +245,15 @@ class RecorderContract:
 
     def test_a_conflict_with_another_recorder(self, open_recorder: Callable[[], SqlRecorder]) -> None:
         """A version that another recorder committed is taken, although this one never saw it."""
-        one, other = open_recorder(), open_recorder()
-        insert(one, [group(versions("a", 1))])
-        assert positions(insert(other, [group(versions("a", 1)), group(versions("a", 2))])) == ["conflict", [2]]
+        first, second = open_recorder(), open_recorder()
+        insert(first, [group(versions("a", 1))])
+        assert positions(insert(second, [group(versions("a", 1)), group(versions("a", 2))])) == ["conflict", [2]]
         with pytest.raises(IntegrityError):
-            insert_once(one, [group(versions("a", 2))])
-        assert_whole(one, 2)
+            insert_once(first, [group(versions("a", 2))])
+        assert_whole(first, 2)
 
     def test_logs_never_conflict(self, recorder: SqlRecorder) -> None:
-        """Events without versions are appended as often as one likes, also beside versions of the same stream."""
+        """Events without versions can be appended any number of times, also beside versions of the same stream."""
         results = insert(recorder, [group(log("a", b"same", b"same")), group(log("a", b"same"))])
         assert positions(results) == [[1, 2], [3]]
         assert positions(insert(recorder, [group(versions("a", 1)), group(log("a", b"same"))])) == [[4], [5]]
@@ -263,12 +263,12 @@ class RecorderContract:
 
     def test_names_are_the_same_for_every_recorder(self, open_recorder: Callable[[], SqlRecorder]) -> None:
         """Two recorders that introduce and reuse the same streams, in turn, always mean the same stream."""
-        one, other = open_recorder(), open_recorder()
+        first, second = open_recorder(), open_recorder()
         for turn in range(1, 4):
-            insert(one, [group(versions("a", 2 * turn - 1), log(f"new-{turn}", b"one"))])
-            insert(other, [group(log(f"new-{turn}", b"other"), versions("a", 2 * turn))])
+            insert(first, [group(versions("a", 2 * turn - 1), log(f"new-{turn}", b"one"))])
+            insert(second, [group(log(f"new-{turn}", b"other"), versions("a", 2 * turn))])
         third = open_recorder()
-        for recorder in (one, other, third):
+        for recorder in (first, second, third):
             assert [event.originator_version for event in recorder.select_events("a")] == [1, 2, 3, 4, 5, 6]
             assert Counter(row.originator_id for row in everything(recorder)) == {
                 "a": 6,
@@ -278,13 +278,13 @@ class RecorderContract:
             }
 
     def test_ten_thousand_new_streams_at_once(self, recorder: SqlRecorder) -> None:
-        """There is no bound on how many streams one transaction may introduce."""
+        """A transaction may introduce ten thousand new streams."""
         streams = [f"stream/{n}" for n in range(10_000)]
         insert(recorder, [group(versions(stream, 1)) for stream in streams])
         assert [row.originator_id for row in everything(recorder)] == streams
 
     def test_names_of_a_failed_transaction_are_forgotten(self, recorder: SqlRecorder) -> None:
-        """A transaction that was rolled back leaves nothing behind that a later one would rely on."""
+        """A transaction that is rolled back leaves no name behind that a later one would rely on."""
         bad = log("fresh", b"fine"), log("fresher", cast(bytes, object()), kind="thing.odd")  # no database stores it
         with pytest.raises(Exception):  # noqa: B017, PT011  # which one depends on the database's driver
             insert(recorder, [group(*bad)])
@@ -308,7 +308,7 @@ class RecorderContract:
         ids=ascii,
     )
     def test_odd_texts(self, recorder: SqlRecorder, text: str) -> None:
-        """A text comes back as it was given, wherever it stands, and is not mistaken for one that looks like it."""
+        """A text comes back as it was given, in every field, and is not mistaken for a similar one."""
         decoys = ["a", "a\0b", "a\0c", "A", "e\u0301", "\u00e9", "x" * 65_535]
         insert(recorder, [group(log(decoy, b"decoy")) for decoy in decoys])
         envelope = Envelope(1, text, text, text)
@@ -319,7 +319,7 @@ class RecorderContract:
 
     @pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
     def test_bodies_of_any_size(self, recorder: SqlRecorder, size: int) -> None:
-        """A body is bytes of any length, NUL and all others among them."""
+        """A body is bytes of any length and any value, NUL included."""
         body = (bytes(range(256)) * (size // 256 + 1))[:size]
         insert(recorder, [group(log("a", body))])
         assert everything(recorder)[0].state == body
@@ -327,7 +327,7 @@ class RecorderContract:
     # ---- the library's reading ----
 
     def test_select_events(self, recorder: SqlRecorder) -> None:
-        """One stream's events in order of versions, or backwards; above, up to, and at most as many as asked for."""
+        """A stream's events come in order of versions or backwards, within bounds and up to a limit."""
         insert(
             recorder,
             [group(versions("a", 1, 3)), group(versions("b", 1, 9)), group(versions("a", 4, 2), log("a", b"no"))],
@@ -353,7 +353,7 @@ class RecorderContract:
         assert found(gt=0, lte=0) == []
 
     def test_select_notifications(self, recorder: SqlRecorder) -> None:
-        """All streams in order of positions, from (or after) a start to a stop, of the topics asked for."""
+        """Rows of all streams come in order of positions, from (or after) a start to a stop, of the given topics."""
         insert(
             recorder,
             [
@@ -382,7 +382,7 @@ class RecorderContract:
         assert recorder.max_notification_id() == 6
 
     def test_insert_events(self, recorder: SqlRecorder) -> None:
-        """The library's own way in takes the groups as a keyword, returns positions, and raises on a conflict."""
+        """The library's own method takes the groups as a keyword, returns positions, and raises on a conflict."""
         envelope = group()[1]
         assert list(recorder.insert_events(versions("a", 1, 2), groups=[(2, envelope)])) == [1, 2]
         with pytest.raises(IntegrityError):
@@ -393,7 +393,7 @@ class RecorderContract:
         assert [(row.at, row.run, row.actor) for row in everything(recorder)][2] == (AT + 7, "run-2", "omac")
 
     def test_insert_events_wants_to_know_who(self, recorder: SqlRecorder) -> None:
-        """Nothing is recorded without saying who did it."""
+        """An append without an envelope, which names the actor, records nothing."""
         with pytest.raises(KeyError):
             recorder.insert_events(versions("a", 1))
         assert_whole(recorder, 0)
@@ -401,18 +401,18 @@ class RecorderContract:
     # ---- files of a spool ----
 
     def test_a_spooled_file_is_recorded_once(self, open_recorder: Callable[[], SqlRecorder]) -> None:
-        """Its name is remembered in the transaction of its events; who brings it again is told that it is known."""
-        one, other = open_recorder(), open_recorder()
+        """A spooled file's name is stored in the transaction of its events; a second append is refused as known."""
+        first, second = open_recorder(), open_recorder()
         file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
-        assert positions(insert(one, [group(log("l", b"x"), spooled=file)])) == [[1]]
-        for recorder in (one, other):
+        assert positions(insert(first, [group(log("l", b"x"), spooled=file)])) == [[1]]
+        for recorder in (first, second):
             with pytest.raises(Conflicts) as conflicts:
                 insert_once(recorder, [group(log("l", b"y")), group(log("l", b"x"), spooled=file)])
             assert [(at, conflict.known) for at, conflict in conflicts.value.of_groups.items()] == [(1, True)]
-        assert_whole(one, 1)
+        assert_whole(first, 1)
 
     def test_a_spooled_file_twice_in_one_batch(self, recorder: SqlRecorder) -> None:
-        """The first is recorded; the second is known already, and harms nobody else."""
+        """The first group of a spooled file is recorded; the second is known already and harms no other group."""
         file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
         twice = [group(log("l", b"x"), spooled=file), group(log("l", b"x"), spooled=file), group(log("l", b"y"))]
         results = insert(recorder, twice)
@@ -422,13 +422,13 @@ class RecorderContract:
         assert_whole(recorder, 2)
 
     def test_a_spooled_file_whose_events_cannot_follow_is_not_remembered(self, recorder: SqlRecorder) -> None:
-        """It may come again when they can."""
+        """A spooled file whose events are in conflict is not remembered and may be appended later."""
         file = Spooled("h", "f", "run-1", AT, frozenset({"f"}))
         assert positions(insert(recorder, [group(versions("a", 2), spooled=file)])) == ["conflict"]
         assert positions(insert(recorder, [group(versions("a", 1), spooled=file)])) == [[1]]
 
     def test_a_spooled_file_that_is_gone_is_forgotten(self, recorder: SqlRecorder) -> None:
-        """What does not lie there any more cannot come again; other hosts' files have nothing to do with it."""
+        """A spooled file that is gone from its folder is forgotten; files of other hosts are unaffected."""
 
         def take(host: str, name: str, *present: str) -> list[list[int] | str]:
             file = Spooled(host, name, "run-1", AT, frozenset(present))
@@ -442,34 +442,34 @@ class RecorderContract:
         assert take("other", "f", "f") == ["conflict"]
 
     def test_kinds_are_counted(self, recorder: SqlRecorder) -> None:
-        """The kinds, most frequent first, and by name where equally frequent."""
+        """Kinds are listed with counts, most frequent first, and by name where equally frequent."""
         insert(recorder, [group(log("a", b"", b"", kind="b.b"), log("a", b"", kind="c.c"), log("a", b"", kind="a.a"))])
         with closing(Reader(recorder.path)) as reader:
             assert list(reader.kinds()) == [("b.b", 2), ("a.a", 1), ("c.c", 1)]
 
     def test_there_is_no_subscription(self, recorder: SqlRecorder) -> None:
-        """Whoever asks for a subscription is told at once that there is none."""
+        """A recorder refuses a subscription at once."""
         with pytest.raises(NotImplementedError):
             recorder.subscribe()
 
     # ---- more than one recorder ----
 
     def test_durable_after_reopening(self, store: Store) -> None:
-        """What was recorded is there after everything was closed, and the name of the journal stays the same."""
-        one = store.opening()
-        insert(one, [group(versions("a", 1, 3)), group(log("l", b"x"))])
-        before, name = everything(one), one.journal_id()
-        one.close()
-        other = store.opening()
+        """The rows and the journal's name are the same after every recorder was closed and one is opened again."""
+        first = store.opening()
+        insert(first, [group(versions("a", 1, 3)), group(log("l", b"x"))])
+        before, name = everything(first), first.journal_id()
+        first.close()
+        second = store.opening()
         try:
-            assert everything(other) == before
-            assert other.journal_id() == name
-            assert positions(insert(other, [group(versions("a", 4))])) == [[5]]
+            assert everything(second) == before
+            assert second.journal_id() == name
+            assert positions(insert(second, [group(versions("a", 4))])) == [[5]]
         finally:
-            other.close()
+            second.close()
 
     def test_two_recorders_in_turn(self, open_recorder: Callable[[], SqlRecorder]) -> None:
-        """Each sees at once what the other committed, and goes on where it ended."""
+        """Each of two recorders sees the other's commits at once and goes on where they ended."""
         recorders = open_recorder(), open_recorder()
         for turn in range(20):
             writer, reader = recorders[turn % 2], recorders[(turn + 1) % 2]
@@ -481,12 +481,12 @@ class RecorderContract:
         """Processes that append at the same time lose nothing, repeat nothing, leave no gap, and share one stream."""
         context = multiprocessing.get_context("spawn")
         with context.Pool(HAMMERS) as pool:
-            told = pool.starmap_async(hammer, [(store.opening, f"hammer-{n}") for n in range(HAMMERS)]).get(60)
+            reports = pool.starmap_async(hammer, [(store.opening, f"hammer-{n}") for n in range(HAMMERS)]).get(60)
         rows = everything(recorder)
-        assert_whole(recorder, sum(len(one) for one in told))
-        for number, one in enumerate(told):
-            mine = [(row.id, row.state) for row in rows if row.run == f"hammer-{number}"]
-            assert mine == one, "each was told the positions at which its events stand"
+        assert_whole(recorder, sum(len(report) for report in reports))
+        for number, report in enumerate(reports):
+            own = [(row.id, row.state) for row in rows if row.run == f"hammer-{number}"]
+            assert own == report, "each was told the positions at which its events stand"
         shared = recorder.select_events("shared")
         assert [event.originator_version for event in shared] == list(range(1, len(shared) + 1))
         logs = Counter(row.run for row in rows if row.originator_id == "log")
@@ -494,7 +494,7 @@ class RecorderContract:
 
 
 def hammer(opening: Callable[[], SqlRecorder], name: str) -> list[tuple[int, bytes]]:
-    """Append to a log, to new streams, and to one stream that all want; returns what was recorded, where."""
+    """Append to a log, to new streams, and to a stream that all processes want; return positions and bodies."""
     recorder = opening()
     done: list[tuple[int, bytes]] = []
     try:
@@ -502,14 +502,14 @@ def hammer(opening: Callable[[], SqlRecorder], name: str) -> list[tuple[int, byt
         for blow in range(BLOWS):
             logged = log("log", f"{name}/{blow}/1".encode(), f"{name}/{blow}/2".encode())
             fresh = log(f"either/{blow}", f"{name}/{blow}/3".encode())
-            wanted = [StoredEvent("shared", version, "thing.done", f"{name}/{version}".encode())]
-            groups: list[Group] = [(own, Envelope(1, name, "person")) for own in (logged, wanted, fresh)]
+            contested = [StoredEvent("shared", version, "thing.done", f"{name}/{version}".encode())]
+            groups: list[Group] = [(own, Envelope(1, name, "person")) for own in (logged, contested, fresh)]
             results = insert(recorder, groups)
             for (events, _), result in zip(groups, results, strict=True):
                 if not isinstance(result, Conflict):
                     done += [(position, event.state) for position, event in zip(result, events, strict=True)]
-            taken = recorder.select_events("shared", desc=True, limit=1)
-            version = taken[0].originator_version + 1
+            last = recorder.select_events("shared", desc=True, limit=1)
+            version = last[0].originator_version + 1
     finally:
         recorder.close()
     return done

@@ -1,8 +1,8 @@
-"""The attacks: what a program in the sandbox would do to its host, each beside a twin that is nobody's harm.
+"""The attacks of a sandboxed program on its host, each beside a harmless twin.
 
-An attack is Python that runs inside, below PRELUDE; it prints ESCAPED if it got what it wanted, and may fail in any other
-way. `lost` judges on the host whether it did harm. `twin` must print OK. `control` says that the same program, run
-outside, does succeed: that the attack is one.
+An attack is Python that runs inside, below PRELUDE; it prints ESCAPED if it succeeds, and may fail in any other way.
+`lost` judges on the host whether it did harm. `twin` must print OK. `control`: the same program succeeds outside, which
+proves that the attack is one.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,12 @@ VICTIM, HOME, TOP, PID, NAME, PORT, SOCKET, TOKEN, STATE, OTHER, KEY, PTS, FD = 
 
 
 class Attack(NamedTuple):
-    """`lost` None: only what it prints counts. `options` are those of `omac sandbox run`.
+    """An attack and its twin. Without `lost` only the output counts. `options` are those of `omac sandbox run`.
 
-    `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not keep it, and SECURITY.md says so under
-    `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with descriptors of the
-    victim's left open for it; the others run one after the other in one that stays open (`runner.Runner`).
+    `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not prevent it, as SECURITY.md declares
+    under `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with
+    descriptors of the victim's left open for it; the others run one after the other in one that stays open
+    (`runner.Runner`).
     """
 
     name: str
@@ -47,12 +48,12 @@ class Attack(NamedTuple):
 
 
 def changed(victim: Victim) -> bool:
-    """The file that is not the program's has been touched."""
+    """Return whether the file that is not the program's has been touched."""
     return victim.changed()
 
 
 def dead(victim: Victim) -> bool:
-    """The process that is not the program's has ended."""
+    """Return whether the process that is not the program's has ended."""
     return not victim.alive()
 
 

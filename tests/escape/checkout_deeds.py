@@ -1,6 +1,5 @@
-"""Deeds of which nothing can be seen until the person checks out what an agent left in the index, and those by which
-an agent keeps what it left from being inspected.
-"""
+"""Deeds that stay invisible until the person checks out what an agent left in the index, and deeds by which an agent
+keeps its files from being inspected."""
 
 from escape.left_behind import Deed
 

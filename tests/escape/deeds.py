@@ -1,4 +1,4 @@
-"""The deeds: what an agent may leave among git's files, each a way to have the host run or overwrite something."""
+"""The deeds: files that an agent may leave among git's, each a way to have the host run or overwrite something."""
 
 from escape.left_behind import Deed
 

@@ -1,9 +1,8 @@
-"""An agent leaves something in a project, and a person goes on working there: whether anything of it ran on the host.
+"""Deeds of an agent in a project where a person then goes on working, and a check that they run nothing on the host.
 
-A deed is a shell script. Done inside `omac sandbox run`, nothing may come of it when the person afterwards types what
-HOST lists; done on the host without omac (the twin), it must, or the deed shows nothing. Something came of it when a
-mark exists (what the planted program would make), a file outside the project changed, or the deed's own condition
-`wrong` holds.
+A deed is a shell script. Done inside `omac sandbox run`, it must have no effect when the person afterwards types the
+commands in HOST; done on the host without omac (the twin), it must have one, or the deed shows nothing. An effect is a
+mark (which the planted program makes), a changed file outside the project, or the deed's own condition `wrong`.
 """
 
 import os
@@ -77,11 +76,12 @@ with open(git("rev-parse", "--git-path", "index").decode().strip(), "wb") as fil
 
 
 class Deed(NamedTuple):
-    """What an agent leaves, and where that counts.
+    """A deed of an agent, and the places where it takes effect.
 
     `does`: a script, or one for each of several launches. `layout`: of LAYOUTS. `where`: the folders in which the
     person then uses git. `commands`: names in HOST. `wrong`: a condition in the project that only the attack makes
-    true. `stays`: what the end of a launch has no reason to take. `reported`: what omac says of it, where it is left.
+    true. `stays`: paths that the end of a launch has no reason to remove. `reported`: omac's report on a deed that it
+    leaves in place.
     """
 
     does: str | tuple[str, ...]
@@ -95,7 +95,7 @@ class Deed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a deed; `output` is what omac said, `shown` what the person saw."""
+    """The outcome of a deed; `output` is that of omac, `shown` that of the person's commands."""
 
     ran: bool
     changed: list[str]
@@ -106,12 +106,12 @@ class Outcome(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the attack got anything."""
+        """Return whether the attack had any effect."""
         return self.ran or bool(self.changed) or self.went_wrong
 
 
 class Ground:
-    """A person's home with projects in each layout; one for many deeds, made as new for each."""
+    """A person's home with projects in each layout; one for many deeds, renewed for each."""
 
     def __init__(self, world: Box) -> None:
         self.world = world
@@ -123,13 +123,13 @@ class Ground:
         self.temporary = self.give_folder(world.top / "tmp")
 
     def give_folder(self, path: Path) -> Path:
-        """A folder of this user's."""
+        """Create a folder of this user's and return it."""
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, self.world.uid, self.world.uid)
         return path
 
     def renew(self, layout: str) -> None:
-        """Home, project, marks and state as they are before anything happened."""
+        """Restore home, project, marks and state to what they were before anything happened."""
         template = self.world.top / f"template-{layout}"
         if not template.exists():
             self._empty(self.home)
@@ -164,7 +164,7 @@ class Ground:
                     path.unlink()
 
     def repository(self, where: Path, *options: str) -> None:
-        """A repository with four commits on main."""
+        """Create a repository with four commits on main."""
         self.give_folder(where)
         script = (
             f"git init -q {' '.join(options)} .; mkdir -p src; echo hi > README; echo x > src/a; git add -A; git commit"
@@ -175,14 +175,14 @@ class Ground:
     def person(
         self, script: str, cwd: Path | None = None, *, check: bool = False, extra: Mapping[str, str] | None = None
     ) -> Done:
-        """Run what a person types in a shell."""
+        """Run a script that a person types in a shell."""
         environment = DATES | {"GIT_EDITOR": "true", "TMPDIR": str(self.temporary)} | dict(extra or {})
         done = self.world.host("bash", "-c", script, cwd=cwd or self.project, extra=environment, seconds=120)
         assert not check or done.status == 0, done
         return done
 
     def told(self, name: str) -> dict[str, str]:
-        """What a deed knows."""
+        """Return the environment variables of a deed."""
         return {
             **DATES,
             "MARK": str(self.marks / name),
@@ -193,7 +193,7 @@ class Ground:
         }
 
     def agent(self, script: str, *, name: str = "mark", options: Sequence[str] = (), seconds: float = 60) -> Done:
-        """Have the agent do it in a sandbox; it may fail in any way but by hanging."""
+        """Run a script of the agent's in a sandbox; it may fail in any way but by hanging."""
         words = [word for pair in self.told(name).items() for word in ("--env", "=".join(pair))]
         try:
             return self.world.run(
@@ -203,11 +203,11 @@ class Ground:
             raise AssertionError(f"omac hangs: {late.timeout} s") from None
 
     def without_omac(self, script: str, *, name: str = "mark") -> Done:
-        """Do the same on the host."""
+        """Run the same script on the host."""
         return self.person(PRELUDE + script, extra=self.told(name))
 
     def goes_on(self, where: Sequence[str], commands: Sequence[str]) -> Done:
-        """The person goes on working: each command in each folder, none of which may hang."""
+        """Run each command in each folder, as the person goes on working; none of them may hang."""
         lines = [
             f"(cd {folder!r} 2>/dev/null && echo '$ {name} in {folder}' && timeout 20 sh -c {HOST[name]!r})"
             for folder in where
@@ -216,8 +216,8 @@ class Ground:
         return self.person("exec 2>&1 < /dev/null; " + "; ".join(lines))
 
     def outside(self) -> dict[str, object]:
-        """Every file of the home that is none of the project's or its repository's: kind, mode and content."""
-        seen: dict[str, object] = {}
+        """Return kind, mode and content of every file in the home outside the project and its repository."""
+        contents: dict[str, object] = {}
         for folder, folders, files in os.walk(self.home):
             if folder == str(self.home):
                 folders[:] = [
@@ -227,18 +227,18 @@ class Ground:
                 path = Path(folder, name)
                 mode = path.lstat().st_mode
                 content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-                seen[str(path.relative_to(self.home))] = (mode, content)
-        return seen
+                contents[str(path.relative_to(self.home))] = (mode, content)
+        return contents
 
     def set_aside(self) -> list[str]:
-        """What lies where the end of a launch puts what it takes."""
+        """Return the files that the ends of launches have set aside."""
         return sorted(
             str(path.relative_to(self.world.state)) for path in (self.world.state / "set-aside").glob("*/*")
         ) + sorted(str(path) for path in self.home.rglob("*omac-disarmed*"))
 
 
 def judged(ground: Ground, deed: Deed, *, guarded: bool) -> Outcome:
-    """Do a deed, inside or (its twin) without omac, then what the person does; what came of it."""
+    """Do a deed, inside or (its twin) without omac, then run the person's commands; return the outcome."""
     ground.renew(deed.layout)
     before = ground.outside()
     output = ""
@@ -248,21 +248,21 @@ def judged(ground: Ground, deed: Deed, *, guarded: bool) -> Outcome:
     missing = [path for path in deed.stays if not os.path.lexists(ground.project / path)]
     shutil.rmtree(ground.marks / "mark", ignore_errors=True)
     (ground.marks / "mark").unlink(missing_ok=True)
-    shown = ground.goes_on(deed.where, deed.commands).out
+    printed = ground.goes_on(deed.where, deed.commands).out
     if guarded:
         again = ground.world.run("true", options=deed.options)
         output += again.out + again.err
-        shown += ground.goes_on(deed.where, ("status", "checkout", "commit")).out
+        printed += ground.goes_on(deed.where, ("status", "checkout", "commit")).out
     after = ground.outside()
     changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
     went_wrong = ground.person(deed.wrong, extra=ground.told("mark")).status == 0
     went_wrong = went_wrong and not (deed.reported and deed.reported in output)
-    return Outcome((ground.marks / "mark").exists(), changed, went_wrong, missing, output, shown[-4000:])
+    return Outcome((ground.marks / "mark").exists(), changed, went_wrong, missing, output, printed[-4000:])
 
 
 @contextmanager
 def ground_of(uid: int) -> Iterator[Ground]:
-    """A ground of a user's own, removed in the end."""
+    """Yield a ground of a user's own, and remove it in the end."""
     with box(uid) as world:
         try:
             yield Ground(world)

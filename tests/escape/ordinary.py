@@ -1,10 +1,10 @@
-"""What developers do in an ordinary session: each is a script that leaves the same with omac as without."""
+"""Ordinary work of developers: scripts that have the same result with omac as without."""
 
 from typing import NamedTuple
 
 
 class Work(NamedTuple):
-    """`does`: what is done in the session. `before`: what the person has done before. `needs`: programs."""
+    """A piece of work. `does`: the session's script. `before`: the person's script before it. `needs`: programs."""
 
     does: str
     before: str = ":"

@@ -52,7 +52,7 @@ for line in sys.stdin:
 
 
 class How(TypedDict):
-    """How a launch is started: the keywords of subprocess."""
+    """The keywords of subprocess that start a launch."""
 
     cwd: Path
     env: dict[str, str]
@@ -87,7 +87,7 @@ class Runner:
         return Done(*json.loads(line))
 
     def run_alone(self, options: tuple[str, ...], source: str, descriptors: Sequence[int]) -> Done:
-        """Run it in a sandbox of its own, with descriptors of the host's left open for it."""
+        """Run a source in a sandbox of its own, with descriptors of the host's left open for it."""
         done = subprocess.run(
             self._line(options, source), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=LAUNCH_WITHIN_S, pass_fds=descriptors, **self._how(),
@@ -95,7 +95,7 @@ class Runner:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def empty(self) -> None:
-        """Remove what an earlier program left in the project."""
+        """Remove the files that an earlier program left in the project."""
         for path in self.world.workdir.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

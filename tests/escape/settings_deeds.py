@@ -1,4 +1,4 @@
-"""Deeds by settings that are no program and no place by their names, and that do their work through their values."""
+"""Deeds by settings whose names stand for no program and no path, and which do their work through their values."""
 
 from escape.left_behind import Deed
 

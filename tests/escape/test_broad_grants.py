@@ -1,6 +1,6 @@
-"""A grant of a whole home shows nothing there that begins with a dot, unless somebody names it.
+"""A grant of a whole home shows no path in it that begins with a dot, unless another grant names the path.
 
-Each case has its twin: what was named, or does not begin with a dot, can be read.
+Each case has its twin: a path that is named, or does not begin with a dot, can be read.
 """
 
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ PLACES = _PLACES.split()
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 def test_a_home_is_shown_without_dots(world: Box) -> None:
-    """No place of credentials, known or not, can be read; ordinary files can, and so can what is named."""
+    """Credentials in the home, at known paths or others, cannot be read; ordinary files and named paths can."""
     for path in (*PLACES, "notes/plain", "notes/.hidden"):
         world.give(world.home / path, SECRET)
     home = str(world.home)
@@ -42,13 +42,13 @@ def test_a_home_is_shown_without_dots(world: Box) -> None:
         "./notes/plain",
     ]
     options = ("--read", home, "--read", f"{home}/.kaggle", "--read", f"{home}/.config/pip/pip.conf")
-    named = world.run("sh", "-c", f"{script}; cat ~/.config/pip/pip.conf", options=options).out.split()
-    assert sorted(named) == ["./.kaggle/kaggle.json", "./notes/.hidden", "./notes/plain", SECRET.strip()]
+    visible = world.run("sh", "-c", f"{script}; cat ~/.config/pip/pip.conf", options=options).out.split()
+    assert sorted(visible) == ["./.kaggle/kaggle.json", "./notes/.hidden", "./notes/plain", SECRET.strip()]
     assert len(world.host("sh", "-c", script).out.split()) == len(PLACES) + 2
 
 
 def test_what_a_dot_link_leads_to(world: Box) -> None:
-    """Dotfiles that are kept elsewhere in the home are not shown there either; a link out of the home hides nothing."""
+    """Dotfiles in another folder of the home are not shown there either; a link out of the home hides nothing."""
     world.give(world.home / "dotfiles/tool/token", SECRET)
     world.give(world.home / "dotfiles/README", SECRET)
     (world.home / ".tool").symlink_to("dotfiles/tool")
@@ -62,18 +62,18 @@ def test_what_a_dot_link_leads_to(world: Box) -> None:
 
 
 def test_homes_of_others(world: Box) -> None:
-    """A grant of the folder above homes shows no dot folder of another user; what else may be read there can be."""
+    """A grant of the folder above homes shows no dot folder of another user; other readable files there are shown."""
     for path in (".aws/credentials", ".unheard-of", "public"):
         world.give(world.top / "bob" / path, SECRET)
     script = f"grep -rsl correct-horse {world.top}; true"
     done = world.run("sh", "-c", script, options=("--read", str(world.top)))
     assert done.out == f"{world.top}/bob/public\n"
-    named = ("--read", str(world.top), "--read", f"{world.top}/bob/.unheard-of")
-    assert len(world.run("sh", "-c", script, options=named).out.split()) == 2
+    options = ("--read", str(world.top), "--read", f"{world.top}/bob/.unheard-of")
+    assert len(world.run("sh", "-c", script, options=options).out.split()) == 2
 
 
 def test_what_a_program_needs_is_there(world: Box) -> None:
-    """A program that is installed below a dot folder starts, with the home granted too; nothing beside it shows."""
+    """A program below a dot folder starts, also with the home granted; nothing beside it is shown."""
     tool = world.give(world.home / ".tools/v1/bin/tool", "#!/bin/sh\ncat ~/.tools/v1/share/x ~/.tools/token\n", 0o755)
     world.give(world.home / ".tools/v1/share/x", "ordinary\n")
     world.give(world.home / ".tools/token", SECRET)

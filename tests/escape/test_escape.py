@@ -1,4 +1,4 @@
-"""Nothing gets out: every attack fails, and its twin succeeds, for root and for nobody, on both backends."""
+"""Every attack on the host fails, and its twin succeeds, for root and for nobody, on both backends."""
 
 import contextlib
 import secrets
@@ -15,27 +15,27 @@ BACKENDS = ("bubblewrap", "landlock")
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """A user's world with its sandboxes; the attacks of a module share them, each finds a victim of its own."""
+    """Yield a user's world with its sandboxes; a module's attacks share them, and each has a victim of its own."""
     with box(request.param) as world, contextlib.closing(Runner(world, secrets.token_hex(16))) as made:
         yield made
 
 
 @pytest.fixture
 def prey(runner: Runner) -> Iterator[Victim]:
-    """What one attack is after."""
+    """Yield the victim of one attack."""
     with victim(runner.world, runner.token) as made:
         yield made
 
 
 def program(prey: Victim, source: str) -> str:
-    """An attack as Python to be run."""
+    """Return an attack as a Python program."""
     return PRELUDE.replace("{values!r}", repr(prey.values)) + source
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
 def test_attack_fails_and_its_twin_succeeds(runner: Runner, prey: Victim, attack: Attack, backend: str) -> None:
-    """The attack gets nothing and changes nothing; what a decent program does in its place works."""
+    """An attack gets nothing and changes nothing; the harmless twin in its place works."""
     options = ("--backend", backend, *attack.options)
     runner.empty()
     if attack.alone:
@@ -55,10 +55,10 @@ def test_attack_fails_and_its_twin_succeeds(runner: Runner, prey: Victim, attack
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "attack", [one for one in ATTACKS if one.control], ids=lambda attack: attack.name.replace(" ", "-")
+    "attack", [entry for entry in ATTACKS if entry.control], ids=lambda attack: attack.name.replace(" ", "-")
 )
 def test_outside_the_attack_works(runner: Runner, prey: Victim, attack: Attack) -> None:
-    """Without a sandbox the same program gets what it is after, so that its failure inside means something."""
+    """Without a sandbox the same program succeeds, so that its failure inside means something."""
     world = prey.world
     runner.empty()
     environment = {"OMAC_CACHE_DIR": "/nowhere", "SSH_AUTH_SOCK": prey.socket}
@@ -66,6 +66,6 @@ def test_outside_the_attack_works(runner: Runner, prey: Victim, attack: Attack) 
     try:
         assert "ESCAPED" in done.out or (attack.lost is not None and attack.lost(prey)), done
     finally:
-        gone = world.workdir.with_name(world.workdir.name + "-gone")
-        if gone.exists():
-            gone.rename(world.workdir)
+        moved = world.workdir.with_name(world.workdir.name + "-gone")
+        if moved.exists():
+            moved.rename(world.workdir)

@@ -1,4 +1,4 @@
-"""Taking more than one's share: processes, memory, descriptors, space; each bounded, and of no effect on the host.
+"""Floods of processes, memory, descriptors and temporary files: each is bounded and has no effect on the host.
 
 Every flood ends by itself: at most 500 processes, 1 GiB and an alarm, whatever the sandbox does.
 """
@@ -53,14 +53,14 @@ print(len(held))
 
 @pytest.fixture(scope="module", params=USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """By what it is enforced."""
+    """Return the backend that enforces the limits."""
     return str(request.param)
 
 
@@ -71,7 +71,7 @@ def flood(world: Box, backend: str, limit: str, source: str, wanted: int) -> Don
 
 
 def test_processes(world: Box, backend: str) -> None:
-    """A fork bomb gets as many processes as are allowed; twenty are no bomb."""
+    """A fork bomb gets as many processes as its limit allows; a program with twenty processes is not hindered."""
     done = flood(world, backend, "pids=60", FORKS, 500)
     # Without a cgroup nothing counts those of root, nor, without a namespace, anybody's in the sandbox alone.
     if done.status == 7 and (backend == "landlock" or world.uid == 0):
@@ -83,21 +83,21 @@ def test_processes(world: Box, backend: str) -> None:
 
 
 def test_memory(world: Box, backend: str) -> None:
-    """Memory ends at what is allowed, by an error or by the program's end; a tenth of it is given."""
+    """A program gets no more memory than its limit, by an error or by its end; a quarter of that is granted."""
     done = flood(world, backend, "memory=256M", MEMORY, 1024)
     assert done.status != 0 or int(done.out) < 256, done
     assert flood(world, backend, "memory=256M", MEMORY, 64).out == "64\n"
 
 
 def test_descriptors(world: Box, backend: str) -> None:
-    """Open files end at what is allowed."""
+    """A program opens no more files than its limit; half of them can be opened."""
     done = flood(world, backend, "files=64", DESCRIPTORS, 500)
     assert 32 <= int(done.out) <= 64, done
     assert flood(world, backend, "files=64", DESCRIPTORS, 32).out == "32\n"
 
 
 def test_temporary_files_are_of_the_sandbox(world: Box) -> None:
-    """/tmp is a folder of its own with an end; what is written there is nowhere on the host."""
+    """A sandbox has a /tmp of its own with a bounded size; files written there are nowhere on the host."""
     script = (
         "import os; s = os.statvfs('/tmp'); print(s.f_blocks * s.f_frsize); open('/tmp/only-inside', 'w').write('x')"
     )
@@ -108,7 +108,7 @@ def test_temporary_files_are_of_the_sandbox(world: Box) -> None:
 
 
 def test_without_namespaces_temporary_files_are_removed(world: Box) -> None:
-    """With Landlock alone there is a temporary folder of the launch's own, gone when it ends."""
+    """With Landlock alone a launch has a temporary folder of its own, which is gone when it ends."""
     script = "import os, tempfile; f, p = tempfile.mkstemp(); os.write(f, b'x'); print(p)"
     done = world.run(SYSTEM_PYTHON, "-c", script, options=("--backend", "landlock"))
     assert done.status == 0, done
@@ -125,14 +125,14 @@ for level in range(2000): os.mkdir("d"); os.chdir("d")
 
 
 def test_without_namespaces_deep_temporary_folders_are_removed(world: Box) -> None:
-    """However deep it is, and though nobody may list it; the program's status is passed on."""
+    """A temporary folder is removed however deep it is, even if it cannot be listed; the status is passed on."""
     done = world.run(SYSTEM_PYTHON, "-c", f"{DEEP}raise SystemExit(3)", options=("--backend", "landlock"))
     assert done.status == 3, done
     assert not os.path.exists(done.out.strip())
 
 
 def test_what_nothing_enforces_is_refused(world: Box, backend: str) -> None:
-    """A limit is kept, or the launch is refused with the reason and a command; never left out."""
+    """A limit is enforced, or the launch is refused with the reason and a command; no limit is ignored."""
     done = world.run("sh", "-c", "echo ran", options=("--backend", backend, "--limit", "cpu=1"))
     if done.status:
         assert done.status == 7, done

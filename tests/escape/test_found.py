@@ -1,6 +1,7 @@
-"""Ways out that were found by trying: none is open any more, and what is decent and looks like one still works.
+"""Ways out of the sandbox that were found by trying: none is open any more, and harmless work like them succeeds.
 
-Each plant is judged by what the host's git, or omac itself, then runs or writes, as root and as an unprivileged user.
+Each plant is judged by the programs that the host's git, or omac itself, then runs and the files that it writes, as
+root and as an unprivileged user.
 """
 
 import os
@@ -67,14 +68,14 @@ LINKS = {
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_the_hosts_git_runs_nothing(world: Box, name: str) -> None:
-    """A repository that is hidden and leaves settings runs nothing at the next `git status`; left alone, it would."""
+    """A hidden repository with settings of an agent's runs nothing at the next `git status`; left alone, it would."""
     hidden, script = PLANTS[name]
     repository(world)
     attacked(world, script, hidden)
@@ -84,7 +85,7 @@ def test_the_hosts_git_runs_nothing(world: Box, name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_without_a_sandbox_it_would_run(world: Box, name: str) -> None:
-    """The same plants, made where nobody looks afterwards: they are attacks."""
+    """Each plant is an attack: made on the host, where omac inspects nothing, it runs at the next `git status`."""
     hidden, script = PLANTS[name]
     repository(world)
     world.host("bash", "-c", script, extra=DATES | told(world, hidden))
@@ -94,7 +95,7 @@ def test_without_a_sandbox_it_would_run(world: Box, name: str) -> None:
 
 
 def test_a_decent_repository_stays(world: Box) -> None:
-    """The twin: a repository in the project that sets nothing is left as it is."""
+    """The twin: a repository in the project without such settings is left as it is."""
     repository(world)
     attacked(world, NESTED, "n")
     assert (world.workdir / "n" / ".git" / "HEAD").exists()
@@ -103,7 +104,7 @@ def test_a_decent_repository_stays(world: Box) -> None:
 
 @pytest.mark.parametrize("around", ["nothing", "a repository"])
 def test_a_project_that_becomes_a_git_folder_itself(world: Box, around: str) -> None:
-    """HEAD, objects and refs at the top of a project without a .git: the host's git does not obey their settings."""
+    """The host's git obeys no settings of a git folder that a session makes of the project: HEAD, objects and refs."""
     project = world.workdir / "sub"
     if around == "a repository":
         repository(world)
@@ -119,7 +120,7 @@ def test_a_project_that_becomes_a_git_folder_itself(world: Box, around: str) -> 
 
 @pytest.mark.parametrize("name", LINKS)
 def test_the_host_appends_through_no_log(world: Box, name: str) -> None:
-    """A log of a branch that is a link is put out of the way before the host commits; commits are logged again."""
+    """A branch's log that is a link is set aside before the host commits; commits are logged again."""
     repository(world)
     precious = world.give(world.home / ".bashrc", "safe\n")
     attacked(world, LINKS[name], "")
@@ -131,7 +132,7 @@ def test_the_host_appends_through_no_log(world: Box, name: str) -> None:
 
 @pytest.mark.parametrize("name", LINKS)
 def test_without_a_sandbox_the_host_would(world: Box, name: str) -> None:
-    """The same links, with nobody who looks."""
+    """Each link is an attack: without a sandbox the host's next commit writes to the user's file."""
     repository(world)
     precious = world.give(world.home / ".bashrc", "safe\n")
     world.host("bash", "-c", LINKS[name], extra=DATES)
@@ -143,24 +144,24 @@ def test_without_a_sandbox_the_host_would(world: Box, name: str) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("guarded", [True, False])
 def test_the_hosts_git_copies_no_file_of_the_home(world: Box, name: str, guarded: bool) -> None:
-    """A resolution that git is to record of a file outside is not recorded by the next commit; unguarded, it is."""
+    """The next commit records no conflict resolution from a file outside the project; without omac it does."""
     repository(world)
     secret = world.give(world.home / ".ssh" / "key", "secret")
-    kept = "a" * 40
+    conflict = "a" * 40
     script = (
-        f"mkdir -p .git/rr-cache/{kept}; echo > .git/rr-cache/{kept}/preimage; ln -s ../.ssh link;"
-        f" printf '{kept}\\t%s\\0' \"{RECORDED[name].replace('$SECRET', str(secret))}\" > .git/MERGE_RR"
+        f"mkdir -p .git/rr-cache/{conflict}; echo > .git/rr-cache/{conflict}/preimage; ln -s ../.ssh link;"
+        f" printf '{conflict}\\t%s\\0' \"{RECORDED[name].replace('$SECRET', str(secret))}\" > .git/MERGE_RR"
     )
     if guarded:
         attacked(world, script, "")
     else:
         world.host("bash", "-c", script)
     assert git(world, "commit", "-q", "--allow-empty", "-m", "by the host").status == 0
-    assert (world.workdir / ".git" / "rr-cache" / kept / "postimage").exists() != guarded
+    assert (world.workdir / ".git" / "rr-cache" / conflict / "postimage").exists() != guarded
 
 
 def test_a_conflict_that_is_to_be_recorded_is_left_alone(world: Box) -> None:
-    """The twin: what `git merge` notes of a conflict in the project is there at the host's commit, which records it."""
+    """The twin: a conflict that `git merge` notes in the project stays noted, and the host's commit records it."""
     repository(world)
     script = (
         "mkdir -p .git/rr-cache; git checkout -qb b; echo b > f; git commit -qam b; git checkout -q main; echo m > f;"
@@ -172,7 +173,7 @@ def test_a_conflict_that_is_to_be_recorded_is_left_alone(world: Box) -> None:
 
 
 def test_omac_runs_no_git_of_the_projects(world: Box) -> None:
-    """A folder of the project is in PATH: a `git` there is not what omac runs at the end; what it had to do is done."""
+    """omac runs no `git` from a project folder in PATH at the end of a launch, and still completes its own work."""
     main = world.home / "main"
     main.mkdir()
     os.chown(main, world.uid, world.uid)
@@ -191,7 +192,7 @@ def test_omac_runs_no_git_of_the_projects(world: Box) -> None:
 
 
 def test_what_is_kept_cannot_be_moved_away(world: Box) -> None:
-    """With a folder around the state directory granted, that one and omac's settings stay where omac looks for them."""
+    """A grant of a folder around the state directory or the settings lets no program move these away."""
     for name in (".local", ".config"):
         world.give(world.home / name / "x")
     options = ("--allow", str(world.home / ".local"), "--allow", str(world.home / ".config"))
@@ -208,14 +209,14 @@ def test_what_is_kept_cannot_be_moved_away(world: Box) -> None:
 
 
 def test_a_fifo_for_a_virtual_environments_settings(world: Box) -> None:
-    """A launch does not wait for somebody to write into what an agent left; the program runs."""
+    """A launch does not wait for a writer of a FIFO that an agent left; the program runs."""
     world.run("bash", "-c", "mkdir -p .venv/bin; cp /bin/true .venv/bin/python; mkfifo .venv/pyvenv.cfg")
     assert world.run(".venv/bin/python", seconds=10).status == 0
 
 
 @pytest.mark.full
 def test_more_findings_than_a_record_holds(world: Box) -> None:
-    """The end of a launch is recorded, and the program's status passed on, however much it left to be told."""
+    """The end of a launch is recorded, and the status passed on, however many findings the program leaves."""
     name = "a" * 150
     done = world.run("bash", "-c", f"for i in $(seq 600); do mkfifo {name}$i; done; exit 3")
     assert done.status == 3
@@ -223,14 +224,14 @@ def test_more_findings_than_a_record_holds(world: Box) -> None:
 
 
 def test_settings_that_take_long_to_read(world: Box) -> None:
-    """A nested repository with a million brackets in its settings holds up neither this end nor the next launch."""
+    """A nested repository with a million brackets in its settings delays neither this end nor the next launch."""
     repository(world)
     attacked(world, NESTED + "python3 -c \"open('n/.git/config', 'w').write('[a]' * 340000)\"", "n")
     assert world.run("true", seconds=5).status == 0
 
 
 def test_a_root_in_a_root(world: Box) -> None:
-    """A linked worktree below a folder, both given: one look at it, and commits work."""
+    """A linked worktree may be a root below another root: commits work, and omac reports nothing."""
     main = world.home / "main"
     main.mkdir()
     os.chown(main, world.uid, world.uid)
@@ -247,7 +248,7 @@ def test_a_root_in_a_root(world: Box) -> None:
     spread(["<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"], ["bubblewrap", "landlock"]),
 )
 def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
-    """The program gets /dev/null for them, and nothing that omac has open; its status is passed on."""
+    """A program gets /dev/null for closed standard streams, and no file of omac's; its status is passed on."""
     script = (
         "import os, sys; shown = [os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)];"
         " open('fds', 'w').write('\\n'.join(shown)); sys.exit(3)"
@@ -255,15 +256,15 @@ def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
     line = world.omac("sandbox", "run", "--backend", backend, "--", "/usr/bin/python3", "-c", script)
     done = world.host("sh", "-c", f'"$@" {closed}', "sh", *line)
     assert done.status == 3, done
-    shown = (world.workdir / "fds").read_text().splitlines()
+    targets = (world.workdir / "fds").read_text().splitlines()
     for number, sign in enumerate(("<&-", ">&-", "2>&-")):
         if sign in closed.split():
-            assert shown[number] == "/dev/null"
+            assert targets[number] == "/dev/null"
 
 
 @pytest.mark.parametrize("folder", [".git", ".git/refs", ".git/objects .git/refs"])
 def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> None:
-    """It does not keep the next launch in that project from running; what it holds stays as it is."""
+    """A nested repository that cannot be changed does not keep the next launch from running; omac reports it."""
     repository(world)
     folders = " ".join(f"n/{name}" for name in folder.split())
     assert world.run("sh", "-c", f"git init -q n; chmod 0 {folders}").status == 0
@@ -273,7 +274,7 @@ def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> 
 
 
 def test_a_folder_for_a_reftable(world: Box) -> None:
-    """A program makes a folder that only repositories of another format have: the next launch runs."""
+    """A folder of another repository format, which a program made, does not keep the next launch from running."""
     repository(world)
     assert world.run("sh", "-c", "mkdir .git/reftable; touch .git/reftable/tables.list").status == 0
     assert world.run("git", "log", "--format=%s").out == "one\n"
@@ -281,7 +282,7 @@ def test_a_folder_for_a_reftable(world: Box) -> None:
 
 @pytest.mark.full
 def test_an_admin_folder_that_cannot_be_changed(world: Box) -> None:
-    """The command that is proposed lets the next launch in that repository run."""
+    """The command in the refusal lets the next launch in that repository run."""
     repository(world)
     assert world.run("sh", "-c", "git worktree add -q w; chmod 0 .git/worktrees/w").status == 0
     done = world.run("sh", "-c", "echo ran")
@@ -294,7 +295,7 @@ def test_an_admin_folder_that_cannot_be_changed(world: Box) -> None:
 
 
 def test_nobody_reads_what_omac_reports(world: Box) -> None:
-    """Where the reader of stderr is gone, what the program left is inspected, and its status is passed on."""
+    """omac inspects a program's files and passes its status on even if the reader of stderr is gone."""
     repository(world)
     world.give(world.workdir / ".git" / "hooks" / "pre-commit", "#!/bin/sh\n", 0o755)
     options = tuple(word for name, value in told(world, "n").items() for word in ("--env", f"{name}={value}"))
@@ -308,7 +309,7 @@ def test_nobody_reads_what_omac_reports(world: Box) -> None:
 
 @pytest.mark.full
 def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
-    """Interrupted again while it looks at what is left, omac comes to the end of that."""
+    """Further signals do not keep omac from completing its inspection at the end of a launch."""
     repository(world)
     fill = (
         "python3 -c \"import os\nfor d in range(40):\n os.makedirs(f'z/{d}')\n"
@@ -327,7 +328,7 @@ def test_a_signal_does_not_keep_omac_from_inspecting(world: Box) -> None:
 
 @pytest.mark.full
 def test_killed_while_it_builds(world: Box) -> None:
-    """Killed at any moment, omac leaves nothing behind that holds its streams open; the twin comes to its end."""
+    """omac, killed at any moment, leaves no process that holds its streams open; the twin runs to its end."""
     line = world.omac("sandbox", "run", "--", "echo", "ran")
     user = world.uid or None
     for number in range(24) if everything() else range(0, 24, 4):
@@ -341,7 +342,7 @@ def test_killed_while_it_builds(world: Box) -> None:
 
 
 def test_one_ends_while_the_other_works(world: Box) -> None:
-    """What the first launch of two made to be pinned stays pinned in the second, which has nothing to tell of it."""
+    """A file that the first of two launches made to be pinned stays pinned in the second, which reports nothing."""
     repository(world)
     user = world.uid or None
 
@@ -386,33 +387,33 @@ except Refusal:
 
 @pytest.mark.parametrize("verdict", ["refused", "fine"])
 def test_what_is_held_back_does_not_run(world: Box, verdict: str) -> None:
-    """When what was mounted is not what was meant, the program never runs, not even at the end; else it does."""
+    """A program whose mounts differ from the policy never runs, not even at the end; otherwise it runs."""
     done = world.host("/usr/bin/python3", "-c", HELD, readable_package(), verdict)
     assert done.status == 0, done
     assert (world.workdir / "ran").exists() == (verdict == "fine")
 
 
 def repository(world: Box, folder: Path | None = None) -> None:
-    """A repository with one commit."""
-    place = folder or world.workdir
-    git(world, "init", "-q", "-b", "main", cwd=place)
-    world.give(place / "f", "x")
-    git(world, "add", ".", cwd=place)
-    assert git(world, "commit", "-qm", "one", cwd=place).status == 0
+    """Create a repository with one commit."""
+    top = folder or world.workdir
+    git(world, "init", "-q", "-b", "main", cwd=top)
+    world.give(top / "f", "x")
+    git(world, "add", ".", cwd=top)
+    assert git(world, "commit", "-qm", "one", cwd=top).status == 0
 
 
 def git(world: Box, *words: str, cwd: Path | None = None) -> Done:
-    """The host's git, used by this user."""
+    """Run the host's git as this user."""
     return world.host("git", *words, cwd=cwd, extra=DATES)
 
 
 def canary(world: Box) -> Path:
-    """What exists when the attacker's command has run on the host."""
+    """Return the file that exists once the attacker's command has run on the host."""
     return world.home / "canary"
 
 
 def told(world: Box, hidden: str) -> dict[str, str]:
-    """What a plant is told."""
+    """Return the environment variables of a plant."""
     return {"EVIL": f"touch {canary(world)}", "W": str(world.workdir), "E": hidden}
 
 

@@ -1,4 +1,4 @@
-"""A program fills the disk on which omac keeps its records: what it left is inspected all the same."""
+"""A program fills the disk on which omac keeps its records: omac inspects the program's files all the same."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A ground whose home and state are on one small disk."""
+    """Yield a ground whose home and state are on one small disk."""
     with ground_of(request.param) as made:
         world = made.world
         subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "tmpfs", str(world.top)), check=True)
@@ -41,7 +41,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
 
 @pytest.mark.parametrize("settings", ["", SETTINGS], ids=["", "with settings"])
 def test_at_the_end(ground: Ground, settings: str) -> None:
-    """The end that cannot write down what the program set inspects what it left."""
+    """The end of a launch inspects the program's files although it cannot record the settings that it finds."""
     done = ground.agent(f"{ARMED_LATE}{settings}{FILL}{LAST}")
     assert "Traceback" not in done.err
     _require_harmless(ground, done.err)
@@ -49,7 +49,7 @@ def test_at_the_end(ground: Ground, settings: str) -> None:
 
 
 def test_by_the_next_one(ground: Ground) -> None:
-    """Another launch there, the last to end, inspects what a launch left whose record is cut off."""
+    """The last launch to end in a project inspects the files of an earlier one whose record is cut off."""
     process = begun(ground, "bash", "-c", "touch up; while [ ! -e ended ]; do sleep 0.05; done")
     eventually(lambda: (ground.project / "up").exists(), 20, "the first one runs")
     first = ground.agent(f"{ARMED_LATE}{SETTINGS}{FILL}{LAST}")

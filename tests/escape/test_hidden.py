@@ -1,4 +1,4 @@
-"""What is hidden by its name: secrets in the project cannot be read inside, nor changed; ordinary work goes on.
+"""Files hidden by their names: secrets in the project cannot be read or changed inside; ordinary work goes on.
 
 Each case has its twin: the same files, shown because a person asked for it, or because they are no secrets.
 """
@@ -15,13 +15,13 @@ SEARCH = "grep -rsl correct-horse . ; true"
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 def give(world: Box, *paths: str) -> None:
-    """Files with a secret, in the project."""
+    """Create files with a secret in the project."""
     for path in paths:
         world.give(world.workdir / path, SECRET)
 
@@ -41,30 +41,30 @@ SHOWN = (".env.example", ".env.sample", "packages/.env.template", ".env.local.di
 
 
 def test_files_of_variables_are_hidden(world: Box) -> None:
-    """Wherever they lie; a marker says so and how to show them. Examples of them are shown."""
+    """Files of variables are hidden everywhere by a marker, which explains how to show them; examples are shown."""
     give(world, *HIDDEN, *SHOWN)
     done = world.run("sh", "-c", f"{SEARCH}; cat .env")
-    found, _, marker = done.out.partition("#")
-    assert sorted(found.split()) == sorted(f"./{path}" for path in SHOWN)
+    paths, _, marker = done.out.partition("#")
+    assert sorted(paths.split()) == sorted(f"./{path}" for path in SHOWN)
     assert "omac hides this file" in marker
     assert "--allow-env-files" in marker
     assert done.err == ""
 
 
 def test_a_person_may_have_them_shown(world: Box) -> None:
-    """The twin: all of them by the option or a profile, one by its name, which shows no other."""
+    """The twin: the option or a profile shows all of them; a grant by name shows that one and no other."""
     give(world, *HIDDEN)
-    shown = world.run("sh", "-c", f"{SEARCH}; echo X=1 >> .env", options=("--allow-env-files",))
-    assert sorted(shown.out.split()) == sorted(f"./{path}" for path in HIDDEN)
+    visible = world.run("sh", "-c", f"{SEARCH}; echo X=1 >> .env", options=("--allow-env-files",))
+    assert sorted(visible.out.split()) == sorted(f"./{path}" for path in HIDDEN)
     assert (world.workdir / ".env").read_text() == SECRET + "X=1\n"
     world.give(world.home / ".config/omac/sandbox-profiles/env.toml", "allow_env_files = true\n")
     assert ".envrc" in world.run("sh", "-c", SEARCH, options=("--profile", "env")).out
-    one = world.run("sh", "-c", SEARCH, options=("--read", "packages/api/.env"))
-    assert one.out == "./packages/api/.env\n"
+    single = world.run("sh", "-c", SEARCH, options=("--read", "packages/api/.env"))
+    assert single.out == "./packages/api/.env\n"
 
 
 def test_what_is_hidden_stays_as_it_is(world: Box) -> None:
-    """It can be neither replaced, nor read where the folder around it was moved; the folder can be moved."""
+    """A hidden file can be neither replaced nor read, even after its folder was moved; the folder can be moved."""
     give(world, "packages/api/.env")
     world.give(world.workdir / "packages/api/main.py")
     script = (
@@ -80,7 +80,7 @@ def test_what_is_hidden_stays_as_it_is(world: Box) -> None:
 
 
 def test_what_a_link_leads_to_is_hidden(world: Box) -> None:
-    """A link of that name to a file of the project hides the file; one to git's own files hides nothing."""
+    """A link called `.env` to a file of the project hides the file; such a link to git's own files hides nothing."""
     give(world, "config/prod")
     (world.workdir / ".env").symlink_to("config/prod")
     assert world.host("git", "init", "-q", ".").status == 0
@@ -92,7 +92,7 @@ def test_what_a_link_leads_to_is_hidden(world: Box) -> None:
 
 
 def test_what_the_repository_has_is_shown(world: Box) -> None:
-    """A committed file could be read there: it is shown, and git finds the project clean; changed, it is hidden."""
+    """A committed file, which git's objects show anyway, is shown, and git finds no change; changed, it is hidden."""
     give(world, ".env", "sub/.env")
     for line in (["init", "-q", "."], ["add", "-A"], ["commit", "-qm", "x"], ["repack", "-adq"]):
         assert world.host("git", *line).status == 0
@@ -105,7 +105,7 @@ def test_what_the_repository_has_is_shown(world: Box) -> None:
 
 
 def test_an_index_that_claims_it_does_not_count(world: Box) -> None:
-    """An agent adds the file's name to the index, with what it read there: the next session does not see it either."""
+    """A file stays hidden in the next session after an agent has committed its name with what it could read there."""
     give(world, ".env")
     assert world.host("git", "init", "-q", ".").status == 0
     world.run("sh", "-c", "git add -f .env; git commit -qm mine")
@@ -113,7 +113,7 @@ def test_an_index_that_claims_it_does_not_count(world: Box) -> None:
 
 
 def test_names_that_a_person_denies(world: Box) -> None:
-    """Files and folders, in the project and in what is granted for reading; what else is there can be read."""
+    """A denied name hides files and folders in the project and in grants for reading; others there can be read."""
     give(world, "a/key.pem", "a/secrets/x", "a/plain")
     world.give(world.home / "docs/deep/key.pem", SECRET)
     world.give(world.home / "docs/.env", SECRET)
@@ -122,26 +122,26 @@ def test_names_that_a_person_denies(world: Box) -> None:
     script = f"grep -rsl correct-horse . {docs}; true"
     hidden = world.run("sh", "-c", script, options=("--read", docs, "--deny-name", "*.pem", "--deny-name", "secrets"))
     assert sorted(hidden.out.split()) == ["./a/plain", f"{docs}/plain"]
-    shown = world.run("sh", "-c", script, options=("--read", docs, "--allow-env-files"))
-    assert len(shown.out.split()) == 6
+    visible = world.run("sh", "-c", script, options=("--read", docs, "--allow-env-files"))
+    assert len(visible.out.split()) == 6
 
 
 def test_a_virtual_environment_of_that_name_works(world: Box) -> None:
-    """`.env` may be a folder of programs: it is shown."""
+    """A folder of programs called `.env` is shown, and its programs run."""
     world.give(world.workdir / ".env/bin/tool", "#!/bin/sh\necho ran\n", 0o755)
     assert world.run(".env/bin/tool").out == "ran\n"
 
 
 @pytest.mark.parametrize("pattern", ["a/b", "*", "..", "**"])
 def test_patterns_that_are_none(world: Box, pattern: str) -> None:
-    """A path, or every name, is refused with what to write instead."""
+    """A pattern that is a path, or matches every name, is refused with a command to use instead."""
     done = world.run("true", options=("--deny-name", pattern))
     assert done.status == 2
     assert "try: omac sandbox run --deny" in done.err
 
 
 def test_more_than_can_be_hidden(world: Box) -> None:
-    """The launch is refused, and says what shows them; nothing is shown silently."""
+    """A launch with more files than can be hidden is refused, with the option that shows them."""
     give(world, *(f"d{number}/.env" for number in range(401)))
     done = world.run("true")
     assert done.status == 7, done
@@ -150,7 +150,7 @@ def test_more_than_can_be_hidden(world: Box) -> None:
 
 
 def test_with_landlock_alone_it_is_refused(world: Box) -> None:
-    """Which cannot hide a file in a folder that may be changed: it says so, and what shows the file."""
+    """Landlock cannot hide a file in a writable folder: the launch is refused, with the option that shows the file."""
     give(world, ".env")
     done = world.run("true", options=("--backend", "landlock"))
     assert done.status == 7, done
@@ -159,7 +159,7 @@ def test_with_landlock_alone_it_is_refused(world: Box) -> None:
 
 
 def test_what_looks_like_a_git_folder_is_looked_through(world: Box) -> None:
-    """A launch makes a folder look like a bare repository, or puts one among git's files: the next one hides it too."""
+    """Secrets stay hidden in a folder that a launch made look like a repository or moved among git's files."""
     give(world, "conf/prod/.env", "moved/.env")
     world.run("sh", "-c", "mkdir conf/objects conf/refs; echo ref: refs/heads/main > conf/HEAD")
     world.run("sh", "-c", "git init -q x; mkdir -p x/.git/modules/m/lfs; mv moved x/.git/modules/m/lfs/moved")
@@ -169,7 +169,7 @@ def test_what_looks_like_a_git_folder_is_looked_through(world: Box) -> None:
 
 
 def test_what_cannot_be_listed_is_hidden(world: Box) -> None:
-    """A program takes the right to list a folder away, for another one at the same time, or for the next."""
+    """Secrets stay hidden in a folder that a program made unlistable, for a concurrent launch and the next one."""
     give(world, "conf/.env")
     world.run("sh", "-c", "chmod 0333 conf")
     if world.uid:
@@ -186,7 +186,7 @@ def test_what_cannot_be_listed_is_hidden(world: Box) -> None:
 
 
 def test_a_hidden_file_that_is_put_into_an_index_is_told(world: Box) -> None:
-    """The program cannot read it, but git would put it among its objects with a next commit of everything."""
+    """omac warns about a hidden file in git's index, as the next commit of everything would store the file."""
     give(world, ".env")
     host = "git init -q . && echo .env > .gitignore && git add . && git commit -qm 1"
     assert world.host("sh", "-ec", host).status == 0

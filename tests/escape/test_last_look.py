@@ -1,4 +1,4 @@
-"""The look at what a launch left: alone, in bounds, and done by the next one where it was cut off."""
+"""The inspection after a launch: alone, in bounds, and done by the next launch if it was cut off."""
 
 import os
 import signal
@@ -85,40 +85,40 @@ RACES = {
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each test."""
+    """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:
         yield made
 
 
 @pytest.fixture
 def own_ground() -> Iterator[Ground]:
-    """One of the user who runs the tests: another has no copy of what `omac status` and its like need."""
+    """Yield a ground of the user who runs the tests: others have no copy of what `omac status` and the like need."""
     with ground_of(os.geteuid()) as made:
         yield made
 
 
 @pytest.mark.parametrize("name", some(RACES, of=2))
 def test_another_launch_swaps_what_is_looked_at(ground: Ground, name: str) -> None:
-    """A program that still runs swaps a folder for a link while another launch ends: nothing outside is touched."""
+    """A program swaps a folder for a link while another launch ends: omac touches nothing outside."""
     layout, below, program, kind, target, content = RACES[name]
     ground.renew(layout)
     before = ground.outside()
-    place = ground.project / below
+    folder = ground.project / below
     words = (SYSTEM_PYTHON, "-I", "-c", program, kind, str(ground.home / target), content)
-    second = begun(ground, *words, workdir=place)
-    eventually(lambda: (place / "ready").exists(), WITHIN_S, "the other program is ready")
-    wait = f"touch '{place}/go'; for i in {{1..500}}; do [ -e '{place}/armed' ] && break; sleep 0.01; done"
+    second = begun(ground, *words, workdir=folder)
+    eventually(lambda: (folder / "ready").exists(), WITHIN_S, "the other program is ready")
+    wait = f"touch '{folder}/go'; for i in {{1..500}}; do [ -e '{folder}/armed' ] && break; sleep 0.01; done"
     first = begun(ground, "bash", "-c", wait)
     first.communicate(timeout=WITHIN_S)
-    ground.world.give(place / "ended")
+    ground.world.give(folder / "ended")
     second.communicate(timeout=WITHIN_S)
     assert ground.outside() == before
 
 
 @pytest.mark.parametrize("is_repository", [True, False])
 def test_a_launch_around_it_puts_a_link_in_its_way(ground: Ground, is_repository: bool) -> None:
-    """A launch in a folder ends and leaves its inspection to one in a folder above, which leads that folder elsewhere:
-    nothing is inspected, or changed, where it leads."""
+    """A launch ends and leaves its inspection to a launch in a folder above, which replaces a folder between them by a
+    link. omac inspects and changes nothing where the link leads."""
     ground.renew("plain")
     ground.give_folder(ground.home / "elsewhere" / "p")
     ground.repository(ground.home / "elsewhere" / "p" / ("" if is_repository else "nested"))
@@ -131,17 +131,17 @@ def test_a_launch_around_it_puts_a_link_in_its_way(ground: Ground, is_repository
     if is_repository:
         ground.repository(inner_project)
     inner = begun(ground, "sh", "-c", "touch left", workdir=inner_project)
-    _, said = inner.communicate(timeout=WITHIN_S)
-    assert "another launch still runs there" in said
+    _, stderr = inner.communicate(timeout=WITHIN_S)
+    assert "another launch still runs there" in stderr
     ground.world.give(ground.project / "go")
-    _, said = above.communicate(timeout=WITHIN_S)
-    assert f"{inner_project}: is behind a link that was not there: nothing there was inspected" in said
+    _, stderr = above.communicate(timeout=WITHIN_S)
+    assert f"{inner_project}: is behind a link that was not there: nothing there was inspected" in stderr
     assert (ground.project / "y/p/left").exists()
     assert ground.outside() == before
 
 
 def test_two_at_once_are_told_nothing(ground: Ground) -> None:
-    """The twin: two launches commit in one project at once; all commits are there, nothing is found or set aside."""
+    """The twin: two launches commit in one project at once; all commits are there; nothing is reported or set aside."""
     ground.renew("plain")
     script = (
         "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done; echo {0} > f-{0};"
@@ -151,10 +151,10 @@ def test_two_at_once_are_told_nothing(ground: Ground) -> None:
         begun(ground, "bash", "-c", script.format("a", "b")),
         begun(ground, "bash", "-c", script.format("b", "a") + "; until git log | grep -qw a; do sleep 0.01; done"),
     ]
-    said = [process.communicate(timeout=WITHIN_S)[1] for process in both]
+    outputs = [process.communicate(timeout=WITHIN_S)[1] for process in both]
     ground.person("git add .; git commit -qm last; git fsck --strict", check=True)
-    found = [line for line in "".join(said).splitlines() if "another launch still runs" not in line]
-    assert not [line for line in found if line.startswith("omac:")]
+    findings = [line for line in "".join(outputs).splitlines() if "another launch still runs" not in line]
+    assert not [line for line in findings if line.startswith("omac:")]
     assert not ground.set_aside()
 
 
@@ -163,19 +163,19 @@ WHEN = ("while the program runs", "while omac looks")
 
 @pytest.mark.parametrize("when", WHEN)
 def test_killed(ground: Ground, when: str) -> None:
-    """What a launch left that was killed is looked at first by the next one."""
+    """The next launch first inspects the files that a killed launch left."""
     killed_and_then(ground, when, "sandbox", "run", "--", "true")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("when", WHEN)
 def test_killed_before_omac_status(own_ground: Ground, when: str) -> None:
-    """`omac status` looks at it first, too."""
+    """`omac status`, too, first inspects the files that a killed launch left."""
     killed_and_then(own_ground, when, "status")
 
 
 def killed_and_then(ground: Ground, when: str, *words: str) -> None:
-    """Kill a launch that has left something, and type a command; nothing may come of it."""
+    """Kill a launch that has left an attack, run a command, and check that the attack has no effect."""
     ground.renew("plain")
     script = ARMED + "ln -s $H/.profile .git/COMMIT_EDITMSG; mkdir pad; cd pad; mkdir -p {1..2000}; cd ..; touch done; "
     before = ground.outside()
@@ -190,7 +190,7 @@ def killed_and_then(ground: Ground, when: str, *words: str) -> None:
 
 
 def test_killed_with_a_decent_repository(ground: Ground) -> None:
-    """The twin: what is allowed is there after the next launch."""
+    """The twin: a harmless repository of a killed launch is still there after the next launch."""
     ground.renew("plain")
     process = begun(ground, "bash", "-c", PRELUDE + NESTED + "touch done; sleep 60")
     eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
@@ -219,10 +219,11 @@ touch done
 
 @pytest.mark.parametrize("interrupted", some([True, False], of=2))
 def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool) -> None:
-    """The look ends in time; interrupted again it ends with a part unjudged; no program of theirs runs either way."""
+    """An inspection of many repositories ends in time; if interrupted, it reports that a part was not inspected. Either
+    way, no program of theirs runs."""
     ground.renew("plain")
-    with (ground.world.top / "said").open("w+") as said:
-        process = begun(ground, "bash", "-c", PRELUDE + MANY, stderr=said)
+    with (ground.world.top / "said").open("w+") as log:
+        process = begun(ground, "bash", "-c", PRELUDE + MANY, stderr=log)
         eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
         start = time.monotonic()
         while interrupted and process.poll() is None and time.monotonic() < start + WITHIN_S:
@@ -230,8 +231,8 @@ def test_many_repositories_with_long_settings(ground: Ground, interrupted: bool)
             time.sleep(0.02)
         process.wait(WITHIN_S)
         assert time.monotonic() - start < 20
-        said.seek(0)
-        text = said.read()
+        log.seek(0)
+        text = log.read()
     assert "Traceback" not in text
     assert not interrupted or "not inspected" in text
     ground.goes_on(("aaa",), ("status",))
@@ -249,14 +250,14 @@ for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRON
 
 @pytest.mark.full
 def test_findings_without_end(ground: Ground) -> None:
-    """Thousands of findings with paths of 50,000 characters: little memory, few lines, the rest in a file."""
+    """Thousands of findings with paths of 50,000 characters take little memory and print few lines of bounded size."""
     ground.renew("plain")
-    with (ground.world.top / "said").open("w+") as said:
-        process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=said)
+    with (ground.world.top / "said").open("w+") as log:
+        process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=log)
         _pid, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        lines = said.read().splitlines()
+        log.seek(0)
+        lines = log.read().splitlines()
     assert process.returncode == 0
     assert usage.ru_maxrss < RSS_KIB_MAX
     assert len(lines) <= FINDINGS_MAX + 5
@@ -264,7 +265,7 @@ def test_findings_without_end(ground: Ground) -> None:
 
 
 def test_deeper_than_is_looked(ground: Ground) -> None:
-    """A repository below more folders than are walked is set aside with a message of its own; one above stays."""
+    """A repository deeper than omac walks is set aside with a message of its own; one further up stays."""
     ground.renew("plain")
     deep = "/".join("d" * 230)
     script = f"mkdir -p {deep}; git init -q e; {NESTED} evil x.sh; cd {deep}; git init -q n; git -C n config"
@@ -276,16 +277,16 @@ def test_deeper_than_is_looked(ground: Ground) -> None:
 
 
 def test_set_aside_is_of_no_use(ground: Ground) -> None:
-    """What lies aside cannot be run, and git takes none of it for a repository, even where a pointer leads to it."""
+    """Files that were set aside cannot be run, and git takes none for a repository, even through a pointer to it."""
     ground.renew("plain")
     ground.agent("evil docs/x.sh; skeleton docs $PWD/docs/x.sh ..; mkdir docs/objects docs/refs; " + ARMED +
                  "cp -r aaa/.git .git/strange; ln -s aaa here; evil .git/evil")  # fmt: skip
     aside = ground.world.state / "set-aside"
-    kept = list(aside.rglob("*")) if aside.exists() else []
-    assert kept
-    assert not [path for path in kept if path.is_symlink() or (path.is_file() and os.access(path, os.X_OK) and
+    paths = list(aside.rglob("*")) if aside.exists() else []
+    assert paths
+    assert not [path for path in paths if path.is_symlink() or (path.is_file() and os.access(path, os.X_OK) and
                                                               path.stat().st_mode & 0o111)]  # fmt: skip
-    folders = [path for path in kept if path.is_dir()]
+    folders = [path for path in paths if path.is_dir()]
     pointers = "; ".join(f"mkdir -p p/{at}; echo gitdir: {path} > p/{at}/.git" for at, path in enumerate(folders))
     ground.agent(pointers or ":")
     (ground.marks / "mark").unlink(missing_ok=True)
@@ -300,7 +301,7 @@ def test_set_aside_is_of_no_use(ground: Ground) -> None:
     pytest.param("evil docs/x.sh; skeleton docs $PWD/docs/x.sh ..; mkdir docs/objects docs/refs; ", id="a bare one"),
 ])  # fmt: skip
 def test_while_the_program_runs(ground: Ground, deed: str) -> None:
-    """Within a moment the host's git obeys no settings that appeared, though the program goes on."""
+    """New settings are set aside within a moment, so that the host's git ignores them while the program goes on."""
     ground.renew("plain")
     process = begun(ground, "bash", "-c", PRELUDE + deed + "touch done; while [ ! -e ended ]; do sleep 0.05; done")
     eventually(lambda: (ground.project / "done").exists(), WITHIN_S, "the deed is done")
@@ -317,8 +318,8 @@ def test_while_the_program_runs(ground: Ground, deed: str) -> None:
 
 @pytest.mark.parametrize(("instances", "is_watched"), [(1, True), (0, False)])
 def test_a_program_takes_all_watches(ground: Ground, instances: int, is_watched: bool) -> None:
-    """A program that takes all that the kernel has for watching folders does so behind omac; where somebody else has
-    taken it, omac reports that, and sets aside at the end."""
+    """A program that takes all of the kernel's watches for folders does so after omac. If omac gets none, because they
+    are used up, it reports that and sets settings aside at the end."""
     ground.renew("plain")
     number = {"x86_64": 294, "aarch64": 26}[os.uname().machine]  # inotify_init1
     late = "for i in {1..60}; do grep -q fsmonitor aaa/.git/config || { touch soon; break; }; sleep 0.05; done"
@@ -337,7 +338,7 @@ def test_a_program_takes_all_watches(ground: Ground, instances: int, is_watched:
 def begun(
     ground: Ground, *program: str, workdir: Path | None = None, stderr: int | IO[str] = subprocess.PIPE
 ) -> subprocess.Popen[str]:
-    """A launch that goes on."""
+    """Start a launch and return its process."""
     world = ground.world
     words = [word for pair in ground.told("mark").items() for word in ("--env", "=".join(pair))]
     line = world.omac("sandbox", "run", "--workdir", str(workdir or ground.project), *words, "--", *program)

@@ -1,4 +1,4 @@
-"""Nothing that an agent leaves among git's files runs, or overwrites anything, when a person goes on working there."""
+"""Files that an agent leaves among git's run nothing and overwrite nothing when a person goes on working there."""
 
 import re
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ ALL = DEEDS | CHECKOUTS | SETTINGS_DEEDS
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each deed."""
+    """Yield a person's home, renewed for each deed."""
     with ground_of(request.param) as made:
         yield made
 
 
 @pytest.mark.parametrize("name", some(ALL, of=12))
 def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
-    """The host runs nothing, nothing outside changes, and git goes on with what is no part of the attack."""
+    """A deed runs nothing on the host and changes nothing outside; git goes on with files that are no part of it."""
     outcome = judged(ground, ALL[name], guarded=True)
     assert not outcome.succeeded, outcome
     assert not outcome.missing, outcome
@@ -41,7 +41,7 @@ def test_without_a_sandbox_it_succeeds(ground: Ground, name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("guarded", [True, False])
 def test_settings_of_nested_repositories(ground: Ground, guarded: bool) -> None:
-    """Of settings that name a program or a place none is obeyed, and their repositories stay; unguarded, all are."""
+    """The host's git obeys no nested setting of a program or path, and repositories stay; without omac it obeys all."""
     ground.renew("plain")
     before = ground.outside()
     lines = [
@@ -54,13 +54,13 @@ def test_settings_of_nested_repositories(ground: Ground, guarded: bool) -> None:
     for mark in ground.marks.iterdir():
         mark.unlink()  # what ran while it was planted
     where = [f"n/{_plain(name)}" for name in SETTINGS]
-    shown = ground.goes_on(where, OFTEN).out
+    output = ground.goes_on(where, OFTEN).out
     obeyed = {name for name in SETTINGS if (ground.marks / _plain(name)).exists()}
     if ground.outside() != before:
         obeyed.add("core.worktree")
-    assert obeyed == (set() if guarded else set(SETTINGS)), shown
-    gone = [name for name in SETTINGS if not (ground.project / "n" / _plain(name) / ".git" / "HEAD").exists()]
-    assert not gone, done
+    assert obeyed == (set() if guarded else set(SETTINGS)), output
+    missing = [name for name in SETTINGS if not (ground.project / "n" / _plain(name) / ".git" / "HEAD").exists()]
+    assert not missing, done
 
 
 def _plain(name: str) -> str:

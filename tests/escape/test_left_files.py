@@ -12,14 +12,14 @@ from tiers import some
 
 @pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A person's home, made as new for each test."""
+    """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:
         yield made
 
 
 @pytest.fixture
 def own_ground() -> Iterator[Ground]:
-    """One of the user who runs the tests: another has no copy of what `omac status` and its like need."""
+    """Yield a ground of the user who runs the tests: others have no copy of what `omac status` and the like need."""
     with ground_of(os.geteuid()) as made:
         yield made
 
@@ -51,11 +51,11 @@ ODD = {
 @pytest.mark.full
 @pytest.mark.parametrize("kind", some(ODD, of=3))
 def test_odd_files(ground: Ground, kind: str) -> None:
-    """Wherever omac reads, an odd file costs neither time nor memory, and no trace of a program is shown."""
+    """An odd file, wherever omac reads, costs little time and leads to no traceback and no control characters."""
     is_own = ground.world.uid == os.geteuid()  # another has no copy of what reads settings
-    for places in PLACES:
+    for paths in PLACES:
         ground.renew("everything")
-        names = " ".join(place for place in places if is_own or not place.startswith(".omac"))
+        names = " ".join(path for path in paths if is_own or not path.startswith(".omac"))
         put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
         ground.person(put, extra=ground.told("mark"))
         commands: list[tuple[str, ...]] = [("sandbox", "run", "--", "true")]
@@ -64,9 +64,9 @@ def test_odd_files(ground: Ground, kind: str) -> None:
         for words in commands:
             start = time.monotonic()
             done = ground.world.host(*ground.world.omac(*words), seconds=WITHIN_S)
-            assert time.monotonic() - start < 10, (places, words)
-            assert done.status in (0, 1, 2, 3, 4, 5, 7, 9), (places, words, done)
-            assert "Traceback" not in done.err, (places, words, done)
+            assert time.monotonic() - start < 10, (paths, words)
+            assert done.status in (0, 1, 2, 3, 4, 5, 7, 9), (paths, words, done)
+            assert "Traceback" not in done.err, (paths, words, done)
             assert not [sign for sign in done.out + done.err if ord(sign) < 32 and sign not in "\n\t"], done
 
 
@@ -125,31 +125,31 @@ OTHERS = "README.md src/main.py docs/index.md package-lock.json .gitignore .edit
 
 
 def test_files_that_programs_obey(ground: Ground) -> None:
-    """Each that is new is reported, on stderr or in the file of all findings; ordinary files are not."""
+    """New files that programs obey are reported, on stderr or in the file of all findings; ordinary files are not."""
     ground.renew("plain")
     script = "for f in {}; do mkdir -p $(dirname $f); echo x > $f; done"
-    found = findings(ground, script.format(" ".join(OBEYED.split())))
-    assert not [name for name in OBEYED.split() if f"/project/{name}" not in found]
-    assert len([line for line in found.splitlines() if line.startswith("omac:")]) <= FINDINGS_MAX + 5
+    report = findings(ground, script.format(" ".join(OBEYED.split())))
+    assert not [name for name in OBEYED.split() if f"/project/{name}" not in report]
+    assert len([line for line in report.splitlines() if line.startswith("omac:")]) <= FINDINGS_MAX + 5
     ground.renew("plain")
-    found = findings(ground, script.format(OTHERS))
-    assert not [name for name in OTHERS.split() if f"/project/{name}" in found]
+    report = findings(ground, script.format(OTHERS))
+    assert not [name for name in OTHERS.split() if f"/project/{name}" in report]
 
 
 def test_a_change_that_the_index_hides(ground: Ground) -> None:
-    """The command of a finding shows it, of a file that was there and of one that was committed since."""
+    """A finding's command shows a change that git's index hides, in an old file and in one committed since."""
     ground.renew("plain")
     ground.person("echo 'all: old' > Makefile; git add Makefile; git commit -qm make", check=True)
     hide = "git add -A; git commit -qm x; git update-index --assume-unchanged Makefile tox.ini"
-    found = findings(ground, f"touch tox.ini; {hide}; echo 'all: hidden' > Makefile; echo '[hidden]' > tox.ini")
+    report = findings(ground, f"touch tox.ini; {hide}; echo 'all: hidden' > Makefile; echo '[hidden]' > tox.ini")
     assert ground.person("git status --short").out == ""
-    commands = [line.partition(" obeys it: ")[2] for line in found.splitlines() if " obeys it: " in line]
+    commands = [line.partition(" obeys it: ")[2] for line in report.splitlines() if " obeys it: " in line]
     assert len(commands) == 2
     assert all("hidden" in ground.person(command).out for command in commands)
 
 
 def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
-    """New is what is in a folder with a new name, too, though its files are as they were."""
+    """A file in a folder with a new name counts as new, too, although the file is as it was."""
     ground.renew("plain")
     assert "tasks.json" not in findings(ground, "mkdir -p docs/old; echo '{\"tasks\": []}' > docs/old/tasks.json")
     assert "/.vscode/tasks.json" in findings(ground, "mv docs/old .vscode")
@@ -158,11 +158,11 @@ def test_a_folder_moved_to_where_programs_obey_it(ground: Ground) -> None:
 
 @pytest.mark.parametrize("target", ["docs", "../project/docs", "$W/docs", "way/to"])
 def test_links_that_programs_obey(ground: Ground, target: str) -> None:
-    """A link is reported where files of any name are obeyed through it: with its target, and when that changes."""
+    """A link through which programs obey files of any name is reported, and again when its target changes."""
     ground.renew("plain")
     made = "mkdir docs way other; echo '{}' > docs/tasks.json; ln -s ../docs way/to; ln -s other README.d"
-    found = findings(ground, f"{made}; ln -s {target} .vscode; mkdir .github; ln -s ../docs .github/workflows")
-    lines = [line for line in found.splitlines() if "is a link" in line]
+    report = findings(ground, f"{made}; ln -s {target} .vscode; mkdir .github; ln -s ../docs .github/workflows")
+    lines = [line for line in report.splitlines() if "is a link" in line]
     assert sorted(line.split(": ")[1].rpartition("/project/")[2] for line in lines) == [".github/workflows", ".vscode"]
     assert "is a link" not in findings(ground, "cat .vscode/tasks.json; echo x > other/x")
     assert "/.vscode: is a link" in findings(ground, "echo '{ }' > docs/tasks.json")
@@ -171,7 +171,7 @@ def test_links_that_programs_obey(ground: Ground, target: str) -> None:
 
 
 def test_links_to_much_cost_little(ground: Ground) -> None:
-    """Links in circles, to a device, out of the project and to more than omac reads."""
+    """Links in circles, to a device, out of the project and to more than omac reads cost little time."""
     ground.renew("plain")
     script = (
         "mkdir -p many n; touch many/{1..3000}; ln -s .zed .zed; ln -s . .idea; ln -s / .vim; ln -s /dev/zero .helix;"
@@ -211,7 +211,7 @@ BOMBS = {
 
 
 def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
-    """What an agent writes in .omac/settings.toml changes the next launch's policy in nothing but what is said."""
+    """Settings that an agent writes to .omac/settings.toml do not widen the next launch's policy."""
     own_ground.renew("plain")
     world = own_ground.world
 
@@ -234,7 +234,7 @@ def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
 
 
 def findings(ground: Ground, script: str) -> str:
-    """What omac reports of a launch: what it prints, and what it writes to a file where that is too much."""
+    """Return omac's report on a launch: its stderr, and the file of findings if there are too many to print."""
     before = set((ground.world.state / "set-aside").glob("*/findings"))
     done = ground.agent(script)
     files = set((ground.world.state / "set-aside").glob("*/findings")) - before

@@ -29,13 +29,13 @@ WRITABLE = {"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 def test_all_of_them_have_a_size(world: Box) -> None:
-    """Every one that can be written: at most 4 GiB, and a quarter of what the machine has."""
+    """Every writable folder in memory holds at most 4 GiB, and at most a quarter of the machine's memory."""
     done = world.run("/usr/bin/python3", "-c", SIZES)
     sizes = {line.split()[0]: int(line.split()[1]) for line in done.out.splitlines()}
     most = min(4 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
@@ -46,7 +46,7 @@ def test_all_of_them_have_a_size(world: Box) -> None:
 
 @pytest.mark.parametrize("folder", sorted(WRITABLE))
 def test_a_limit_is_kept(world: Box, folder: str) -> None:
-    """More than was given is refused as by a full disk; what fits is written. A profile may say it, too."""
+    """A write beyond the limit fails as on a full disk; all that fits is written. A profile may set the limit, too."""
     assert world.run("/usr/bin/python3", "-c", FILL, folder, options=("--limit", "tmp=2M")).out == (
         "No space left on device\n2\n"
     )
@@ -55,7 +55,7 @@ def test_a_limit_is_kept(world: Box, folder: str) -> None:
 
 
 def test_shared_memory_and_devices_work(world: Box) -> None:
-    """The twin: POSIX shared memory, and every device that a program expects."""
+    """The twin: POSIX shared memory, and every device that a program expects, work."""
     script = (
         "from multiprocessing import shared_memory as m; one = m.SharedMemory(create=True, size=1 << 20); "
         "one.buf[0] = 7; one.close(); one.unlink(); import os, pty; pty.openpty(); "
@@ -66,7 +66,7 @@ def test_shared_memory_and_devices_work(world: Box) -> None:
 
 
 def test_landlock_alone_has_none(world: Box) -> None:
-    """There it is refused, not ignored."""
+    """Landlock alone refuses a limit of temporary files instead of ignoring it."""
     done = world.run("true", options=("--backend", "landlock", "--limit", "tmp=2M"))
     assert done.status == 7
     assert "limit tmp" in done.err

@@ -1,4 +1,4 @@
-"""Being quicker than omac: paths that are swapped while a sandbox is built, and processes that try to stay behind."""
+"""Races against omac: paths that are swapped while a sandbox is built, and processes that try to outlive it."""
 
 import os
 import shutil
@@ -41,23 +41,23 @@ if len(sys.argv) > 2: time.sleep(60)
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
-    """By what it is enforced."""
+    """Return the backend that confines the program."""
     return str(request.param)
 
 
 @pytest.mark.parametrize("swapped", ["workdir", "allowed"])
 def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped: str) -> None:
-    """Somebody swaps a folder for a link to a precious one, again and again: the precious one is never touched.
+    """A process that swaps a folder for a link to a precious one, again and again, never gets the precious one touched.
 
-    What is swapped is `granted` in a project that others may change: as a folder of its own grant, or as what holds the
-    working directory. A launch works, or is refused with a word on why; when nobody swaps, it works.
+    The swapped folder is `granted` in a project that others may change: as a folder of its own grant, or as the one
+    that holds the working directory. A launch works, or is refused with a reason; without swaps it works.
     """
     precious = world.give(world.top / "precious" / "keep").parent
     shared = world.workdir
@@ -95,7 +95,7 @@ def test_a_folder_swapped_for_a_link_at_launch(world: Box, backend: str, swapped
 
 
 def test_a_daemon_ends_with_the_program(world: Box, backend: str) -> None:
-    """What has left its session and closed all its streams ends when the program does."""
+    """A daemon that has left its session and closed all its streams ends when the program does."""
     done = world.run("/usr/bin/python3", "-c", DAEMON, "4713", options=("--backend", backend))
     assert done.out == "up\n", done
     assert not _running("4713")
@@ -125,7 +125,7 @@ int main(int count, char **words) {
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the processes have to be quick")
 @pytest.mark.full
 def test_processes_that_fork_and_end_at_once(world: Box) -> None:
-    """With Landlock alone such processes are killed when the program ends, long before they would end by themselves."""
+    """Landlock alone kills processes that fork and end at once when the program ends, long before their own end."""
     source = world.give(world.top / "chain.c", CHAIN)
     program = world.workdir / "chain"
     subprocess.run(("cc", "-O", "-o", str(program), str(source)), check=True)
@@ -143,7 +143,7 @@ def test_processes_that_fork_and_end_at_once(world: Box) -> None:
 
 
 def test_a_daemon_ends_with_omac(world: Box) -> None:
-    """And when omac is killed, which it cannot do anything about any more; with Landlock alone it may stay."""
+    """A daemon also ends when omac is killed, which can then do nothing about it; with Landlock alone it may stay."""
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
     user = world.uid or None
     process = subprocess.Popen(
@@ -160,7 +160,7 @@ def test_a_daemon_ends_with_omac(world: Box) -> None:
 
 
 def test_omac_inside_reaches_nothing(world: Box) -> None:
-    """omac can be started inside; it finds neither the journal nor the spool of the one outside."""
+    """omac can be started inside; it finds neither the journal nor the spool of the omac outside."""
     world.run("true")
     before = sorted(path.name for path in (world.state / "spool").iterdir())
     script = f"{sys.executable} -c 'from omac.tools.entry import main; main()' sandbox run -- true; find / -name spool"
@@ -171,19 +171,19 @@ def test_omac_inside_reaches_nothing(world: Box) -> None:
 
 
 def _running(*words: str) -> list[Path]:
-    found = []
+    folders = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if {word.encode() for word in words} <= set((folder / "cmdline").read_bytes().split(b"\0")):
-                found.append(folder)
+                folders.append(folder)
         except OSError:
             continue
-    return found
+    return folders
 
 
 @pytest.mark.full
 def test_two_launches_in_one_repository(world: Box) -> None:
-    """What one launch has made to be pinned stays until the other ends too, and is gone when both have."""
+    """Files that one launch made to be pinned stay until the other launch ends, too, and are gone after both."""
     assert world.host("git", "init", "-q", ".").status == 0
     before = sorted(str(path) for path in (world.workdir / ".git").rglob("*"))
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", "sh", "-c", "echo up; sleep 1.5")
@@ -199,7 +199,7 @@ def test_two_launches_in_one_repository(world: Box) -> None:
 
 
 def test_what_a_killed_launch_has_made_is_removed_by_the_next(world: Box) -> None:
-    """Placeholders of a launch that was killed are gone after the next one, in whatever project that is."""
+    """Placeholders of a killed launch are removed by the next launch, in whatever project that is."""
     assert world.host("git", "init", "-q", ".").status == 0
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", "sh", "-c", "echo up; sleep 60")
     user = world.uid or None
@@ -208,6 +208,6 @@ def test_what_a_killed_launch_has_made_is_removed_by_the_next(world: Box) -> Non
         assert first.stdout.readline() == b"up\n"
         first.kill()
     assert (world.workdir / ".git" / "commondir").exists()
-    other = world.give(world.home / "other" / "file").parent
-    assert world.run("true", workdir=other).status == 0
+    elsewhere = world.give(world.home / "other" / "file").parent
+    assert world.run("true", workdir=elsewhere).status == 0
     assert not (world.workdir / ".git" / "commondir").exists()

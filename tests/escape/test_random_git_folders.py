@@ -29,39 +29,39 @@ LAYOUTS = {"plain": layouts.plain, "linked": layouts.linked, "with-submodule": l
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
         removed(made.top)
 
 
 class Scene:
-    """A layout in a user's home, anew for each example."""
+    """A layout in a user's home, made again for each example."""
 
     def __init__(self, world: Box, name: str) -> None:
         self.world = world
-        place = world.home / "place"
-        removed(place)
-        place.mkdir()
-        self.project = LAYOUTS[name](place, world.home)
+        top = world.home / "place"
+        removed(top)
+        top.mkdir()
+        self.project = LAYOUTS[name](top, world.home)
         self.victim = world.top / "victim"
         self.canary = world.top / "canary"
         removed(self.victim)
         (self.victim / "folder").mkdir(parents=True)
         (self.victim / "file").write_text("precious\n")
         layouts.history(self.victim / "repository", world.home)
-        subprocess.run(["chown", "-R", f"{world.uid}:{world.uid}", str(place), str(self.victim)], check=True)
-        found = lay_out(str(self.project), GitChoices(), str(world.home)).folders
-        self._gits = [(path, list(folder.only)) for path, folder in found.items()]
+        subprocess.run(["chown", "-R", f"{world.uid}:{world.uid}", str(top), str(self.victim)], check=True)
+        folders = lay_out(str(self.project), GitChoices(), str(world.home)).folders
+        self._gits = [(path, list(folder.only)) for path, folder in folders.items()]
 
     def launch(self, seed: str, swap: float = 0) -> subprocess.Popen[str]:
         """Begin a launch whose program plants."""
-        told = {
+        task = {
             "project": str(self.project), "gits": self._gits, "patterns": PATTERNS, "victim": str(self.victim),
             "evil": f"touch {self.canary}", "seed": seed, "swap": swap, "tables": TABLES,
         }  # fmt: skip
         world = self.world
-        line = world.omac("sandbox", "run", "--workdir", str(self.project), "--", *plants.command(told))
+        line = world.omac("sandbox", "run", "--workdir", str(self.project), "--", *plants.command(task))
         return subprocess.Popen(
             line, cwd=self.project, env=world.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, user=world.uid or None, group=world.uid or None,
@@ -69,7 +69,7 @@ class Scene:
         )  # fmt: skip
 
     def violations(self, seed: str) -> list[str]:
-        """What the host's git does now that it must not."""
+        """Return the forbidden acts of the host's git now."""
         self.canary.unlink(missing_ok=True)
         chance = random.Random(seed)
         nested = sorted(repositories(self.project))
@@ -79,17 +79,17 @@ class Scene:
         return host.violations(folders, chance.sample(COMMANDS, COMMANDS_OF_AN_EXAMPLE), allowed)
 
     def example(self, seeds: list[str], swap: float = 0) -> str:
-        """Launches at once; an empty text, or the story of what the host's git then did."""
+        """Run launches at once; return an empty text, or the story of the host's git's forbidden acts."""
         launches = [self.launch(seed, swap if number else 0) for number, seed in enumerate(seeds)]
-        said = [launch.communicate(timeout=120)[0] for launch in launches]
-        assert all("Traceback" not in text for text in said), said
+        outputs = [launch.communicate(timeout=120)[0] for launch in launches]
+        assert all("Traceback" not in text for text in outputs), outputs
         violations = self.violations(seeds[0])
-        return "\n".join([*seeds, *said, *violations]) if violations or self.canary.exists() else ""
+        return "\n".join([*seeds, *outputs, *violations]) if violations or self.canary.exists() else ""
 
 
 @pytest.mark.parametrize("name", some(LAYOUTS, of=3))
 def test_what_a_launch_left(world: Box, name: str) -> None:
-    """A program in a sandbox plants; git's own files that are pinned are not even touched."""
+    """Files that a sandboxed program plants move the host's git to no forbidden act; pinned files stay untouched."""
     stories = [Scene(world, name).example([str(seed)]) for seed in range(EXAMPLES)]
     assert not any(stories), "\n\n".join(stories)
 

@@ -1,6 +1,7 @@
-"""What a project's repository has in common with others is not changed through it.
+"""Objects that a project's repository shares with other repositories are not changed through it.
 
-Judged by the other repository on the host; each case has its twin, the same deed outside the sandbox, or ordinary work.
+The other repository on the host is the judge; each case has its twin, the same deed outside the sandbox, or ordinary
+work.
 """
 
 import os
@@ -19,7 +20,7 @@ OVERWRITE = (
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -31,17 +32,17 @@ def git(world: Box, where: Path, *words: str) -> str:
 
 
 def cloned(world: Box, *, packed: bool) -> Path:
-    """Another repository of the user's, with loose or packed objects; the project is a local clone of it."""
-    other = world.home / "origin"
-    world.give(other / "file", "content\n")
-    git(world, other, "init", "-q", "-b", "main")
-    git(world, other, "add", "-A")
-    git(world, other, "commit", "-qm", "first")
+    """Create a repository with loose or packed objects, and the project as a local clone; return the repository."""
+    origin = world.home / "origin"
+    world.give(origin / "file", "content\n")
+    git(world, origin, "init", "-q", "-b", "main")
+    git(world, origin, "add", "-A")
+    git(world, origin, "commit", "-qm", "first")
     if packed:
-        git(world, other, "repack", "-adq")
-        git(world, other, "commit-graph", "write")
-    git(world, world.home, "clone", "-q", str(other), str(world.workdir))
-    return other
+        git(world, origin, "repack", "-adq")
+        git(world, origin, "commit-graph", "write")
+    git(world, world.home, "clone", "-q", str(origin), str(world.workdir))
+    return origin
 
 
 def shared(folder: Path) -> list[Path]:
@@ -50,54 +51,54 @@ def shared(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
 def test_objects_of_another_clone(world: Box, packed: bool) -> None:
-    """A write in place does not reach the repository that it was cloned from; without a sandbox it does."""
-    other = cloned(world, packed=packed)
+    """A write in place does not reach the repository that the project was cloned from; without a sandbox it does."""
+    origin = cloned(world, packed=packed)
     assert shared(world.workdir)
     world.run("sh", "-c", OVERWRITE)
-    git(world, other, "fsck", "--strict")
-    git(world, world.home, "clone", "-q", str(other), "another")
+    git(world, origin, "fsck", "--strict")
+    git(world, world.home, "clone", "-q", str(origin), "another")
     world.host("sh", "-c", OVERWRITE, cwd=world.home / "another")
-    assert world.host("git", "-C", str(other), "fsck").status != 0
+    assert world.host("git", "-C", str(origin), "fsck").status != 0
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
 def test_ordinary_work_in_a_local_clone(world: Box, packed: bool) -> None:
     """The twin: commits, a repack and a fetch work, both repositories are sound, and objects keep mode and time."""
-    other = cloned(world, packed=packed)
+    origin = cloned(world, packed=packed)
     before = {path: path.stat() for path in shared(world.workdir)}
     assert world.run("true").status == 0
     for path, then in before.items():
-        seen = path.stat()
-        assert (seen.st_mode, seen.st_mtime_ns, seen.st_uid) == (then.st_mode, then.st_mtime_ns, then.st_uid)
-    world.give(other / "more", "more\n")
-    git(world, other, "add", "-A")
-    git(world, other, "commit", "-qm", "second")
+        now = path.stat()
+        assert (now.st_mode, now.st_mtime_ns, now.st_uid) == (then.st_mode, then.st_mtime_ns, then.st_uid)
+    world.give(origin / "more", "more\n")
+    git(world, origin, "add", "-A")
+    git(world, origin, "commit", "-qm", "second")
     script = "echo x > x && git add x && git commit -qm inside && git repack -q && git fsck && git log --format=%s"
     done = world.run("sh", "-c", script)
     assert (done.status, done.out, done.err) == (0, "inside\nfirst\n", ""), done
     git(world, world.workdir, "fetch", "-q")
-    for repository in (other, world.workdir):
+    for repository in (origin, world.workdir):
         git(world, repository, "fsck", "--strict")
     assert {path.parent.name for path in shared(world.workdir)} == ({"pack"} if packed else set())
 
 
 def test_objects_of_a_linked_worktrees_repository(world: Box) -> None:
-    """The repository that a worktree belongs to has objects in common with another clone, too."""
+    """A write in place in the repository of a linked worktree does not reach another clone with the same objects."""
     world.workdir.rmdir()
-    other = world.home / "main"
-    world.give(other / "file", "content\n")
-    git(world, other, "init", "-q", "-b", "main")
-    git(world, other, "add", "-A")
-    git(world, other, "commit", "-qm", "first")
-    git(world, world.home, "clone", "-q", str(other), str(world.home / "clone"))
-    git(world, other, "worktree", "add", "-q", str(world.workdir), "-b", "work")
-    done = world.run("sh", "-c", OVERWRITE.replace(".git/objects", f"{other}/.git/objects") + "; ls -R | head -3")
+    main = world.home / "main"
+    world.give(main / "file", "content\n")
+    git(world, main, "init", "-q", "-b", "main")
+    git(world, main, "add", "-A")
+    git(world, main, "commit", "-qm", "first")
+    git(world, world.home, "clone", "-q", str(main), str(world.home / "clone"))
+    git(world, main, "worktree", "add", "-q", str(world.workdir), "-b", "work")
+    done = world.run("sh", "-c", OVERWRITE.replace(".git/objects", f"{main}/.git/objects") + "; ls -R | head -3")
     assert done.status == 0
     git(world, world.home / "clone", "fsck", "--strict")
 
 
 def test_more_packs_than_can_be_held(world: Box) -> None:
-    """The launch is refused with the command that gives the repository files of its own; then it works."""
+    """A launch is refused with the command that gives the repository files of its own; after that it works."""
     cloned(world, packed=True)
     pack = world.workdir / ".git" / "objects" / "pack"
     for number in range(101):
@@ -115,7 +116,7 @@ def test_more_packs_than_can_be_held(world: Box) -> None:
 @pytest.mark.parametrize("name", ["objects", "refs"])
 @pytest.mark.parametrize("where", [".git", ".git/modules/sub", "bare.git"])
 def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
-    """A repository whose objects or refs lie behind a link cannot be protected: it is refused, or left as it is."""
+    """A repository whose objects or refs are behind a link cannot be protected: it is refused, or left as it is."""
     git(world, world.workdir, "init", "-q")
     folder = world.workdir / where
     if where != ".git":
@@ -139,7 +140,7 @@ def test_objects_behind_a_link(world: Box, name: str, where: str) -> None:
 
 
 def test_objects_that_cannot_be_copied() -> None:
-    """The launch is refused with the reason and the next command; nothing is left half done. Root can copy them all."""
+    """A launch is refused with the reason and the next command, leaving no half-made files. Root can copy them all."""
     with box(USERS[-1]) as world:
         cloned(world, packed=False)
         folder = shared(world.workdir)[0].parent

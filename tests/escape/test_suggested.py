@@ -1,6 +1,6 @@
-"""The commands that omac suggests: none names a place on an agent's word, and a name is one word of them.
+"""The commands that omac suggests: none names a path on an agent's word, and each name in them is one word.
 
-Each plant is what an agent leaves; a person then launches again and pastes each command that is offered.
+An agent leaves each plant; a person then launches again and pastes each command that omac offers.
 """
 
 import shlex
@@ -32,14 +32,14 @@ PLANTS = {
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world, with something that no program is to be shown."""
+    """Yield a user's world with a secret that no program may see."""
     with box(request.param) as made:
         made.give(made.home / ".ssh" / "id", "secret", 0o700)
         yield made
 
 
 def offered(done: Done) -> list[str]:
-    """The commands in what omac printed."""
+    """Return the commands in omac's output."""
     lines = done.err.splitlines()
     tried = [line.partition("try: ")[2] for line in lines if line.startswith("  try: ")]
     return tried + [f"omac {line.rpartition(' omac ')[2]}" for line in lines if " omac " in line]
@@ -47,7 +47,7 @@ def offered(done: Done) -> list[str]:
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_nothing_is_granted_on_an_agents_word(world: Box, name: str) -> None:
-    """Pasted into a shell, a suggestion runs nothing of the agent's and names no place that the agent chose."""
+    """A suggestion, pasted into a shell, runs nothing of the agent's and names no path that the agent chose."""
     plant, command = PLANTS[name]
     world.host("bash", "-c", plant)
     done = world.run(command)
@@ -62,7 +62,7 @@ def test_nothing_is_granted_on_an_agents_word(world: Box, name: str) -> None:
 
 @pytest.mark.parametrize("defect", ["a link", "a moved worktree", "above"])
 def test_a_projects_own_name_is_one_word(world: Box, defect: str) -> None:
-    """The twin: where it is the person's own project that is named, the command names it, whole."""
+    """The twin: a command that concerns the person's own project names it as one whole word."""
     project = world.home / NAME
     world.give(project / "sub" / "file")
     if defect == "a link":

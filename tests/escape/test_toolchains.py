@@ -15,7 +15,7 @@ SCRIPT = "#!/bin/sh\ncat ~/{needs}\n"
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
@@ -38,7 +38,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     ],
 )
 def test_a_toolchain_on_path(world: Box, folder: str, needs: str, secret: str) -> None:
-    """A program that calls it by name runs with what it needs; credentials beside it cannot be read."""
+    """A program calls a toolchain on PATH by name, with the files it needs; credentials beside it cannot be read."""
     world.give(world.home / needs, "needed\n", 0o644)
     world.give(world.home / secret, SECRET)
     world.give(world.home / folder / "tool", SCRIPT.format(needs=needs), 0o755)
@@ -50,7 +50,7 @@ def test_a_toolchain_on_path(world: Box, folder: str, needs: str, secret: str) -
 
 
 def test_programs_of_uv(world: Box) -> None:
-    """In a folder for programs of all kinds: uv, its interpreters and tools are there, other programs are not."""
+    """A folder for programs of all kinds shows uv, its interpreters and its tools, but no other programs."""
     home = world.home
     python = world.give(home / ".local/share/uv/python/cpython-3.12/bin/python3.12", "#!/bin/sh\necho python\n", 0o755)
     tool = world.give(home / ".local/share/uv/tools/ruff/bin/ruff", f"#!{python}\n", 0o755)
@@ -69,7 +69,7 @@ def test_programs_of_uv(world: Box) -> None:
 
 
 def test_a_toolchain_in_another_place(world: Box) -> None:
-    """Where its own variable says so, which a program inside is told as well."""
+    """A toolchain is shown where its own variable points, and a program inside gets that variable."""
     moved = world.home / "opt/pyenv"
     world.give(moved / "versions/x", "needed\n", 0o644)
     world.give(moved / "shims/tool", '#!/bin/sh\ncat "$PYENV_ROOT/versions/x"\n', 0o755)
@@ -81,7 +81,7 @@ def test_a_toolchain_in_another_place(world: Box) -> None:
 
 
 def test_a_toolchain_that_an_agent_could_have_made(world: Box) -> None:
-    """A place in the project counts for nothing, nor does a link there that leads to one of the home."""
+    """A toolchain in the project counts for nothing, nor does a link there that leads to one in the home."""
     world.give(world.home / ".nvm/versions/x", SECRET)
     world.give(world.home / ".nvm/bin/tool", "#!/bin/sh\n", 0o755)
     (world.workdir / "bin").symlink_to(world.home / ".nvm/bin")
@@ -94,7 +94,7 @@ def test_a_toolchain_that_an_agent_could_have_made(world: Box) -> None:
 
 
 def test_what_a_person_says_of_it_stays(world: Box) -> None:
-    """A denial hides it; a grant of it shows all of it, as it would without."""
+    """A denial hides a toolchain; a grant of its folder shows all of it, credentials included."""
     world.give(world.home / ".pyenv/versions/3.12/pip.conf", SECRET)
     world.give(world.home / ".pyenv/shims/tool", "#!/bin/sh\n", 0o755)
     extra = {"PATH": f"{world.home}/.pyenv/shims:{SYSTEM}"}

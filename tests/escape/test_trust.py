@@ -1,7 +1,7 @@
-"""What omac trusts on the host is not an agent's to write: programs, its own interpreter, the modules that it loads.
+"""omac runs no program, interpreter or module on the host that an agent can write.
 
-Each plant lies where a sandboxed program may write; judged is whether the host runs it. Each has a twin: the same done
-by something that may be trusted, or the same plant where it is the user's own business, which works.
+Each plant lies where a sandboxed program may write, and the host must not run it. Each has a twin, which works: the
+same act of a trusted program, or the same plant where it is the user's own business.
 """
 
 import os
@@ -48,7 +48,7 @@ main()
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world, with a project that is a repository."""
+    """Yield a user's world, with a project that is a repository."""
     with box(request.param) as made:
         host(made, "git init -q . && git commit -q --allow-empty -m first && mkdir src bin")
         yield made
@@ -56,32 +56,32 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of the tests' own user."""
+    """Yield an omac of the tests' own user."""
     with omac_in(tmp_path) as made:
         yield made
 
 
 def host(world: Box, script: str, **extra: str) -> Done:
-    """What the user does outside any sandbox."""
+    """Run a script of the user's outside any sandbox."""
     done = world.host("/bin/sh", "-ec", script, extra=extra)
     assert done.status == 0, done
     return done
 
 
 def marked(world: Box) -> str:
-    """What ran on the host that should not have."""
+    """Return the names of the plants that ran on the host."""
     mark = world.home / "MARK"
     return mark.read_text() if mark.exists() else ""
 
 
 def plant_modules(world: Box, folder: Path) -> None:
-    """Leave modules in a folder that come before those of the same name, where it is on the way of an import."""
+    """Leave modules in a folder that come before others of the same name, if an import searches the folder."""
     for name in PLANTED:
         world.give(folder / f"{name}.py", MODULE.format(mark=str(world.home / "MARK")))
 
 
 def plant_program(world: Box, name: str, folder: Path) -> None:
-    """Leave a program there that does what the real one does, and notes who called it on the host."""
+    """Leave a program in a folder that does what the real one does and notes each call of it on the host."""
     real = shutil.which(name)
     world.give(folder / name, PROGRAM.format(mark=world.home / "MARK", real=real), 0o755)
 
@@ -89,7 +89,7 @@ def plant_program(world: Box, name: str, folder: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("way", ["absolute", "relative", "current"])
 def test_modules_of_the_project_are_not_imported(world: Box, way: str) -> None:
-    """PYTHONPATH and the current folder lead to what an agent left: no command of omac's loads it, from its first line
+    """omac's commands load no module that an agent left on PYTHONPATH or in the current folder, from their first line
     on; python itself would."""
     program = str(installed(world))
     source = world.workdir if way == "current" else world.workdir / "src"
@@ -110,7 +110,7 @@ def test_modules_of_the_project_are_not_imported(world: Box, way: str) -> None:
 
 
 def test_modules_left_during_a_launch_are_not_imported(world: Box) -> None:
-    """The program leaves modules on the user's PYTHONPATH and makes omac bring refs home, which takes git."""
+    """omac imports no module that a program leaves on PYTHONPATH, even when it has to run git to copy refs back."""
     program = str(installed(world))
     host(world, "git branch old; git branch kept; git pack-refs --all; git worktree add -q ../linked -b feature")
     plant_modules(world, world.workdir / "ready")
@@ -127,8 +127,8 @@ def test_modules_left_during_a_launch_are_not_imported(world: Box) -> None:
 
 @pytest.mark.parametrize("tree", some(["linked", "plain"], of=2))
 def test_everything_is_loaded_before_the_program_begins(world: Box, tree: str) -> None:
-    """Nothing is imported once the program runs, where that can write omac's own folder: it is a checkout of omac that
-    the agent works on, and what ends the launch is what began it."""
+    """omac imports nothing once the program runs, even if the program can write omac's own folder, a checkout that the
+    agent works on. The code that ends a launch is the code that began it."""
     host(world, "git branch old; git pack-refs --all; git worktree add -q ../linked -b feature")
     folder = world.workdir if tree == "plain" else world.home / "linked"
     begun = world.give(folder / "begun")
@@ -160,8 +160,8 @@ def test_everything_is_loaded_before_the_program_begins(world: Box, tree: str) -
 
 @pytest.mark.parametrize("name", ["bwrap", "git"])
 def test_programs_of_the_project_do_not_run_on_the_host(world: Box, name: str) -> None:
-    """A folder of the project comes first on PATH: omac runs the system's program and names the folder; inside, the
-    program that the agent wrote is the one that runs."""
+    """omac runs the system's program although a folder of the project comes first on PATH, and names that folder.
+    Inside, the program that the agent wrote runs."""
     plant_program(world, name, world.workdir / "bin")
     host(world, "git branch old; git pack-refs --all; git worktree add -q ../linked -b feature")
     path = f"{world.workdir}/bin:{world.environment['PATH']}"
@@ -170,8 +170,8 @@ def test_programs_of_the_project_do_not_run_on_the_host(world: Box, name: str) -
     done = world.run("git", "branch", "-qD", "old", options=grants, extra={"PATH": path}, workdir=linked)
     assert done.status == 0, done
     assert marked(world) == ""
-    named = [line for line in done.err.splitlines() if "PATH leads to" in line]
-    assert named == [
+    warnings = [line for line in done.err.splitlines() if "PATH leads to" in line]
+    assert warnings == [
         f"omac: PATH leads to {world.workdir}/bin: the program can write there what your shell runs next; "
         "omac runs nothing of it"
     ]
@@ -194,7 +194,7 @@ def test_programs_of_the_project_do_not_run_on_the_host(world: Box, name: str) -
     ],
 )  # fmt: skip
 def test_folders_of_path_that_can_be_written_are_named(world: Box, path: str, named: str) -> None:
-    """One line, however many; a folder that is not absolute, or not there yet, is one of the project's."""
+    """A single warning covers all writable folders of PATH; a relative or missing one counts as the project's."""
     (world.home / "link").symlink_to(world.workdir / "bin")
     names = {"project": str(world.workdir), "home": str(world.home)}
     done = world.run("true", extra={"PATH": path.format(**names)})
@@ -203,7 +203,7 @@ def test_folders_of_path_that_can_be_written_are_named(world: Box, path: str, na
 
 
 def test_python_m_omac_becomes_isolated(world: Box) -> None:
-    """What `python -m` itself imports is Python's affair; of omac nothing comes from the current folder."""
+    """`python -m omac` imports nothing of omac from the current folder; Python's own first imports are its affair."""
     installed(world)
     mark = str(world.home / "MARK")
     for name in ("shutil", "subprocess", "gc"):
@@ -217,14 +217,14 @@ def test_python_m_omac_becomes_isolated(world: Box) -> None:
 
 
 def test_no_folder_is_named_where_none_can_be_written(world: Box) -> None:
-    """A PATH of the user's own folders is nothing to be told of."""
+    """A PATH of the user's own folders causes no warning."""
     done = world.run("true", extra={"PATH": f"{world.home}/bin:/usr/local/bin:/usr/bin:/bin"})
     assert done == Done(0, "", "")
 
 
 def test_a_server_has_loaded_everything_when_its_agent_begins(omac: Omac) -> None:
-    """`omac start` imports nothing once its agent runs, whatever that asks of it: a crash, a reload, errors, where the
-    agent could write what would be imported: an interpreter in the project."""
+    """`omac start` imports nothing once its agent runs, even after a crash, a reload or errors that the agent causes.
+    The agent could write such imports, as the interpreter is in the project."""
     project = omac.project("p")
     omac.approve(project)
     mark = project / "begun"
@@ -258,8 +258,8 @@ ln -s /etc .git/refs/heads/etc; echo '* x' > .git/packed-refs; mkfifo .git/HEAD.
 
 @pytest.mark.parametrize("tree", some(["../linked", "."], of=2))
 def test_a_launch_has_loaded_everything_when_its_program_begins(tree: str) -> None:
-    """`omac sandbox run` imports nothing once its program runs, whatever that leaves, where it could write what would
-    be imported."""
+    """`omac sandbox run` imports nothing once its program runs, whatever files the program leaves. The program could
+    write such imports."""
     with box() as world:
         host(world, "git init -q . && git commit -q --allow-empty -m first && git worktree add -q ../linked -b feature")
         mark = world.workdir / "begun"
@@ -281,7 +281,7 @@ exec {real} "$@"
 
 
 def agent(omac: Omac, project: Path, path: str, script: str) -> subprocess.CompletedProcess[str]:
-    """What becomes of an agent's shell script under `omac start`, with this PATH."""
+    """Return the result of an agent's shell script under `omac start`, with this PATH."""
     extra = {"PATH": path}
     line = [*COMMAND, "start", "--workdir", str(project), "--", "/bin/sh", "-ec", script]
     environment = omac.environment | extra
@@ -299,8 +299,8 @@ touch done
 
 @pytest.mark.parametrize("again", some(["a crash", "a new activation"], of=2))
 def test_a_sidecar_is_not_started_by_the_projects_interpreter(omac: Omac, again: str) -> None:
-    """A project's virtual environment is active; the agent replaces its interpreter and has the sidecar start again: on
-    the host the one that was approved runs. Inside, the agent's own does."""
+    """An agent replaces the interpreter of the project's active virtual environment and has the sidecar start again:
+    the approved interpreter runs on the host. Inside, the agent's own runs."""
     project = omac.project("p")
     tools = project / ".venv" / "bin"
     tools.mkdir(parents=True)
@@ -324,7 +324,7 @@ for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
         person.kill()
     assert not mark.exists(), mark.read_text()
     assert (done.returncode, done.stdout) == (0, f"{tools}/python3\n"), done
-    starts = [one for one in omac.events() if isinstance(one.event, Healthy)]
+    starts = [record for record in omac.events() if isinstance(record.event, Healthy)]
     assert len(starts) == 2, "it was not started again: the case this test is about"
     assert f"PATH leads to {tools}" in done.stderr
     subprocess.run([str(tools / "python3"), "-c", ""], env=omac.environment, check=True)
@@ -333,8 +333,8 @@ for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
 
 @pytest.mark.full
 def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
-    """One of the user's own, on PATH: it is approved and runs. Replaced, the skill says so and what to type; approved
-    again, it runs."""
+    """A user's own interpreter on PATH is approved with a skill and runs. When it is replaced, the skill reports that
+    and the command to type; approved again, it runs."""
     project = omac.project("p")
     tools = omac.folder / "tools"
     tools.mkdir()
@@ -346,7 +346,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     words = ("approve", "echo", "--workdir", str(project))
     assert f"by {own}, /bin/sh\n" in omac.run(*words, extra=path).out
     status = own.stat()
-    (approved,) = [one.event for one in omac.events() if isinstance(one.event, Approved)]
+    (approved,) = [record.event for record in omac.events() if isinstance(record.event, Approved)]
     recorded = (approved.interpreters or ())[0]
     assert (recorded.name, recorded.path, recorded.device, recorded.inode) == (
         "python3", str(own), status.st_dev, status.st_ino,
@@ -354,9 +354,9 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     look = ("start", "--workdir", str(project), "--", "sh", "-c", "curl -s $OMAC_ECHO_BASE/status")
     assert omac.run(*look, extra=path).out == '{"status": "ok"}\n'
     own.write_text(f'#!/bin/sh\nenv > {omac.folder}/MARK\nexec {real} "$@"\n')
-    told = omac.run(*look, extra=path)
-    assert f"its interpreter {own} is not the program that was approved; approve it again" in told.err
-    assert f"try: omac approve echo --workdir {project} --harness opencode" in told.err
+    outcome = omac.run(*look, extra=path)
+    assert f"its interpreter {own} is not the program that was approved; approve it again" in outcome.err
+    assert f"try: omac approve echo --workdir {project} --harness opencode" in outcome.err
     assert not (omac.folder / "MARK").exists()
     assert omac.run(*words, extra=path).status == 0
     assert omac.run(*look, extra=path).out == '{"status": "ok"}\n'
@@ -364,7 +364,7 @@ def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
 
 
 def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
-    """The bwrap that is first on PATH is not the one that a server gives its sidecars a namespace with."""
+    """A server makes a sidecar's namespace by the system's bwrap, not by a bwrap of the project, first on PATH."""
     project = omac.project("p")
     omac.approve(project)
     fake, mark = project / "bin" / "bwrap", omac.folder / "MARK"
@@ -381,8 +381,8 @@ def test_bubblewrap_of_the_project_does_not_begin_a_sidecar(omac: Omac) -> None:
 
 @pytest.mark.parametrize("way", ["flag", "profile", "neither"])
 def test_a_granted_folder_has_no_interpreter(omac: Omac, way: str) -> None:
-    """A folder of the user's, first on PATH, has the approved interpreter. Granted to the agent, by flag or profile,
-    it is no place for one; granted to nobody, it is."""
+    """A user's folder, first on PATH, has the approved interpreter. omac refuses that interpreter when the folder is
+    granted to the agent, by flag or profile, and runs it otherwise."""
     project = omac.project("p")
     tools = omac.folder / "tools"
     tools.mkdir()

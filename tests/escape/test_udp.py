@@ -33,20 +33,20 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a user's world."""
     with box(request.param) as made:
         yield made
 
 
 def free_port() -> int:
-    """A port that nobody has at the moment."""
+    """Return a UDP port that is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried:
         tried.bind(("127.0.0.1", 0))
         return int(tried.getsockname()[1])
 
 
 def test_tcp_is_bounded_and_udp_is_declared(world: Box) -> None:
-    """With the host's network: a port that was not opened is refused for TCP; for UDP it is not, as declared."""
+    """The host's network refuses a TCP port that was not opened; UDP ports stay open, as SECURITY.md declares."""
     done = world.run(SYSTEM_PYTHON, "-c", FIXED, str(free_port()))
     assert done.out.split() == ["refused", "bound"]
     assert "**UDP is not bounded**" in SECURITY.read_text()
@@ -54,7 +54,7 @@ def test_tcp_is_bounded_and_udp_is_declared(world: Box) -> None:
 
 @pytest.mark.parametrize("network", ["host", "none"])
 def test_what_the_host_sends(world: Box, network: str) -> None:
-    """A datagram of the host's reaches it with the host's network, and not with one of its own."""
+    """A datagram of the host's reaches a program on the host's network, but not one on a network of its own."""
     line = world.omac("sandbox", "run", "--network", network, "--", SYSTEM_PYTHON, "-c", LISTENER)
     user = world.uid or None
     inside = subprocess.Popen(

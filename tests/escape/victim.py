@@ -1,4 +1,4 @@
-"""What the attacks are after: a file, a process, sockets and shared memory of the host's, all of one user."""
+"""The targets of the attacks: a file, a process, sockets and shared memory of the host's, all of one user."""
 
 import contextlib
 import ctypes
@@ -21,7 +21,7 @@ DATAGRAM_WITHIN_S = 0.3
 
 
 class Victim:
-    """`values` is what an attacker is told: as in `attacks.PRELUDE`; `token` is what it is not told otherwise."""
+    """The targets. `values` are an attacker's, as in `attacks.PRELUDE`; `token` is the secret that the targets hold."""
 
     def __init__(self, world: Box, token: str) -> None:
         self.world = world
@@ -73,10 +73,10 @@ class Victim:
         posix.write_text(self.token)
         posix.chmod(0o644)
         self._ends.callback(posix.unlink)
-        ours, theirs = pty.openpty()
-        self._ends.callback(os.close, ours)
-        self._ends.callback(os.close, theirs)
-        self.pts = os.ttyname(theirs)
+        controller, terminal = pty.openpty()
+        self._ends.callback(os.close, controller)
+        self._ends.callback(os.close, terminal)
+        self.pts = os.ttyname(terminal)
         os.chown(self.pts, self.world.uid, self.world.uid)
         self.folder = os.open(self.world.top, os.O_RDONLY)
         self._ends.callback(os.close, self.folder)
@@ -93,27 +93,27 @@ class Victim:
         )  # fmt: skip
 
     def changed(self) -> bool:
-        """Whether the file is not as it was: content, mode, times, or that it is there."""
+        """Return whether the file has another content, mode or times, or is gone."""
         return self._seen() != self._before
 
     def _seen(self) -> tuple[object, ...]:
         try:
-            found = self.file.lstat()
+            status = self.file.lstat()
         except FileNotFoundError:
             return ()
-        return found.st_ino, found.st_mode, found.st_mtime_ns, found.st_size, self.file.read_text()
+        return status.st_ino, status.st_mode, status.st_mtime_ns, status.st_size, self.file.read_text()
 
     def alive(self) -> bool:
-        """Whether the process is."""
+        """Return whether the process still runs."""
         return self.process.poll() is None
 
     def limits_as_before(self) -> bool:
-        """Whether the process may open as many files as at first."""
+        """Return whether the process may still open as many files as at first."""
         text = Path(f"/proc/{self.process.pid}/limits").read_text()
         return "Max open files            3 " not in text
 
     def got_datagram(self) -> bool:
-        """Whether something arrived by UDP."""
+        """Return whether a datagram arrived by UDP."""
         self._udp.settimeout(DATAGRAM_WITHIN_S)
         try:
             return bool(self._udp.recv(64))
@@ -121,7 +121,7 @@ class Victim:
             return False
 
     def close(self) -> None:
-        """End and remove all of it."""
+        """End and remove every target but the files."""
         self._ends.close()
 
     def _end_process(self) -> None:
@@ -131,7 +131,7 @@ class Victim:
 
 @contextmanager
 def victim(world: Box, token: str) -> Iterator[Victim]:
-    """A victim in a user's world."""
+    """Yield a victim in a user's world, and close it."""
     made = Victim(world, token)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Choosing the backend of a sandbox, and what is said where the kernel is older than the policy wants."""
+"""Choice of a sandbox's backend, and warnings where the kernel is older than the policy requires."""
 
 import pytest
 
@@ -15,14 +15,14 @@ from omac.domain.sandbox.request import SandboxRequest
 def test_an_older_kernel_is_spoken_of(
     known: int, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the kernel cannot keep out is named together with the Linux that can; without a network less is missing."""
+    """A warning names each missing protection and the Linux that has it; without a network fewer are missing."""
     monkeypatch.setattr(landlock, "abi", lambda: known)
     monkeypatch.setattr(host_programs, "find", lambda name: f"/usr/bin/{name}")
     for network in ("host", "none"):
         policy = Policy("/w", (), {}, network=network, fence=("/w/.git",))
         assert backends.chosen(SandboxRequest(), policy).name == "bubblewrap"
         assert bool(policy.fence) == (known >= landlock.FENCE_ABI)
-        said = capsys.readouterr().err
+        stderr = capsys.readouterr().err
         expected = words if network == "host" else [word for word in words if word == "Linux 5.19"]
-        assert all(word in said for word in expected)
-        assert said.count("can refuse that") == len(expected)
+        assert all(word in stderr for word in expected)
+        assert stderr.count("can refuse that") == len(expected)

@@ -1,4 +1,4 @@
-"""adapters/sandbox/baseline.py: what a sandbox is given of the system and for its harness, seen from inside."""
+"""adapters/sandbox/baseline.py: a sandbox's view of the system, and of the files of its harness."""
 
 import json
 import os
@@ -17,27 +17,27 @@ from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, En
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A home and a project of root's, and of an unprivileged user's."""
+    """Yield a home and a project, once of root's and once of an unprivileged user's."""
     with box(request.param) as made:
         yield made
 
 
 def test_the_system_is_there_and_stays_as_it_is(world: Box) -> None:
-    """Programs run, names and zones resolve; nothing of it can be changed."""
+    """Programs run, names and zones resolve, and nothing of the system can be changed."""
     script = (
         "set -e; /bin/ls / >/dev/null; test -r /etc/passwd; readlink -f /etc/localtime /etc/resolv.conf >/dev/null;"
         "cat /etc/resolv.conf >/dev/null; ! touch /usr/x /etc/x /x 2>/dev/null; ls -A /tmp ~ /run"
     )
     done = world.run("sh", "-c", script)
     assert done.status == 0, done.err
-    seen = done.out.split()
-    assert "project" in seen
+    names = done.out.split()
+    assert "project" in names
     assert world.top.name not in os.listdir("/proc/self")  # a name of ours
-    assert set(os.listdir("/tmp")) - set(seen)  # the host's is another
+    assert set(os.listdir("/tmp")) - set(names)  # the host's is another
 
 
 def test_what_only_root_may_read_stays_unread_by_root() -> None:
-    """Passwords and host keys: capabilities are gone, and yet their owner could open them."""
+    """A sandbox denies root passwords and host keys, which it could open as their owner without any capability."""
     with open("/etc/shadow", "rb") as file:
         assert file.read()  # the twin: as root, outside
     with box(0) as world:
@@ -51,7 +51,7 @@ def test_what_only_root_may_read_stays_unread_by_root() -> None:
 
 
 def test_home_and_temporary_folders_are_its_own(world: Box) -> None:
-    """Files of the home are not there; what is left in /tmp, /run or the home is gone with the sandbox."""
+    """The home's files are missing inside, and files written to /tmp or the home are gone with the sandbox."""
     world.give(world.home / ".ssh/id_ed25519", "private")
     world.give(world.home / ".cache/x", "cached")
     script = "cat ~/.ssh/id_ed25519 ~/.cache/x; echo a > ~/.bashrc; echo a > /tmp/omac-left; echo seen; cat ~/.bashrc"
@@ -64,7 +64,7 @@ def test_home_and_temporary_folders_are_its_own(world: Box) -> None:
 
 
 def test_certificates_that_variables_name_can_be_read(world: Box) -> None:
-    """Behind a company's proxy nothing works without them, wherever they are kept."""
+    """A certificate that a variable names is readable wherever it is, as programs behind a company's proxy need it."""
     file = world.give(world.home / "ca/ours.pem", "CERT")
     done = world.run("sh", "-c", 'cat "$SSL_CERT_FILE"; ls ~/ca', extra={"SSL_CERT_FILE": str(file)})
     assert done.out == "CERTours.pem\n"
@@ -72,7 +72,7 @@ def test_certificates_that_variables_name_can_be_read(world: Box) -> None:
 
 
 def test_a_harness_keeps_its_login(world: Box) -> None:
-    """What it writes to its own folders is there next time; what it did not need is not left behind."""
+    """Files that a harness writes to its own folders stay after the session; nothing else stays there."""
     script = "echo token > ~/.claude/.credentials.json; echo '{\"a\":1}' > ~/.claude.json"
     assert world.run("sh", "-c", script, options=("--harness", "claude")).status == 0
     assert (world.home / ".claude/.credentials.json").read_text() == "token\n"
@@ -81,7 +81,7 @@ def test_a_harness_keeps_its_login(world: Box) -> None:
 
 
 def test_a_harness_that_wrote_nothing_leaves_nothing(world: Box) -> None:
-    """Folders and files that were put there to be pinned are gone afterwards."""
+    """Folders and files that omac makes in order to pin them are gone after the session."""
     for harness in HARNESSES:
         assert world.run("true", options=("--harness", harness.name)).status == 0
     assert sorted(set(os.listdir(world.home)) - {".cache"}) == ["project"]
@@ -89,23 +89,23 @@ def test_a_harness_that_wrote_nothing_leaves_nothing(world: Box) -> None:
 
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
-    """Neither changed where it is, nor made where it is not, nor moved away with the folder around it."""
+    """A session can neither change nor create a file that runs code later, nor move it away with its folder."""
     with box(NOBODY) as world:
-        for place in harness.folders:
-            (world.home / place).parent.mkdir(parents=True, exist_ok=True)
-            if place.endswith("/"):
-                (world.home / place).mkdir()
+        for relpath in harness.folders:
+            (world.home / relpath).parent.mkdir(parents=True, exist_ok=True)
+            if relpath.endswith("/"):
+                (world.home / relpath).mkdir()
         existing = next(
-            place for place in harness.pinned if not place.endswith(("/", "/.gitignore")) or "bin/" in place
+            relpath for relpath in harness.pinned if not relpath.endswith(("/", "/.gitignore")) or "bin/" in relpath
         )
         if not existing.endswith("/"):
             world.give(world.home / existing, "{}\n")
-        for one in world.home.rglob("*"):
-            os.chown(one, NOBODY, NOBODY)
+        for file in world.home.rglob("*"):
+            os.chown(file, NOBODY, NOBODY)
         before = _files(world.home)
         plants = []
-        for place in (*harness.pinned, *harness.added_to, *harness.apart):
-            path = f"~/{place.rstrip('/')}"
+        for relpath in (*harness.pinned, *harness.added_to, *harness.apart):
+            path = f"~/{relpath.rstrip('/')}"
             plants.append(f"echo evil > {path}; mkdir -p {path}; echo evil > {path}/evil.json; mv {path} {path}.old;")
             plants.append(f"rm -rf {path}; ln -s /tmp {path};")
         own = f"~/{harness.folders[0]}"
@@ -118,7 +118,7 @@ def test_what_runs_code_later_cannot_be_planted(harness: Harness) -> None:
 
 
 def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:
-    """CODEX_HOME and its like: that folder is granted and pinned, the usual one is not there."""
+    """A variable such as CODEX_HOME moves the folder that is granted and pinned; the usual one is not there."""
     elsewhere = world.give(world.top / "elsewhere/codex/auth.json", "login").parent
     world.give(world.home / ".codex/auth.json", "old")
     script = 'cat "$CODEX_HOME/auth.json"; echo x > "$CODEX_HOME/config.toml" || echo pinned; ls ~/.codex'
@@ -130,7 +130,7 @@ def test_a_variable_moves_what_a_harness_keeps(world: Box) -> None:
 
 
 def test_what_a_client_adds_is_gone_with_the_session(world: Box) -> None:
-    """Codex adds skills of its own at every start: it can, and no session finds there what another one left."""
+    """Codex can add its own skills at every start, but a session leaves none behind and changes none of the user's."""
     world.give(world.home / ".codex/skills/mine/SKILL.md", "mine")
     world.give(world.home / ".codex/skills/.system/x", "old")
     script = "cd ~/.codex/skills; rm -rf .system; mkdir .system evil; echo new > .system/x; cat .system/x mine/SKILL.md"
@@ -150,7 +150,7 @@ def test_what_a_client_adds_is_gone_with_the_session(world: Box) -> None:
     ],
 )
 def test_what_another_session_runs_at_this_moment(world: Box, name: str, script: str) -> None:
-    """Scripts of an agent outside are neither seen nor changed; the session makes its own, gone with it."""
+    """A session neither sees nor changes scripts of an agent outside; its own are gone when it ends."""
     theirs = world.give(world.home / script, "theirs")
     own = theirs.with_name("own")
     folder = "/".join(script.split("/")[:-1])
@@ -164,19 +164,20 @@ def test_what_another_session_runs_at_this_moment(world: Box, name: str, script:
 
 
 def test_a_folder_behind_a_link_is_found(world: Box) -> None:
-    """People keep such folders elsewhere: the link leads to it inside too."""
-    kept = world.give(world.home / "dotfiles/claude/settings.json", "{}").parent
+    """A harness's folder may be a link to another folder of the home; the link works inside too."""
+    target = world.give(world.home / "dotfiles/claude/settings.json", "{}").parent
     (world.home / ".claude").symlink_to("dotfiles/claude")
     done = world.run(
         "sh", "-c", "echo x > ~/.claude/x && ls ~/.claude/; ls ~/dotfiles", options=("--harness", "claude")
     )
     assert "x" in done.out.split()
     assert "claude" in done.out.split()
-    assert (kept / "x").read_text() == "x\n"
+    assert (target / "x").read_text() == "x\n"
 
 
 def test_a_link_that_a_session_could_have_made_is_not_followed(tmp_path: Path) -> None:
-    """It could lead to anything of the user's by now; and no mount can hold it in its place. Both are told."""
+    """A link that a session could have made is not followed, as it could lead to any file of the user's by now. omac
+    warns about it, since no mount can hold it in its place."""
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/skills").symlink_to("../.ssh")
@@ -189,7 +190,7 @@ def test_a_link_that_a_session_could_have_made_is_not_followed(tmp_path: Path) -
 
 
 def test_nothing_is_made_outside_the_home(tmp_path: Path) -> None:
-    """A link that leads nowhere, or a variable, makes no folder in somebody else's place."""
+    """A link in the home that leads to a missing folder elsewhere makes no folder there."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".codex").symlink_to(tmp_path / "away/codex")
@@ -214,65 +215,67 @@ ENTRIES = [Entry("/w", WRITE, ""), Entry("/h", PRIVATE, ""), Entry("/h/no", DENY
     ],
 )
 def test_what_omac_grants_by_itself_yields_to_what_was_said(entry: Entry, kept: bool) -> None:
-    """It neither narrows a grant nor opens a denial."""
-    assert [one.path for one in uncovered(ENTRIES, [entry])] == [entry.path] * kept
+    """An entry of omac's own neither narrows a grant of the user's nor opens a denial."""
+    assert [added.path for added in uncovered(ENTRIES, [entry])] == [entry.path] * kept
 
 
 def test_omac_within_reach_is_told() -> None:
-    """Who has omac in a folder that the program may write is told; elsewhere it is out of reach."""
+    """A warning names omac's own files in a folder that the program may write; elsewhere they are out of reach."""
     own = [Entry("/w/.venv", READ, ""), Entry("/opt/omac", READ, ""), Entry("/w/l", LINK, "", target="x")]
-    assert ["/w/.venv" in one for one in exposed(own, ENTRIES)] == [True]
+    assert ["/w/.venv" in warning for warning in exposed(own, ENTRIES)] == [True]
 
 
 def test_certificates_are_no_way_into_the_home(tmp_path: Path) -> None:
-    """A variable that names the home, or what is around it, shows nothing."""
+    """A certificate variable that names the home, or a folder around it, shows nothing."""
     (tmp_path / "ca").mkdir()
-    for path, shown in (
+    for path, expected in (
         ("", False),
         (".", False),
         ("..", False),
         ("ca", True),
         ("gone:" + str(tmp_path) + "/ca", True),
     ):
-        found = system_entries({"HOME": str(tmp_path), "SSL_CERT_DIR": f"{tmp_path}/{path}"}, NOBODY)
-        assert [entry.path for entry in found if below(entry.path, str(tmp_path.parent))] == [f"{tmp_path}/ca"] * shown
+        entries = system_entries({"HOME": str(tmp_path), "SSL_CERT_DIR": f"{tmp_path}/{path}"}, NOBODY)
+        assert [entry.path for entry in entries if below(entry.path, str(tmp_path.parent))] == [
+            f"{tmp_path}/ca"
+        ] * expected
 
 
 def test_certificates_behind_a_link_of_the_projects_are_not_shown(tmp_path: Path) -> None:
-    """A session could have had it lead to a key; one that nobody can change in a sandbox is followed."""
+    """A certificate's link in a writable folder is not followed, as a session could point it at a key; others are."""
     (tmp_path / "key").write_text("secret")
     (tmp_path / "project").mkdir()
     (tmp_path / "project/ca.pem").symlink_to("../key")
     variables = {"HOME": str(tmp_path), "SSL_CERT_FILE": f"{tmp_path}/project/ca.pem"}
-    for writable, shown in ((f"{tmp_path}/project", False), ("/w", True)):
-        found = system_entries(variables, NOBODY, (writable,))
-        assert (f"{tmp_path}/key" in {entry.path for entry in found}) == shown
+    for writable, expected in ((f"{tmp_path}/project", False), ("/w", True)):
+        entries = system_entries(variables, NOBODY, (writable,))
+        assert (f"{tmp_path}/key" in {entry.path for entry in entries}) == expected
 
 
 def test_links_in_folders_that_are_shown_need_no_entry() -> None:
-    """They are there; to make one again would fail."""
+    """A link in a folder that is shown gets no entry: it is there, and making it again would fail."""
     links = [Entry("/w/l", LINK, "", target="x"), Entry("/h/l", LINK, "", target="x")]
     assert placed([*ENTRIES, *links])[-1].path == "/h/l"
     assert len(placed([*ENTRIES, *links])) == len(ENTRIES) + 1
 
 
 def test_every_link_on_the_way_is_told(tmp_path: Path) -> None:
-    """Through links that lead to links, up and down; what is gone needs nothing."""
+    """Each link on the way to a file gets an entry, through `..` and further links; a missing file gets none."""
     (tmp_path / "real/dir").mkdir(parents=True)
     (tmp_path / "real/dir/file").write_text("x")
     (tmp_path / "one").symlink_to("real")
     (tmp_path / "two").symlink_to(tmp_path / "one/dir")
-    found = readable(str(tmp_path / "two/../dir/./file"), "")
-    assert [(entry.path, entry.target) for entry in found[:-1]] == [
+    entries = readable(str(tmp_path / "two/../dir/./file"), "")
+    assert [(entry.path, entry.target) for entry in entries[:-1]] == [
         (str(tmp_path / "two"), str(tmp_path / "one/dir")),
         (str(tmp_path / "one"), "real"),
     ]
-    assert (found[-1].path, found[-1].access) == (str(tmp_path / "real/dir/file"), READ)
+    assert (entries[-1].path, entries[-1].access) == (str(tmp_path / "real/dir/file"), READ)
     assert readable(str(tmp_path / "gone"), "") == []
 
 
 def test_the_entries_decide_as_they_say() -> None:
-    """Each path of the system once; what is deeper is decided by what is deeper."""
+    """The system's entries name each path once, and the deepest entry on the way to a path decides about it."""
     entries = system_entries(dict(os.environ), 0)
     assert len({entry.path for entry in entries}) == len(entries)
     shadow = governing(entries, "/etc/shadow")
@@ -281,11 +284,11 @@ def test_the_entries_decide_as_they_say() -> None:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, links by their target; without caches."""
-    found = {}
+    """Return the content of every file below a folder, and the target of every link; leave out caches."""
+    contents = {}
     for path in folder.rglob("*"):
         if ".cache" not in path.parts:
-            found[str(path)] = (
+            contents[str(path)] = (
                 os.readlink(path).encode() if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
             )
-    return found
+    return contents

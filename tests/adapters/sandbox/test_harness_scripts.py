@@ -1,4 +1,4 @@
-"""Scripts that an agent's settings name, seen from inside and after a session."""
+"""Scripts that an agent's settings name: their state inside a session and after it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from omac.domain.sandbox.confinement import READ
 
 @pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's world."""
+    """Yield a home and a project of a user's."""
     with box(request.param) as made:
         yield made
 
@@ -40,20 +40,20 @@ EVIL = "#!/bin/sh\ntouch ~/canary\n"
 
 
 def furnish(world: Box) -> Path:
-    """An agent's folder with settings, scripts that they name, and what the agent writes."""
+    """Create an agent's folder with settings, scripts that they name, and files that the agent writes."""
     folder = world.home / ".claude"
     for name in (*PINNED, *FREE):
         world.give(folder / name, "mine\n", 0o755 if name == "scripts/notify" else 0o644)
     world.give(folder / "servers/notes/package.json", "{}")
     world.give(folder / "settings.json", json.dumps(SETTINGS))
     world.give(world.home / ".claude.json", json.dumps(SERVERS))
-    for one in folder.rglob("*"):
-        os.chown(one, world.uid, world.uid)
+    for path in folder.rglob("*"):
+        os.chown(path, world.uid, world.uid)
     return folder
 
 
 def plant(world: Box, name: str, *, options: tuple[str, ...] = ("--harness", "claude")) -> None:
-    """Do what a session can to have its own script run: write, replace, move what is around."""
+    """Try to have a script of the session's run: write it, replace the file, move the folder around it."""
     script = (
         "cd ~/.claude; printf '%s' \"$EVIL\" > $F; printf '%s' \"$EVIL\" > /tmp/new; chmod +x /tmp/new;"
         " cp /tmp/new new; mv -f new $F; rm -f $F; cp /tmp/new $F; d=$(dirname $F);"
@@ -65,7 +65,7 @@ def plant(world: Box, name: str, *, options: tuple[str, ...] = ("--harness", "cl
 
 @pytest.mark.parametrize("name", [*PINNED, "missing/key.sh"])
 def test_a_script_that_settings_name_cannot_be_changed(world: Box, name: str) -> None:
-    """What the next session runs, outside too, is what the person has put there, or nothing."""
+    """A session can neither change nor add a script that the next session, outside too, runs by its settings."""
     folder = furnish(world)
     plant(world, name)
     if name in PINNED:
@@ -75,7 +75,7 @@ def test_a_script_that_settings_name_cannot_be_changed(world: Box, name: str) ->
 
 
 def test_what_settings_do_not_run_can_be_written(world: Box) -> None:
-    """The twin: logs and notes that a command is given, and an agent's own files, are written as before."""
+    """The twin: logs and notes that a command gets as arguments, and an agent's own files, are written as before."""
     folder = furnish(world)
     script = "cd ~/.claude; for f in $FREE new.sh scripts/new; do echo more >> $f || exit 1; done"
     done = world.run("sh", "-c", script, options=("--harness", "claude", "--env", f"FREE={' '.join(FREE)}"))
@@ -85,14 +85,14 @@ def test_what_settings_do_not_run_can_be_written(world: Box) -> None:
 
 
 def test_a_script_works_inside(world: Box) -> None:
-    """The twin: what is pinned can be run."""
+    """The twin: a pinned script can be run."""
     furnish(world)
     world.give(world.home / ".claude/statusline.sh", "echo fine\n")
     assert world.run("sh", "-c", "sh ~/.claude/statusline.sh", options=("--harness", "claude")).out == "fine\n"
 
 
 def test_codex_settings(world: Box) -> None:
-    """TOML is read as well, and a variable that moves the folder is followed."""
+    """Scripts that Codex's TOML settings name are pinned too, in the folder that CODEX_HOME names."""
     elsewhere = world.give(world.home / "kept/codex/notify.py", "mine\n").parent
     world.give(elsewhere / "config.toml", 'notify = ["python3", "$CODEX_HOME/notify.py"]\n')
     options = ("--harness", "codex", "--env", "CODEX_HOME")
@@ -103,10 +103,10 @@ def test_codex_settings(world: Box) -> None:
 
 
 def pinned(home: Path) -> list[str]:
-    """Paths of the agent's folder that are read-only because settings name them."""
+    """Return the paths of the agent's folder that are read-only because settings name them."""
     entries, _ = harness_entries(harness_named("claude"), str(home), {})
-    named = [entry for entry in entries if entry.access == READ and "settings" in entry.reason]
-    return [entry.path.removeprefix(f"{home}/") for entry in named]
+    scripts = [entry for entry in entries if entry.access == READ and "settings" in entry.reason]
+    return [entry.path.removeprefix(f"{home}/") for entry in scripts]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def pinned(home: Path) -> list[str]:
     ],
 )
 def test_settings_with_comments(tmp_path: Path, text: str) -> None:
-    """As agents read them."""
+    """Settings with comments and trailing commas are read as agents read them."""
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/s.sh").write_text("")
     (tmp_path / ".claude/settings.json").write_text(text)
@@ -126,7 +126,7 @@ def test_settings_with_comments(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b"1" * (SETTINGS_BYTES_MAX + 1)], ids=len)
 def test_settings_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
-    """An agent can write one of the files: it holds up nothing, and the person is told."""
+    """A settings file that an agent has broken holds up no launch; omac warns that its scripts are not pinned."""
     (tmp_path / ".claude.json").write_bytes(content)
     entries, warnings = harness_entries(harness_named("claude"), str(tmp_path), {})
     assert len(warnings) == 1
@@ -135,7 +135,7 @@ def test_settings_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
 
 
 def test_odd_settings(tmp_path: Path) -> None:
-    """A pipe holds up nothing; a path outside the agent's folder, or the folder itself, is not pinned."""
+    """A FIFO holds up no launch; paths outside the agent's folder, and the folder itself, are not pinned."""
     (tmp_path / ".claude").mkdir()
     (tmp_path / "own.sh").write_text("")
     os.mkfifo(tmp_path / ".claude.json")
@@ -146,7 +146,7 @@ def test_odd_settings(tmp_path: Path) -> None:
 
 
 def test_a_script_that_is_a_link(tmp_path: Path) -> None:
-    """It cannot be held in its place, which is told."""
+    """A script that is a link cannot be held in its place: omac warns about it and does not follow it."""
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/s.sh").symlink_to("../dotfiles/s.sh")
     (tmp_path / ".claude/settings.json").write_text('{"statusLine": {"command": "~/.claude/s.sh"}}')

@@ -1,4 +1,4 @@
-"""Landlock before bubblewrap (network, scopes) and inside it (the fence), by processes that try."""
+"""Landlock before bubblewrap (network, scopes) and inside it (the fence), tried out by real processes."""
 
 import atexit
 import functools
@@ -41,7 +41,8 @@ CONFINED = "landlock.confine_network_and_scope(bind_ports=(PORT,))"
 
 
 def outcome(confine: str, what: str, *, inside: list[str] | None = None) -> int:
-    """The errno of `what` in a process that did `confine` first, below bubblewrap's arguments `inside` if given."""
+    """Return the errno of `what` in a process that did `confine` first, in bubblewrap with the arguments `inside` if
+    given."""
     if inside is None:
         line = [sys.executable, "-I", "-S", "-c", CHILD, SOURCE, confine, what]
     else:
@@ -57,10 +58,10 @@ def outcome(confine: str, what: str, *, inside: list[str] | None = None) -> int:
 
 
 def free_port() -> int:
-    """A TCP port that nobody has now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    """Return a TCP port that is free now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -71,23 +72,23 @@ PLACES = {"by itself": None, "in bubblewrap": BWRAP}
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("address", [("socket.AF_INET", "127.0.0.1"), ("socket.AF_INET6", "::1")])
 def test_only_named_ports_and_dealt_out_ones_are_bound(place: str, address: tuple[str, str]) -> None:
-    """A port that was asked for, or any that the system chooses; another one is refused, and would be free."""
+    """A process can bind ports that are named or that the system chooses; any other free port is refused."""
     family, host = address
     bind = f"s = socket.socket({family}); s.bind(({host!r}, %d)); s.listen()"
-    named, other = free_port(), free_port()
-    confine = CONFINED.replace("PORT", str(named))
+    named_port, other_port = free_port(), free_port()
+    confine = CONFINED.replace("PORT", str(named_port))
     try:
         socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError:
         pytest.skip(f"no {host} here")
-    assert outcome(confine, bind % named, inside=PLACES[place]) == 0
+    assert outcome(confine, bind % named_port, inside=PLACES[place]) == 0
     assert outcome(confine, bind % 0, inside=PLACES[place]) == 0
-    assert outcome(confine, bind % other, inside=PLACES[place]) == EACCES
-    assert outcome("0", bind % other, inside=PLACES[place]) == 0
+    assert outcome(confine, bind % other_port, inside=PLACES[place]) == EACCES
+    assert outcome("0", bind % other_port, inside=PLACES[place]) == 0
 
 
 def test_connections_go_anywhere() -> None:
-    """Binding is bounded; connecting, and datagrams, are not."""
+    """Landlock restricts the binding of TCP ports, but neither connections nor datagrams."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connect = f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
         assert outcome(CONFINED.replace("PORT", "1"), connect) == 0
@@ -95,7 +96,7 @@ def test_connections_go_anywhere() -> None:
 
 
 def test_without_ports_binding_is_not_bounded() -> None:
-    """None says nothing about ports: a network of its own needs no such rule."""
+    """None restricts no port, as a network of its own needs no such rule; an empty list refuses every port."""
     free = f"socket.socket().bind(('127.0.0.1', {free_port()}))"
     assert outcome("landlock.confine_network_and_scope(bind_ports=None)", free) == 0
     assert outcome("landlock.confine_network_and_scope(bind_ports=())", free) == EACCES
@@ -103,7 +104,7 @@ def test_without_ports_binding_is_not_bounded() -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_abstract_sockets_of_the_host_are_out_of_reach(place: str) -> None:
-    """Another program's abstract socket refuses the connection; one's own, made inside, accepts."""
+    """Abstract sockets of programs outside refuse connections; a socket that was made inside accepts them."""
     name = f"\\0omac-{os.getpid()}-{time.monotonic_ns()}"
     with socket.socket(socket.AF_UNIX) as outside:
         outside.bind(name.replace("\\0", "\0"))
@@ -123,7 +124,7 @@ def test_abstract_sockets_of_the_host_are_out_of_reach(place: str) -> None:
 
 
 def test_no_signal_leaves() -> None:
-    """The process that started it cannot be signalled; a child of its own can."""
+    """A confined process can signal its own child, but not the process that started it."""
     confine = "landlock.confine_network_and_scope(bind_ports=None)"
     assert outcome("0", f"os.kill({os.getpid()}, 0)") == 0
     assert outcome(confine, f"os.kill({os.getpid()}, 0)") == EPERM
@@ -135,7 +136,7 @@ def test_no_signal_leaves() -> None:
     ("known", "ports"), [(7, (80,)), (6, (80,)), (6, None), (5, (80,)), (4, None), (3, (80,)), (0, ())]
 )
 def test_an_older_kernel_bounds_what_it_can(known: int, ports: tuple[int, ...] | None) -> None:
-    """What the kernel cannot do is left out; what it can do holds all the same."""
+    """An older kernel enforces every rule that it knows; the others are left out."""
     confine = f"landlock.abi = lambda: {known}; landlock.confine_network_and_scope(bind_ports={ports})"
     bind = f"socket.socket().bind(('127.0.0.1', {free_port()}))"
     assert outcome(confine, bind) == (EACCES if known >= 4 and ports is not None else 0)
@@ -148,7 +149,7 @@ LINK, FIFO, SOCKET = "os.symlink('x', P)", "os.mkfifo(P)", "socket.socket(socket
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def user(request: pytest.FixtureRequest) -> int:
-    """Who tries: root, and somebody without any right."""
+    """Return the user who tries: root, and a user without any privilege."""
     if request.param != os.geteuid() and os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
     uid: int = request.param
@@ -157,7 +158,7 @@ def user(request: pytest.FixtureRequest) -> int:
 
 @functools.cache
 def package() -> str:
-    """A copy of omac that everybody can read."""
+    """Return a copy of omac that every user can read."""
     folder = tempfile.mkdtemp(prefix="omac-package-")
     os.chmod(folder, 0o755)
     shutil.copytree(SOURCE + "/omac", folder + "/omac", ignore=shutil.ignore_patterns("__pycache__"))
@@ -167,7 +168,7 @@ def package() -> str:
 
 @pytest.fixture
 def tree(user: int) -> Iterator[Path]:
-    """A folder that `user` owns, with a repository and a worktree in it."""
+    """Yield a folder that `user` owns, with a repository and a worktree in it."""
     top = Path(f"/tmp/omac-fence-{os.getpid()}-{time.monotonic_ns()}")
     top.mkdir()
     for folder in (
@@ -184,10 +185,10 @@ def tree(user: int) -> Iterator[Path]:
 
 
 def fenced(tree: Path, user: int, folders: list[str], what: str, place: str) -> int:
-    """The errno of `what` at the path `place` below the tree, with a fence around `folders`, if any."""
-    named = tuple(str(tree / folder) for folder in folders)
+    """Return the errno of `what` at the path `place` below the tree, with a fence around `folders`, if any."""
+    paths = tuple(str(tree / folder) for folder in folders)
     do = f"H = {str(tree / 'home')!r}; P = {str(tree / place)!r}; {what}"
-    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, package(), f"landlock.fence({named!r})", do]
+    line = [SYSTEM_PYTHON, "-I", "-S", "-c", CHILD, package(), f"landlock.fence({paths!r})", do]
     drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
     done = subprocess.run([*drop, *line], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -199,7 +200,7 @@ GIT = ["home/repo/.git"]
 
 @pytest.mark.parametrize("what", [LINK, FIFO, SOCKET])
 def test_no_special_file_is_made_behind_the_fence(what: str, tree: Path, user: int) -> None:
-    """Links, FIFOs and sockets: refused below git's folder, made everywhere else; and there, without a fence."""
+    """The fence refuses links, FIFOs and sockets below git's folder; elsewhere, and without a fence, they work."""
     assert fenced(tree, user, GIT, what, "home/repo/.git/worktrees/one/COMMIT_EDITMSG") == EACCES
     assert fenced(tree, user, GIT, what, "home/repo/.git/HEAD") == EACCES
     assert fenced(tree, user, GIT, what, "home/one/link") == 0
@@ -220,7 +221,7 @@ def test_no_special_file_is_made_behind_the_fence(what: str, tree: Path, user: i
     ],
 )
 def test_no_link_comes_behind_the_fence_by_another_way(how: str, tree: Path, user: int) -> None:
-    """Not by renaming, by a hard link, through an open folder, through a link, nor in a folder made there."""
+    """No link gets behind the fence by a rename, a hard link, an open folder, a link, or a folder made there."""
     make = "os.symlink('x', H + '/one/made'); "
     assert fenced(tree, user, GIT, make + how, "home/repo/.git/HEAD") in (EACCES, EXDEV)
 
@@ -240,12 +241,12 @@ def test_no_link_comes_behind_the_fence_by_another_way(how: str, tree: Path, use
     ],
 )
 def test_all_else_works_on_both_sides_of_the_fence(how: str, tree: Path, user: int) -> None:
-    """Files, folders, renames and hard links within and across it, as git and build tools make them."""
+    """Files, folders, renames and hard links work within and across the fence, as git and build tools use them."""
     assert fenced(tree, user, GIT, how, "home/repo/.git/worktrees/one/HEAD") == 0
 
 
 def test_where_the_fence_is_wider_than_asked(tree: Path, user: int) -> None:
-    """Directly in a folder that holds a fenced one, and in what appears there later, no link can be made either."""
+    """Links cannot be made directly in a folder that holds a fenced one, nor in folders that appear there later."""
     assert fenced(tree, user, GIT, LINK, "home/repo/link") == EACCES
     assert fenced(tree, user, GIT, LINK, "home/link") == EACCES
     assert fenced(tree, user, GIT, "os.mkdir(H + '/new'); os.symlink('x', H + '/new/l')", "home") == EACCES
@@ -253,7 +254,7 @@ def test_where_the_fence_is_wider_than_asked(tree: Path, user: int) -> None:
 
 
 def test_several_fences_and_one_that_is_not_there(tree: Path, user: int) -> None:
-    """Fences within and beside each other hold together; one around nothing holds when something comes there."""
+    """Fences within and beside each other hold together; one around a missing folder holds when it appears."""
     folders = [
         "home/repo/.git/worktrees/one",
         "home/repo/.git/objects",
@@ -261,8 +262,8 @@ def test_several_fences_and_one_that_is_not_there(tree: Path, user: int) -> None
         "home/other",
         "home/later/git",
     ]
-    for place in ("home/repo/.git/worktrees/one/l", "home/repo/.git/l", "home/other/l"):
-        assert fenced(tree, user, folders, LINK, place) == EACCES
+    for path in ("home/repo/.git/worktrees/one/l", "home/repo/.git/l", "home/other/l"):
+        assert fenced(tree, user, folders, LINK, path) == EACCES
     assert (
         fenced(tree, user, folders, "os.makedirs(H + '/later/git'); os.symlink('x', P)", "home/later/git/l") == EACCES
     )
@@ -270,7 +271,7 @@ def test_several_fences_and_one_that_is_not_there(tree: Path, user: int) -> None
 
 
 def test_a_folder_that_cannot_be_listed_is_no_obstacle(tree: Path, user: int) -> None:
-    """Behind a mask that lets only what is mounted through, links are made there, and not behind the fence."""
+    """Mounts below a folder that cannot be listed accept links; the fence below it still refuses them."""
     home, odd = str(tree / "home"), "one\\ two\u00fc"
     (tree / "home" / odd).mkdir()
     os.chown(tree / "home" / odd, user, user)
@@ -291,7 +292,7 @@ def test_a_folder_that_cannot_be_listed_is_no_obstacle(tree: Path, user: int) ->
 
 
 def test_folders_in_bubblewrap_do_not_pass_the_fence(tree: Path, user: int) -> None:
-    """A folder keeps what it was allowed, but git's folders are mounts there, and nothing is moved across a mount."""
+    """A moved folder keeps its rights, but git's folders are mounts there, and nothing moves across a mount."""
     home = str(tree / "home")
     inside = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-pid"]
     for folder in ("one", "repo/.git", "repo/src"):
@@ -308,7 +309,7 @@ def test_folders_in_bubblewrap_do_not_pass_the_fence(tree: Path, user: int) -> N
 
 
 def in_bubblewrap(tree: Path, user: int, inside: list[str], do: str) -> int:
-    """The errno of what is done in bubblewrap with a fence around the repository's git folder."""
+    """Return the errno of `do` in bubblewrap, with a fence around the repository's git folder."""
     drop = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
     line = [*drop, "bwrap", *inside, "--unshare-user", "--cap-drop", "ALL", "--"]
     line += [

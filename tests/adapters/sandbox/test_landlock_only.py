@@ -1,4 +1,4 @@
-"""The sandbox without namespaces: what a process confined by it can do to the host, as root and as nobody."""
+"""The sandbox without namespaces: acts of a confined process on the host, as root and as nobody."""
 
 import atexit
 import functools
@@ -88,7 +88,7 @@ class World:
         subprocess.run(["chown", "-R", f"{uid}:{uid}", top], check=True)
 
     def entries(self) -> list[tuple[str, str]]:
-        """What such a policy names on every machine, and this world's folders."""
+        """Return the paths that such a policy names on every machine, and this world's folders."""
         usual = [
             path
             for path in ("/usr", "/bin", "/lib", "/lib64", "/etc")
@@ -102,7 +102,7 @@ class World:
         ]
 
     def run(self, *program: str, how: str = "confined", **asked: object) -> subprocess.CompletedProcess[str]:
-        """A program in the sandbox, or bare."""
+        """Run a program in the sandbox, or bare."""
         policy = {
             "workdir": str(self.project),
             "entries": self.entries(),
@@ -121,11 +121,11 @@ class World:
         return subprocess.run(line, capture_output=True, text=True, timeout=60, env=environment)
 
     def tries(self, what: str, how: str = "confined", **asked: object) -> int:
-        """The errno that a line of Python ends with; 0 when it succeeds."""
+        """Return the errno that a line of Python ends with; 0 if it succeeds."""
         return self.tries_each([what], how, **asked)[0]
 
     def tries_each(self, lines: Sequence[str], how: str = "confined", **asked: object) -> list[int]:
-        """The errno that each line of Python ends with, in a process of its own in one sandbox."""
+        """Return the errno that each line of Python ends with, in a process of its own in one sandbox."""
         program = (SYSTEM_PYTHON, "-I", "-S", "-c", TRY, str(self.top), str(self.other))
         done = self.run(*program, *lines, how=how, **asked)
         assert done.returncode == 0, done.stderr + done.stdout
@@ -136,7 +136,7 @@ class World:
 
 @functools.cache
 def package() -> str:
-    """A copy of omac that everybody can read."""
+    """Return a copy of omac that every user can read."""
     folder = tempfile.mkdtemp(prefix="omac-package-")
     os.chmod(folder, 0o755)
     shutil.copytree(SOURCE, f"{folder}/omac", ignore=shutil.ignore_patterns("__pycache__"))
@@ -146,7 +146,7 @@ def package() -> str:
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """The same world for root and for somebody without any right."""
+    """Yield the same world for root and for a user without any privilege."""
     if os.geteuid() != 0 and request.param != os.geteuid():
         pytest.skip("only root can be somebody else")
     top = Path(tempfile.mkdtemp(prefix="omac-world-"))
@@ -187,11 +187,11 @@ ELSEWHERE = [
 
 @needs_landlock
 def test_nothing_else_is_read_or_changed(world: World) -> None:
-    """Content, names and entries outside of what is named; and what is only readable stays as it is."""
-    errnos = world.tries_each([what for what, _ in ELSEWHERE])
+    """Content, names and entries outside the policy can be neither read nor changed; readable ones stay unchanged."""
+    errnos = world.tries_each([line for line, _ in ELSEWHERE])
     strange = [
-        (what, errno)
-        for (what, expected), errno in zip(ELSEWHERE, errnos, strict=True)
+        (line, errno)
+        for (line, expected), errno in zip(ELSEWHERE, errnos, strict=True)
         if errno not in ((EXDEV, EACCES) if expected == EXDEV else (expected,))
     ]
     assert strange == []
@@ -217,13 +217,13 @@ def test_nothing_else_is_read_or_changed(world: World) -> None:
     ],
 )
 def test_what_is_named_works(what: str, world: World) -> None:
-    """Its own files and folders, devices that every program needs, its own processes."""
+    """A process uses its policy's files and folders, devices that every program needs, and its own processes."""
     assert world.tries(what) == 0
 
 
 @needs_landlock
 def test_ordinary_programs_work(world: World) -> None:
-    """A shell with redirections, git, and an interpreter with subprocesses."""
+    """A shell with redirections, git, and an interpreter with subprocesses work in the sandbox."""
     script = (
         "set -e; echo a >a; cat <a >/dev/null; git init -q . 2>/dev/null; git add a;"
         " git -c user.name=a -c user.email=a@b commit -qm m; git gc -q; git log --oneline;"
@@ -236,7 +236,7 @@ def test_ordinary_programs_work(world: World) -> None:
 
 @pytest.fixture
 def bystander(world: World) -> Iterator[int]:
-    """A process of the same user outside, with a secret in its environment."""
+    """Yield the pid of a process of the same user outside, with a secret in its environment."""
     process = subprocess.Popen(
         ["/bin/sleep", "60"], env={"SECRET": "s"}, cwd="/", user=world.uid or None, group=world.uid or None,
         extra_groups=[] if world.uid else None,
@@ -267,16 +267,16 @@ OF_ANOTHER = [
 
 @needs_landlock
 def test_other_processes_are_left_alone(world: World, bystander: int) -> None:
-    """Nothing secret of another process of the user is read, no signal or limit reaches it; bare, all of it works."""
-    lines = [what % bystander for what in OF_ANOTHER]
+    """Another process of the user keeps its secrets, and no signal or limit reaches it; a bare process can do all."""
+    lines = [line % bystander for line in OF_ANOTHER]
     assert dict(zip(lines, world.tries_each(lines, how="bare"), strict=True)) == dict.fromkeys(lines, 0)
     refused = zip(lines, world.tries_each(lines), strict=True)
-    assert [(what, errno) for what, errno in refused if errno not in (EPERM, EACCES)] == []
+    assert [(line, errno) for line, errno in refused if errno not in (EPERM, EACCES)] == []
 
 
 @needs_landlock
 def test_of_other_processes_this_can_be_read(world: World, bystander: int) -> None:
-    """Command line, name, state, limits, mounts and the numbers of descriptors are not hidden: there is one /proc."""
+    """Command line, name, state, limits, mounts and descriptor numbers are not hidden, as there is only one /proc."""
     for name in ("cmdline", "comm", "stat", "status", "statm", "limits", "cgroup", "mountinfo"):
         assert world.tries(f"assert open('/proc/{bystander}/{name}').read()") == 0
     assert world.tries(f"assert os.listdir('/proc/{bystander}/fd')") == 0
@@ -285,7 +285,7 @@ def test_of_other_processes_this_can_be_read(world: World, bystander: int) -> No
 @needs_landlock
 @pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM"])
 def test_sockets_with_names_are_out_of_reach(kind: str, world: World) -> None:
-    """The session bus, agents and Docker listen like this: neither by path nor abstract, nor by way of a pair."""
+    """Named sockets (session bus, agents, Docker) are out of reach by path, by abstract name and through a pair."""
     path = str(world.project / "socket")
     for name in (path, f"\\0omac-{os.getpid()}-{time.monotonic_ns()}"):
         with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as server:
@@ -303,7 +303,7 @@ def test_sockets_with_names_are_out_of_reach(kind: str, world: World) -> None:
 
 @needs_landlock
 def test_network_host_and_none(world: World) -> None:
-    """With the host's, connections and the named port; with none no Internet socket at all, loopback included."""
+    """Network `host` allows connections and the named port; `none` no Internet socket at all, loopback included."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as reserved:
         connect = f"socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
         port = reserved.getsockname()[1]
@@ -336,14 +336,14 @@ def test_network_host_and_none(world: World) -> None:
     ],
 )
 def test_what_landlock_does_not_know_the_filter_refuses(what: str, world: World) -> None:
-    """IPC without a namespace, and owners and attributes of files outside."""
+    """The filter refuses IPC without a namespace, and new owners, attributes and set-uid bits of files outside."""
     assert world.tries(what, how="bare") == 0
     assert world.tries(what) == EPERM
 
 
 @needs_landlock
 def test_what_it_does_not_keep(world: World) -> None:
-    """As declared: existence and sizes of known paths, their permission bits and times; no terminal can be made."""
+    """Existence, size, mode and times of known paths stay exposed, as declared; no terminal can be made."""
     assert world.tries("assert os.stat(OUT + '/secret').st_size == 6") == 0
     assert world.tries("os.chmod(OUT + '/secret', 0o640); os.utime(OUT + '/secret')") == 0
     assert world.tries("os.openpty()", how="bare") == 0
@@ -352,21 +352,21 @@ def test_what_it_does_not_keep(world: World) -> None:
 
 @needs_landlock
 def test_no_capability_is_left(world: World) -> None:
-    """Not even for root: what needs one fails, and executing another program brings none back."""
+    """A confined process has no capability, even as root, and executing another program brings none back."""
     script = "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status | sort"
     lines = world.run("/bin/sh", "-c", script).stdout.split("\n")
     kinds = ("Amb", "Bnd", "Eff", "Inh", "Prm") if world.uid == 0 else ("Amb", "Eff", "Inh", "Prm")
     assert {f"Cap{kind}:\t{0:016x}" for kind in kinds} <= set(lines)
     assert "NoNewPrivs:\t1" in lines
     assert "Seccomp:\t2" in lines
-    for what in ("os.setuid(4711)", "check(libc.sethostname(b'x', 1))", "os.nice(-5)", "os.chroot('/')"):
-        assert world.tries(what) in (EPERM, EACCES)
+    for call in ("os.setuid(4711)", "check(libc.sethostname(b'x', 1))", "os.nice(-5)", "os.chroot('/')"):
+        assert world.tries(call) in (EPERM, EACCES)
     assert world.tries("os.mknod('d', 0o20600, os.makedev(1, 3))") == EACCES
 
 
 @needs_landlock
 def test_no_descriptor_comes_along(world: World) -> None:
-    """A secret that was open outside, or a folder, is not open inside; the standard three are."""
+    """A folder with a secret that was open outside is not open inside; the standard three descriptors are."""
     before = f"os.dup2(os.open({str(world.other)!r}, os.O_RDONLY), 9); os.set_inheritable(9, True)"
     assert world.tries("os.open('secret', os.O_RDONLY, dir_fd=9)", how="confined", before=before) == 9  # EBADF
     assert world.tries("os.fstat(2)", before=before) == 0
@@ -374,18 +374,18 @@ def test_no_descriptor_comes_along(world: World) -> None:
 
 @needs_landlock
 def test_a_fence_holds_for_what_is_writable_behind_it(world: World) -> None:
-    """No links where git's own files are, when these are an entry of their own."""
+    """The fence refuses links among git's own files also where these have an entry of their own."""
     admin = world.other / "admin"
     admin.mkdir(mode=0o777)
     admin.chmod(0o777)
     entries = [*world.entries(), (str(admin), WRITE)]
-    for what, expected in (("os.symlink('x', OUT + '/admin/l')", EACCES), ("open(OUT + '/admin/f', 'w')", 0)):
-        assert world.tries(what, entries=entries, fence=[str(world.other)]) == expected
+    for line, expected in (("os.symlink('x', OUT + '/admin/l')", EACCES), ("open(OUT + '/admin/f', 'w')", 0)):
+        assert world.tries(line, entries=entries, fence=[str(world.other)]) == expected
     assert world.tries("os.symlink('x', OUT + '/admin/l'); os.symlink('x', 'l')", entries=entries) == 0
 
 
 def test_the_fence_holds_nothing_else_back(world: World) -> None:
-    """A link in the project, with a fence elsewhere."""
+    """A link can be made in the project when the fence is elsewhere."""
     if landlock.abi() < landlock_only.ABI_MIN:
         pytest.skip("needs Linux 6.12")
     assert world.tries("os.symlink('x', 'l')", fence=[str(world.other)]) == 0
@@ -404,7 +404,7 @@ def test_the_fence_holds_nothing_else_back(world: World) -> None:
     ],
 )
 def test_what_cannot_be_enforced_does_not_start(asked: dict[str, Any], words: str, world: World) -> None:
-    """An older kernel, a path that is gone or a link, a policy that Landlock cannot express: refused, in words."""
+    """omac refuses, and explains, an old kernel, a missing path, a link, and a policy that Landlock cannot express."""
     done = world.run("/bin/true", **asked)
     assert done.returncode == 7
     assert done.stdout.startswith("sandbox-unavailable ")
@@ -451,9 +451,9 @@ def test_what_cannot_be_enforced_does_not_start(asked: dict[str, Any], words: st
 def test_what_landlock_cannot_express_is_listed(
     entries: list[Entry], options: dict[str, tuple[str, ...]], words: list[str]
 ) -> None:
-    """All that takes back what is allowed above it or needs a mount, and nothing that can be done."""
+    """Refusals list each entry that revokes an access allowed above it or needs a mount, and no other entry."""
     policy = Policy("/w", ordered(entries), {}, hidden=options.get("hidden", ()), fence=options.get("fence", ()))
-    found = landlock_only.refusals(policy)
-    assert len(found) == len(words), found
-    for line, word in zip(found, words, strict=True):
+    refusals = landlock_only.refusals(policy)
+    assert len(refusals) == len(words), refusals
+    for line, word in zip(refusals, words, strict=True):
         assert line.startswith(word)

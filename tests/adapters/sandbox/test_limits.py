@@ -115,7 +115,8 @@ print("done")
 
 @pytest.fixture
 def launch() -> Callable[..., dict[str, Any]]:
-    """Runs a program of the above in a sandbox, as somebody, under limits; what became of it."""
+    """Return a function that runs one of the programs above in a sandbox, as a user, under limits; it returns the
+    outcome."""
 
     def run(who: str, limit: str, program: str, *before: str) -> dict[str, Any]:
         line = [*AS[who], *before, "/usr/bin/python3", "-ISB", "-c", LAUNCHER, readable_package(), limit, program]
@@ -141,7 +142,7 @@ def launch() -> Callable[..., dict[str, Any]]:
 def test_a_flood_ends_at_the_limit(
     launch: Callable[..., dict[str, Any]], who: str, limit: str, program: str, tried: int, reached: int
 ) -> None:
-    """What floods a limit comes no further than that; what stays below it, or is under none, is not hindered."""
+    """A flood ends at its limit; a program that stays below it, or has no limit, is not hindered."""
     flood = launch(who, limit, program.format(tried))
     assert 5 < int(flood["said"].split()[-1]) <= reached
     assert flood["gone"]
@@ -155,33 +156,35 @@ def test_processors_are_dealt_out(launch: Callable[..., dict[str, Any]]) -> None
     """A program gets no more of the processors than its limit, and is not slowed down below it."""
     slow, fast = (launch("root", f"cpu={amount}", BURN.format(150)) for amount in (0.2, 4))
     assert slow["said"] == fast["said"] == "done"
-    throttled = [dict(zip(one["throttled"][::2], one["throttled"][1::2], strict=True)) for one in (slow, fast)]
+    throttled = [
+        dict(zip(outcome["throttled"][::2], outcome["throttled"][1::2], strict=True)) for outcome in (slow, fast)
+    ]
     assert int(throttled[0]["nr_throttled"]) > 0
     assert int(throttled[1]["nr_throttled"]) == 0
 
 
 def test_what_a_user_runs_outside_is_not_counted(launch: Callable[..., dict[str, Any]]) -> None:
-    """An unprivileged user who runs more than the limit allows outside the sandbox has all of it inside."""
+    """Processes that an unprivileged user runs outside do not count: inside, the whole limit is available."""
     line = [*NOBODY, "/usr/bin/python3", "-Ic", f"print(1, flush=True)\n{FORKS.format(60)}\nsignal.pause()"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True) as others:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True) as outside:
         try:
-            assert others.stdout
-            assert [others.stdout.readline().strip() for _ in range(1)] == ["1"]
+            assert outside.stdout
+            assert [outside.stdout.readline().strip() for _ in range(1)] == ["1"]
             assert launch("nobody", "pids=20", FORKS.format(12))["said"] == "12"
             assert int(launch("nobody", "pids=20", FORKS.format(200))["said"]) < 20
         finally:
-            _end_all_of(others.pid)
+            _end_all_of(outside.pid)
 
 
 def test_root_in_name_only_is_bound(launch: Callable[..., dict[str, Any]]) -> None:
-    """Root of a user namespace, as in a rootless container, is not exempt from RLIMIT_NPROC, and so not refused."""
+    """Root of a user namespace, as in a rootless container, is bound by RLIMIT_NPROC, so the limit is not refused."""
     flood = launch("nobody", "pids=30", FORKS.format(200), "unshare", "--user", "--map-root-user")
     assert flood["by"]["pids"].startswith("RLIMIT_NPROC")
     assert 5 < int(flood["said"]) < 30
 
 
 def test_a_limit_that_nothing_enforces_is_refused(launch: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """No rlimit bounds processors, nor how many processes root has: then omac says so, and what helps."""
+    """No rlimit bounds processors or the number of root's processes: omac refuses such a limit and shows what helps."""
     refused = launch("nobody", "cpu=1.5", "print()")
     assert refused["refused"] == "limit-unenforceable"
     assert "cpu" in refused["message"]
@@ -198,21 +201,21 @@ def test_a_limit_that_nothing_enforces_is_refused(launch: Callable[..., dict[str
     bool(cgroups.own_folder("/proc/self").why_not("cpu")), reason="no cgroup v2 deals out processors here"
 )
 def test_what_mends_a_refused_limit_does(launch: Callable[..., dict[str, Any]]) -> None:
-    """The commands that come with the refusal, pasted into a shell, give an unprivileged user a cgroup for it."""
+    """The commands of the refusal, pasted into a shell, give an unprivileged user a cgroup for the limit."""
     commands = " && ".join(launch("nobody", "cpu=1.5", "print()")["fix"])
-    given = next(word for word in commands.split() if word.endswith("/omac"))
-    assert not os.path.exists(given)
+    cgroup = next(word for word in commands.split() if word.endswith("/omac"))
+    assert not os.path.exists(cgroup)
     shell = f'sudo() {{ "$@"; }}; USER=nobody; {{ {commands}; }} >&2 && exec "$@"'
     try:
-        found = launch("root", "cpu=1.5", "print(1)", "sh", "-c", shell, "sh", *NOBODY)
+        outcome = launch("root", "cpu=1.5", "print(1)", "sh", "-c", shell, "sh", *NOBODY)
     finally:
-        os.rmdir(given)
-    assert (found["said"], found["gone"]) == ("1", True)
-    assert found["by"]["cpu"].endswith(given)
+        os.rmdir(cgroup)
+    assert (outcome["said"], outcome["gone"]) == ("1", True)
+    assert outcome["by"]["cpu"].endswith(cgroup)
 
 
 def test_without_a_namespace_all_that_the_user_runs_counts() -> None:
-    """Where the user already runs more than the bound, RLIMIT_NPROC would let nothing start: refused; else it binds."""
+    """RLIMIT_NPROC counts all processes of the user: a bound below their number is refused, a higher one binds."""
     program = f"""\
 import sys
 sys.path.insert(0, {readable_package()!r})
@@ -239,7 +242,7 @@ for child in children:
 
 
 def test_a_limit_never_raises() -> None:
-    """Who may open few files opens no more because a limit names more."""
+    """A limit on files never raises a lower bound that a process has already."""
     program = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (50, 60)); input()"
     with subprocess.Popen([sys.executable, "-Ic", program], stdin=subprocess.PIPE, text=True) as bound:
         try:
@@ -263,7 +266,7 @@ HIERARCHIES = [
 
 @pytest.mark.parametrize("folder", HIERARCHIES)
 def test_what_is_left_ends_with_its_cgroup(folder: str) -> None:
-    """At the end of a launch everything that was put into its cgroup is dead, and the cgroup is gone."""
+    """The end of a launch kills every process in its cgroup and removes the cgroup."""
     held = limits.begin(limits.Enforcement({}, {}, folder, ()), f"left-{os.getpid()}")
     with subprocess.Popen(["sh", "-c", "read go; sleep 98 & sleep 98"], stdin=subprocess.PIPE) as program:
         held.add(program.pid)
@@ -280,7 +283,7 @@ def test_what_is_left_ends_with_its_cgroup(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", HIERARCHIES)
 def test_what_has_no_launcher_any_more_is_removed(folder: str) -> None:
-    """The cgroup of a launcher that was killed goes, with what is in it, at the next launch; one in use stays."""
+    """The next launch removes the cgroup of a killed launcher and ends its processes; a cgroup in use stays."""
     program = f"""\
 import subprocess, time
 from omac.adapters.sandbox import limits
@@ -306,7 +309,7 @@ time.sleep(97)
 
 
 def test_version_1_is_not_used(tmp_path: Path) -> None:
-    """Where a controller belongs to version 1, the refusal says how to get version 2; rlimits hold as ever."""
+    """A limit whose controller belongs to cgroup v1 is refused with the way to v2; rlimits still work."""
     folder = tmp_path / "cpu"
     folder.mkdir()
     (folder / "cgroup.procs").touch()
@@ -319,7 +322,7 @@ def test_version_1_is_not_used(tmp_path: Path) -> None:
 
 
 def test_beside_omac_and_under_the_same_bounds(tmp_path: Path) -> None:
-    """In version 2 the cgroup is made beside omac's own, and is bound by what omac's own is bound by."""
+    """A launch's cgroup (v2) is made beside omac's own and has no higher bounds than that one."""
     mount = tmp_path / "cgroup mount"
     own = mount / "user.slice" / "app.slice" / "terminal.scope"
     own.mkdir(parents=True)
@@ -375,7 +378,7 @@ def test_no_cgroup_is_taken_that_would_not_do(tmp_path: Path, path: str, control
     ],
 )
 def test_limits_are_read(words: list[str], found: dict[str, float]) -> None:
-    """Names, amounts and units are read as they are documented."""
+    """Names, amounts and units of limits are read as they are documented."""
     assert limits.parse(words) == found
 
 
@@ -386,7 +389,7 @@ def test_limits_are_read(words: list[str], found: dict[str, float]) -> None:
      "pids=99999999", "memory=1 G B"],
 )  # fmt: skip
 def test_what_is_no_limit_is_refused(word: str) -> None:
-    """What cannot be meant is refused with an example, and never taken for no limit."""
+    """A malformed or impossible limit is refused with an example, and never treated as no limit."""
     with pytest.raises(Refusal) as caught:
         limits.parse([word])
     assert caught.value.reason == "misuse"

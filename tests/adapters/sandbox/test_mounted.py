@@ -1,4 +1,4 @@
-"""adapters/sandbox/mounted.py: what is not mounted as it was meant to be is noticed before anything runs."""
+"""adapters/sandbox/mounted.py: a mount that differs from the policy is noticed before anything runs."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ STRANGE = "a b\\n\tc"  # the kernel escapes each of these
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A project of a user's, with a file to be pinned and one to be hidden."""
+    """Create a project of a user's, with a file to be pinned and one to be hidden."""
     for parent in (tmp_path, *tmp_path.parents):
         if parent.is_relative_to(tempfile.gettempdir()) and parent != Path(tempfile.gettempdir()):
             parent.chmod(0o755)
@@ -33,7 +33,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @contextmanager
 def built(project: Path, *options: str) -> Iterator[int]:
-    """The pid of a process in a sandbox of bubblewrap's, of the project's owner."""
+    """Yield the pid of a process in a sandbox of bubblewrap's, of the project's owner."""
     uid = project.stat().st_uid
     line = ["bwrap", "--unshare-user", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib64", "/lib64"]
     line += ["--symlink", "usr/lib", "/lib", "--bind", str(project), str(project), *options]
@@ -48,12 +48,12 @@ def built(project: Path, *options: str) -> Iterator[int]:
 
 
 def wanted(project: Path, *more: Entry) -> mounted.Expected:
-    """What is expected of a project that can be written, with `more`."""
+    """Return the mounts expected for a writable project with the entries `more`."""
     return mounted.expected(Policy(str(project), (Entry(str(project), WRITE, ""), *more), {}))
 
 
 def test_as_it_was_meant(project: Path) -> None:
-    """A pin mounted onto itself, a mask, and a path with all that mountinfo escapes."""
+    """The check accepts a pin mounted onto itself, a mask, and a path with all characters that mountinfo escapes."""
     pinned, hidden, strange = (str(project / name) for name in ("sub/pinned", "sub/hidden", STRANGE))
     options = ("--ro-bind", pinned, pinned, "--ro-bind", "/usr/bin/true", hidden, "--ro-bind", strange, strange)
     expected = wanted(project, Entry(pinned, READ, ""), Entry(hidden, DENY, ""), Entry(strange, READ, ""))
@@ -72,7 +72,7 @@ def test_as_it_was_meant(project: Path) -> None:
     ids=["not at all", "for writing", "another file", "covered"],
 )
 def test_a_pin_that_is_none(project: Path, options: tuple[str, ...], what: str) -> None:
-    """The file is the same one, in the same place; that it could be changed there is noticed."""
+    """A pinned file that could be changed is refused: its mount is missing, writable, covered or of another file."""
     line = [word if word.startswith("--") else str(project / word) for word in options]
     expected = wanted(project, Entry(str(project / "sub/pinned"), READ, ""))
     with built(project, *line) as pid, pytest.raises(Refusal, match=what) as caught:
@@ -81,14 +81,14 @@ def test_a_pin_that_is_none(project: Path, options: tuple[str, ...], what: str) 
 
 
 def test_a_mask_that_is_none(project: Path) -> None:
-    """What was to be hidden is there."""
+    """A sandbox in which a file that should be hidden is visible is refused."""
     expected = wanted(project, Entry(str(project / "sub/hidden"), DENY, ""))
     with built(project) as pid, pytest.raises(Refusal, match="the expected mount is missing"):
         mounted.check(pid, expected)
 
 
 def test_a_link_above_what_is_mounted(project: Path) -> None:
-    """The folder that a link leads to has what is looked for, and is not taken for it."""
+    """A link above a pinned file is refused, although the folder that it leads to holds that file."""
     entry = Entry(str(project / "sub/pinned"), READ, "")
     expected = wanted(project, entry)
     (project / "sub").rename(project / "aside")

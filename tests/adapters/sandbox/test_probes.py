@@ -1,4 +1,4 @@
-"""What the probes find on this machine, and on one that is made worse for them: really tried, by root and by a user."""
+"""The probes of this machine, and of one that is made worse for them: real attempts, by root and by a user."""
 
 import json
 import subprocess
@@ -52,7 +52,8 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture
 def probe() -> Callable[..., dict[str, Any]]:
-    """Probes as somebody, after a command that makes things worse; the machine, the findings, and why it failed."""
+    """Return a function that probes as a user, after a command that makes things worse. It returns the machine, the
+    findings, and why bubblewrap failed."""
 
     def run(who: str, *before: str, folders: str = FOLDERS) -> dict[str, Any]:
         line = [*AS[who], *before, "/usr/bin/python3", "-ISB", "-c", PROBE, readable_package(), folders]
@@ -65,19 +66,19 @@ def probe() -> Callable[..., dict[str, Any]]:
 
 
 def worse(command: str) -> tuple[str, ...]:
-    """Runs a shell command in namespaces of its own, as their root, before what follows."""
+    """Return a command that runs `command` in namespaces of its own, as their root, and then the words after it."""
     return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh")
 
 
 @pytest.mark.parametrize("who", ["root", "nobody"])
 def test_a_machine_that_can_is_found_able(probe: Callable[..., dict[str, Any]], who: str) -> None:
-    """Where sandboxes work, nothing fails, and no setting of the kernel's can be written inside one, even by root."""
-    found = probe(who)
-    assert [one for one in found["findings"].values() if one["level"] == FAIL] == []
-    assert found["machine"]["bwrap_version"].split(".")[0].isdigit()
-    assert found["machine"]["git_version"].split(".")[0].isdigit()
-    assert found["machine"]["settings_writable"] == ""
-    assert "without this policy" in found["failed"]["message"]
+    """A machine where sandboxes work has no failed finding, and even root cannot write a kernel setting inside one."""
+    report = probe(who)
+    assert [finding for finding in report["findings"].values() if finding["level"] == FAIL] == []
+    assert report["machine"]["bwrap_version"].split(".")[0].isdigit()
+    assert report["machine"]["git_version"].split(".")[0].isdigit()
+    assert report["machine"]["settings_writable"] == ""
+    assert "without this policy" in report["failed"]["message"]
 
 
 @pytest.mark.parametrize("who", ["root", "nobody"])
@@ -97,15 +98,15 @@ def test_a_machine_that_can_is_found_able(probe: Callable[..., dict[str, Any]], 
 def test_what_stands_in_the_way_is_named(
     probe: Callable[..., dict[str, Any]], who: str, before: tuple[str, ...], cause: str, fix: str
 ) -> None:
-    """A machine that refuses a sandbox is found unable, with the cause and a command; a failed launch says the same."""
-    found = probe(who, *before)
-    finding = found["findings"]["namespaces"]
+    """A finding names why the machine refuses sandboxes and a command that helps; a failed launch reports the same."""
+    report = probe(who, *before)
+    finding = report["findings"]["namespaces"]
     assert finding["level"] == FAIL
     assert cause in finding["says"]
     assert any(fix in command for command in finding["fix"])
-    assert found["failed"]["reason"] == "sandbox-unavailable"
-    assert cause in found["failed"]["message"]
-    assert any(fix in command for command in found["failed"]["fix"])
+    assert report["failed"]["reason"] == "sandbox-unavailable"
+    assert cause in report["failed"]["message"]
+    assert any(fix in command for command in report["failed"]["fix"])
 
 
 @pytest.mark.parametrize(
@@ -118,24 +119,24 @@ def test_what_stands_in_the_way_is_named(
 def test_what_is_used_up_is_no_reason_for_less(
     probe: Callable[..., dict[str, Any]], who: str, before: tuple[str, ...], cause: str
 ) -> None:
-    """An agent may have used it up: a launch fails, and no sandbox of another kind takes its place."""
-    found = probe(who, *before)
-    assert cause in found["findings"]["namespaces"]["says"]
-    assert found["failed"]["reason"] == "sandbox-failed"
-    assert cause in found["failed"]["message"]
-    assert not any("landlock" in command for command in found["failed"]["fix"])
+    """A launch fails when a resource is used up, which an agent may have caused; no other backend is suggested."""
+    report = probe(who, *before)
+    assert cause in report["findings"]["namespaces"]["says"]
+    assert report["failed"]["reason"] == "sandbox-failed"
+    assert cause in report["failed"]["message"]
+    assert not any("landlock" in command for command in report["failed"]["fix"])
 
 
 def test_without_bubblewrap_it_says_how_to_get_it(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """A machine without bubblewrap is told the command that installs it."""
-    found = probe("root", folders=str(tmp_path))
-    assert found["machine"]["bwrap"] == ""
-    assert found["findings"]["bubblewrap"]["level"] == FAIL
-    assert "install bubblewrap" in found["findings"]["bubblewrap"]["fix"][0]
+    """A machine without bubblewrap gets a finding with the command that installs it."""
+    report = probe("root", folders=str(tmp_path))
+    assert report["machine"]["bwrap"] == ""
+    assert report["findings"]["bubblewrap"]["level"] == FAIL
+    assert "install bubblewrap" in report["findings"]["bubblewrap"]["fix"][0]
 
 
 def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """A bubblewrap that does not know what omac asks of it is found too old before anything is run by it."""
+    """A bubblewrap that lacks an option that omac needs is reported as too old."""
     old = tmp_path / "bwrap"
     old.write_text(
         '#!/bin/sh\ncase "$1" in\n--version) echo bubblewrap 0.4.1 ;;\n'
@@ -143,15 +144,15 @@ def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], t
         '*) exec /usr/bin/bwrap "$@" ;;\nesac\n'
     )
     old.chmod(0o755)
-    found = probe("root", folders=str(tmp_path))
-    assert found["machine"]["bwrap_lacks"] == ["--disable-userns"]
-    assert "0.4.1" in found["findings"]["bubblewrap"]["says"]
-    assert "too old" in found["failed"]["message"]
+    report = probe("root", folders=str(tmp_path))
+    assert report["machine"]["bwrap_lacks"] == ["--disable-userns"]
+    assert "0.4.1" in report["findings"]["bubblewrap"]["says"]
+    assert "too old" in report["failed"]["message"]
 
 
 def test_a_setting_that_root_could_write_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sandbox that leaves the kernel's settings to root is no sandbox, and the doctor notices by trying."""
+    """The doctor finds, by trying, a sandbox that leaves the kernel's settings to root, and reports a failure."""
     monkeypatch.setattr(bubblewrap, "KERNEL_SETTINGS", ())
     worst = probes.machine(FOLDERS)
     assert worst.settings_writable == probes.SETTING
-    assert any(one.level == FAIL and probes.SETTING in one.says for one in findings(worst))
+    assert any(finding.level == FAIL and probes.SETTING in finding.says for finding in findings(worst))

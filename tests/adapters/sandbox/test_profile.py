@@ -1,4 +1,4 @@
-"""adapters/sandbox/profile.py: files of the user's that say what a sandbox is given."""
+"""adapters/sandbox/profile.py: a user's files that list the grants and settings of a sandbox."""
 
 import contextlib
 import json
@@ -54,7 +54,7 @@ redirect_xdg = true
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a folder of profiles, a project, data and tools."""
+    """Create a home with a folder of profiles, a project, data and tools."""
     made = tmp_path / "home"
     for folder in (f".config/omac/{FOLDER}", "project", "data/keys", "tools/sdk"):
         (made / folder).mkdir(parents=True)
@@ -70,43 +70,43 @@ def _write(home: Path, name: str, text: str) -> Path:
 
 @pytest.mark.parametrize(("name", "text"), [("x.toml", FULL_TOML), ("x.json", json.dumps(FULL))])
 def test_both_forms_say_the_same(home: Path, name: str, text: str) -> None:
-    """By name and by path; homes and variables filled in."""
+    """Profiles in TOML and JSON mean the same, by name and by path, with home and variables filled in."""
     path = _write(home, name, text)
-    for one in ("x", str(path)):
-        found = read(one, {"TOOLS": str(home / "tools")}, str(home), str(home / "project"))
-        assert found.allow == [str(home / "data")]
-        assert found.read == [str(home / "tools/sdk"), str(home / "tools"), "/usr/share"]
-        assert found.deny == [str(home / "data/keys")]
-        assert (found.deny_names, found.allow_env_files) == (["*.pem"], True)
-        assert found.env == ["A=1", "B"]
-        assert (found.network, found.backend, found.open_ports) == ("none", "bubblewrap", [3000, 65535])
-        assert found.limits == {"pids": 500, "memory": 4 * 2**30, "cpu": 1.5, "files": 4096}
-        assert (found.git_hooks, found.git_refs, found.redirect_xdg) == ("read", "branch", True)
-        assert found.warnings == []
+    for reference in ("x", str(path)):
+        request = read(reference, {"TOOLS": str(home / "tools")}, str(home), str(home / "project"))
+        assert request.allow == [str(home / "data")]
+        assert request.read == [str(home / "tools/sdk"), str(home / "tools"), "/usr/share"]
+        assert request.deny == [str(home / "data/keys")]
+        assert (request.deny_names, request.allow_env_files) == (["*.pem"], True)
+        assert request.env == ["A=1", "B"]
+        assert (request.network, request.backend, request.open_ports) == ("none", "bubblewrap", [3000, 65535])
+        assert request.limits == {"pids": 500, "memory": 4 * 2**30, "cpu": 1.5, "files": 4096}
+        assert (request.git_hooks, request.git_refs, request.redirect_xdg) == ("read", "branch", True)
+        assert request.warnings == []
 
 
 @pytest.mark.parametrize("text", ["", "# nothing", 'env = ["A", "B=2"]'])
 def test_what_is_not_said_stays_open(home: Path, text: str) -> None:
-    """Flags and settings decide it."""
+    """Keys that a profile leaves out stay open, for flags and settings to decide."""
     _write(home, "x.toml", text)
-    found = read("x", {}, str(home), str(home / "project"))
-    assert (found.network, found.backend, found.git_hooks, found.git_refs, found.redirect_xdg) == (
+    request = read("x", {}, str(home), str(home / "project"))
+    assert (request.network, request.backend, request.git_hooks, request.git_refs, request.redirect_xdg) == (
         "",
         "",
         "",
         "",
         False,
     )
-    assert found.env == (["A", "B=2"] if "env" in text else [])
-    assert (found.allow, found.open_ports, found.limits) == ([], [], {})
+    assert request.env == (["A", "B=2"] if "env" in text else [])
+    assert (request.allow, request.open_ports, request.limits) == ([], [], {})
 
 
 def test_paths_that_are_not_there_are_told(home: Path) -> None:
-    """One profile serves several machines. What is denied stays denied: it may come."""
+    """A missing path is skipped with a warning, as a profile serves several machines; a denial of it stays."""
     _write(home, "x.toml", 'allow = ["~/gone"]\nread = ["$NOTHING/x", "~/data"]\ndeny = ["~/later"]')
-    found = read("x", {}, str(home), str(home / "project"))
-    assert (found.allow, found.read, found.deny) == ([], [str(home / "data")], [str(home / "later")])
-    assert len(found.warnings) == 2
+    request = read("x", {}, str(home), str(home / "project"))
+    assert (request.allow, request.read, request.deny) == ([], [str(home / "data")], [str(home / "later")])
+    assert len(request.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_paths_that_are_not_there_are_told(home: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(home: Path, name: str, text: str, says: str) -> None:
-    """The file, the line where there is one, what was meant perhaps; and how to get there."""
+    """A refusal names the file, the line if there is one, a likely correction, and a command for the file."""
     path = _write(home, name, text)
     with pytest.raises(Refusal, match=says) as caught:
         read("x", {}, str(home), str(home / "project"))
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_said_with_its_place(home: Path, name: str, text: str, 
 
 
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(home: Path) -> None:
-    """And with a near one."""
+    """The refusal of an unknown profile lists the profiles that exist and suggests a similar name."""
     _write(home, "work.toml", "")
     with pytest.raises(Refusal, match=r"no profile named wrok.*did you mean work\?"):
         read("wrok", {}, str(home), str(home / "project"))
@@ -166,7 +166,7 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(home: Path) ->
 
 
 def test_no_profile_comes_from_the_project(home: Path) -> None:
-    """An agent writes there: neither a file in it, nor a link in it, nor a link into it counts."""
+    """The project, where an agent writes, has no profiles: no file in it, no link in it and no link into it counts."""
     project = home / "project"
     inside = project / "p.toml"
     inside.write_text("network = 'host'")
@@ -183,7 +183,7 @@ def test_no_profile_comes_from_the_project(home: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_others_do_not_decide(home: Path, mode: int) -> None:
-    """A file that another user can write, or owns, does not count."""
+    """A profile that another user owns or can write is refused."""
     path = _write(home, "x.toml", "")
     assert read("x", {}, str(home), str(home / "project")).allow == []
     path.chmod(mode)
@@ -199,7 +199,7 @@ def test_others_do_not_decide(home: Path, mode: int) -> None:
 
 @pytest.mark.parametrize("made", ["fifo", "folder", "large"])
 def test_what_is_no_ordinary_file_is_refused_at_once(home: Path, made: str) -> None:
-    """Nothing waits, nothing reads without end."""
+    """A profile that is a FIFO, a folder or too large is refused without waiting and without endless reading."""
     path = home / ".config/omac" / FOLDER / "x.toml"
     match made:
         case "fifo":
@@ -220,7 +220,7 @@ def test_what_is_no_ordinary_file_is_refused_at_once(home: Path, made: str) -> N
 )
 @settings(max_examples=examples(60))
 def test_any_value_is_understood_or_refused(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
-    """Whatever stands in a profile: a profile, or a refusal that says so."""
+    """Any value of any key yields a request or a refusal."""
     top = tmp_path_factory.mktemp("profile")
     for key in FULL:
         path = top / f"{key}.json"
@@ -231,7 +231,7 @@ def test_any_value_is_understood_or_refused(tmp_path_factory: pytest.TempPathFac
 
 
 def test_flags_come_after_the_profile() -> None:
-    """What it says holds in a real sandbox; a flag widens or changes it."""
+    """A profile takes effect in a real sandbox, and a flag widens or changes it."""
     with box(NOBODY) as world:
         world.give(world.home / "data/x", "data")
         world.give(world.home / "more/x", "more")

@@ -1,4 +1,4 @@
-"""adapters/sandbox/program.py: what a command needs to start is there, and nothing around it."""
+"""adapters/sandbox/program.py: a sandbox has the files that a command needs to start, and nothing around them."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ SCRIPT = "#!/bin/sh\necho ran $0\n"
 
 @pytest.fixture
 def world() -> Iterator[Box]:
-    """An unprivileged user's home and project."""
+    """Yield an unprivileged user's home and project."""
     with box(NOBODY) as made:
         yield made
 
@@ -53,7 +53,7 @@ def _tool(world: Box, path: str, text: str = SCRIPT) -> Path:
     ],
 )
 def test_a_program_comes_with_its_installation(world: Box, program: str, beside: str | None, unseen: str) -> None:
-    """What lies in the same installation can be read; what merely lies near it is not there."""
+    """Files of a program's installation can be read; files that merely lie near it are not there."""
     path = _tool(world, program)
     world.give(world.home / unseen, "unseen")
     if beside:
@@ -61,16 +61,16 @@ def test_a_program_comes_with_its_installation(world: Box, program: str, beside:
     done = world.run(str(path))
     assert done.out == f"ran {path}\n", done.err
     home = str(world.home)
-    shown = [
+    paths = [
         entry.path for entry in resolve([str(path)], {"HOME": home, "PATH": "/usr/bin"}, str(world.workdir)).entries
     ]
-    assert any(below(str(path), folder) for folder in shown)
-    assert beside is None or any(below(f"{home}/{beside}", folder) for folder in shown)
-    assert not any(below(f"{home}/{unseen}", folder) for folder in shown)
+    assert any(below(str(path), folder) for folder in paths)
+    assert beside is None or any(below(f"{home}/{beside}", folder) for folder in paths)
+    assert not any(below(f"{home}/{unseen}", folder) for folder in paths)
 
 
 def test_links_lead_to_it_inside_too(world: Box) -> None:
-    """By the name it was called with, through every link: programs look at their own name."""
+    """A program behind several links runs under the name it was called with, as programs look at their own name."""
     real = _tool(world, ".local/share/tool/versions/1/tool")
     (world.home / ".local/share/tool/current").symlink_to("versions/1")
     (world.home / ".local/bin").mkdir(parents=True)
@@ -78,10 +78,10 @@ def test_links_lead_to_it_inside_too(world: Box) -> None:
     path = f"{world.home}/.local/bin:/usr/bin:/bin"
     done = world.run("tool", extra={"PATH": path})
     assert done.out == f"ran {world.home}/.local/bin/tool\n", done.err
-    found = resolve(["tool", "-x"], {"HOME": str(world.home), "PATH": path}, str(world.workdir))
-    assert found.argv == [f"{world.home}/.local/bin/tool", "-x"]
-    assert [entry.path for entry in found.entries if entry.access == READ] == [str(real)]
-    assert [entry.target for entry in found.entries if entry.access == LINK] == [
+    command = resolve(["tool", "-x"], {"HOME": str(world.home), "PATH": path}, str(world.workdir))
+    assert command.argv == [f"{world.home}/.local/bin/tool", "-x"]
+    assert [entry.path for entry in command.entries if entry.access == READ] == [str(real)]
+    assert [entry.target for entry in command.entries if entry.access == LINK] == [
         "../share/tool/current/tool",
         "versions/1",
     ]
@@ -98,7 +98,7 @@ def test_links_lead_to_it_inside_too(world: Box) -> None:
     ],
 )
 def test_its_interpreter_is_there(world: Box, line: str) -> None:
-    """Named in its first line, by path or through env(1), and whatever interprets that in turn."""
+    """A script's interpreter, by path or through env(1), is there, and so is the interpreter of that one."""
     interpreter = _tool(world, "opt/shell/bin/myshell", "#!/bin/sh\necho interpreted\n")
     program = _tool(world, "opt/tool/bin/tool", f"#!{line.format(i=interpreter, d=interpreter.parent)}\n")
     done = world.run(str(program), extra={"PATH": f"{interpreter.parent}:/usr/bin:/bin"})
@@ -109,14 +109,14 @@ def test_its_interpreter_is_there(world: Box, line: str) -> None:
     "command", [["env", "A=1", "tool"], ["env", "-u", "B", "tool"], ["/usr/bin/env", "-S", "A=1 tool"]]
 )
 def test_a_command_behind_env_is_seen(world: Box, command: list[str]) -> None:
-    """As people write it to give one command a variable."""
+    """A program behind env(1), as people write it to give one command a variable, is found and runs."""
     tool = _tool(world, "opt/tool/bin/tool")
     done = world.run(*command, extra={"PATH": f"{tool.parent}:/usr/bin:/bin"})
     assert done.out.startswith("ran "), done.err
 
 
 def test_a_virtual_environment_starts(world: Box, tmp_path: Path) -> None:
-    """With the interpreter that it was made from, wherever that is."""
+    """A virtual environment starts with the interpreter that it was made from, wherever that is."""
     base = world.home / ".local/share/uv/python/cpython-3"
     (base / "bin").mkdir(parents=True)
     shutil.copy("/usr/bin/python3", base / "bin/python3")
@@ -133,20 +133,20 @@ def test_a_virtual_environment_starts(world: Box, tmp_path: Path) -> None:
 
 
 def test_a_program_of_the_project_needs_nothing(world: Box) -> None:
-    """It can be run, and stays as changeable as the rest of the project."""
+    """A program of the project can be run, and stays as changeable as the rest of the project."""
     program = world.give(world.workdir / "node_modules/pkg/bin/tool", SCRIPT, 0o755)
     done = world.run("sh", "-c", f"{program} && rm {program}")
     assert done.status == 0, done.err
     assert not program.exists()
     world.give(program, SCRIPT, 0o755)
     assert world.run("node_modules/pkg/bin/tool").out == "ran " + str(program) + "\n"
-    found = resolve(["./node_modules/pkg/bin/tool"], {"HOME": str(world.home), "PATH": ""}, str(world.workdir))
-    assert found.entries == []
+    command = resolve(["./node_modules/pkg/bin/tool"], {"HOME": str(world.home), "PATH": ""}, str(world.workdir))
+    assert command.entries == []
 
 
 @pytest.mark.parametrize("plant", ["link", "link in a folder", "first line", "first line by env", "environment"])
 def test_what_a_session_left_shows_nothing_to_the_next(world: Box, plant: str) -> None:
-    """A program in the project that leads to a folder of the user's does not show it, and that is told."""
+    """A program in the project that leads to a user's folder does not show that folder, and omac warns about it."""
     secret = _tool(world, "private/bin/tool", SCRIPT)
     world.give(world.home / "private/notes", "secret")
     program = world.workdir / "sub/bin/run"
@@ -168,18 +168,20 @@ def test_what_a_session_left_shows_nothing_to_the_next(world: Box, plant: str) -
             interpreter = ""
     done = world.run(str(program))
     assert "secret" not in done.out
-    found = resolve([str(program)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
-    assert not any(below(str(secret), entry.path) for entry in found.entries)
-    assert len(found.warnings(found.entries)) == bool(interpreter)
+    command = resolve([str(program)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+    assert not any(below(str(secret), entry.path) for entry in command.entries)
+    assert len(command.warnings(command.entries)) == bool(interpreter)
     granted = world.run(str(program), options=("--read", str(world.home / "private")))
     assert granted.status == 0, granted.err  # the twin: by name it can be had
     outside = _tool(world, "opt/thing/bin/run", f"#!{secret}\n")
-    found = resolve([str(outside)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
-    assert any(below(str(secret), entry.path) for entry in found.entries)  # and for a program of the user's it is shown
+    command = resolve([str(outside)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+    assert any(
+        below(str(secret), entry.path) for entry in command.entries
+    )  # and for a program of the user's it is shown
 
 
 def test_the_projects_own_environment_starts(world: Box) -> None:
-    """Its interpreter lies elsewhere, behind a link in the project: an interpreter's installation is shown."""
+    """A project's virtual environment starts, as the installation of the interpreter behind its link is shown."""
     base = world.home / ".local/share/uv/python/cpython-3"
     (base / "bin").mkdir(parents=True)
     (base / "lib/python3.11").mkdir(parents=True)
@@ -194,8 +196,8 @@ def test_the_projects_own_environment_starts(world: Box) -> None:
 
 @pytest.mark.parametrize("plant", ["link", "first line", "first line by env", "environment"])
 def test_an_agents_choice_of_a_python_shows_that_alone(world: Box, plant: str) -> None:
-    """A folder of the user's that has a Python in it: what leads there from the project shows its interpreter and its
-    library, and nothing that lies beside them; what leads there from a program of the user's shows all of it."""
+    """A program in the project that leads to a Python in a user's folder shows its interpreter and its library, and
+    nothing that lies beside them. A program of the user's that leads there shows the whole folder."""
     base = world.home / "work"
     files = ("notes", "bin/tool", "bin/pythonic", "lib/other/x", "lib/python/x", "lib/python3.11/x", "bin/python3")
     for name in files:
@@ -223,9 +225,9 @@ def test_an_agents_choice_of_a_python_shows_that_alone(world: Box, plant: str) -
             world.give(world.workdir / "sub/pyvenv.cfg", f"home = {base}/bin\n")
 
     def shown(path: Path) -> set[str]:
-        found = resolve([str(path)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
-        paths = [entry.path for entry in found.entries if entry.access == READ]
-        return {name for name in files if any(below(str(base / name), one) for one in paths)}
+        command = resolve([str(path)], {"HOME": str(world.home), "PATH": "/usr/bin"}, str(world.workdir))
+        paths = [entry.path for entry in command.entries if entry.access == READ]
+        return {name for name in files if any(below(str(base / name), folder) for folder in paths)}
 
     assert shown(program) == {"lib/python3.11/x", "bin/python3"}
     assert shown(own) == set(files)
@@ -234,7 +236,7 @@ def test_an_agents_choice_of_a_python_shows_that_alone(world: Box, plant: str) -
 
 
 def test_what_path_names_is_not_there_for_that(world: Box) -> None:
-    """A folder of programs in the home, which is no toolchain, is seen only where it is granted."""
+    """A folder of PATH in the home that is no toolchain is visible only where it is granted."""
     _tool(world, "programs/bin/tool")
     path = {"PATH": f"{world.home}/programs/bin:/usr/bin:/bin"}
     assert world.run("sh", "-c", "tool", extra=path).status == 127
@@ -252,7 +254,7 @@ def test_what_path_names_is_not_there_for_that(world: Box) -> None:
     ],
 )
 def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: list[str], status: int, says: str) -> None:
-    """127 for what is not found, 126 for what is no program; before anything is mounted."""
+    """A command that is not found ends with 127, and one that is no program with 126, as in a shell."""
     world.give(world.workdir / "data", "x")
     world.give(world.workdir / "script", "#!/no/interpreter\n", 0o755)
     with pytest.raises(Refusal, match=says) as caught:
@@ -267,7 +269,7 @@ def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: lis
 
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)
 def test_a_missing_agent_can_be_installed(harness: Harness, tmp_path: Path) -> None:
-    """The first command that the refusal shows installs it; any other program has none."""
+    """The refusal of a missing agent first shows the command that installs it; other programs have no such command."""
     nowhere = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     with pytest.raises(Refusal) as caught:
         resolve([harness.program], nowhere, str(tmp_path))
@@ -278,11 +280,11 @@ def test_a_missing_agent_can_be_installed(harness: Harness, tmp_path: Path) -> N
 
 
 def test_scripts_in_circles_end(world: Box) -> None:
-    """Interpreters that are scripts for each other: the kernel refuses, and so does nothing hang here."""
-    one, two = world.home / "opt/x/bin/one", world.home / "opt/x/bin/two"
-    _tool(world, "opt/x/bin/one", f"#!{two}\n")
-    _tool(world, "opt/x/bin/two", f"#!{one}\n")
-    assert resolve([str(one)], {"HOME": str(world.home)}, str(world.workdir)).argv == [str(one)]
+    """Scripts that are each other's interpreters, which the kernel refuses, hang nothing here."""
+    first, second = world.home / "opt/x/bin/one", world.home / "opt/x/bin/two"
+    _tool(world, "opt/x/bin/one", f"#!{second}\n")
+    _tool(world, "opt/x/bin/two", f"#!{first}\n")
+    assert resolve([str(first)], {"HOME": str(world.home)}, str(world.workdir)).argv == [str(first)]
 
 
 @pytest.mark.parametrize(
@@ -290,18 +292,18 @@ def test_scripts_in_circles_end(world: Box) -> None:
     [("bin/tool", "project"), ("project/bin/tool", "project/deep/er"), (".config/x/bin/tool", "project")],
 )
 def test_no_installation_contains_what_is_not_its_own(world: Box, program: str, cwd: str) -> None:
-    """Neither the home, nor a folder around the working directory, nor one with credentials in it."""
+    """An installation is never the home, a folder around the working directory, or one with credentials in it."""
     path = _tool(world, program)
     (world.home / cwd).mkdir(parents=True, exist_ok=True)
     (world.home / ".config/x/gh").mkdir(parents=True, exist_ok=True)
-    found = resolve([str(path)], {"HOME": str(world.home), "PATH": ""}, str(world.home / cwd))
-    assert not any(below(str(world.home / cwd), entry.path) for entry in found.entries)
-    assert not any(below(str(world.home), entry.path) for entry in found.entries)
-    assert any(below(str(path), entry.path) for entry in found.entries)
+    command = resolve([str(path)], {"HOME": str(world.home), "PATH": ""}, str(world.home / cwd))
+    assert not any(below(str(world.home / cwd), entry.path) for entry in command.entries)
+    assert not any(below(str(world.home), entry.path) for entry in command.entries)
+    assert any(below(str(path), entry.path) for entry in command.entries)
 
 
 def test_omac_runs_inside(world: Box) -> None:
-    """Its hooks do: with its interpreter and its own files, which nobody there can change."""
+    """omac's hooks run inside, with its interpreter and its own files, which no program there can change."""
     with box(0) as roots:
         done = roots.run(
             sys.executable,
@@ -319,7 +321,7 @@ def test_omac_runs_inside(world: Box) -> None:
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
 def test_a_program_that_npm_installed_starts(world: Box) -> None:
-    """A real package in a prefix of the user's, its dependency beside it, run by its name."""
+    """A real package in a user's npm prefix, with its dependency beside it, runs by its name."""
     for name, text in (
         ("dep", "module.exports = 'from dep'"),
         ("tool", "#!/usr/bin/env node\nconsole.log(require('dep'))"),

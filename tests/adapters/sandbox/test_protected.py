@@ -1,4 +1,4 @@
-"""adapters/sandbox/protected.py: what a broad grant does not include."""
+"""adapters/sandbox/protected.py: paths that a broad grant does not include."""
 
 import os
 from collections.abc import Iterator
@@ -14,28 +14,28 @@ from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, Entry, g
 
 @pytest.fixture(params=[0, NOBODY], ids=["root", "nobody"])
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A home and a project of root's, and of an unprivileged user's."""
+    """Yield a home and a project, once of root's and once of an unprivileged user's."""
     with box(request.param) as made:
         yield made
 
 
 def test_a_broad_grant_shows_no_credentials(world: Box) -> None:
-    """Who grants the configuration grants no tokens with it, and neither names nor contents of them."""
+    """A grant of the configuration folder includes no tokens, neither their names nor their contents."""
     world.give(world.home / ".config/gh/hosts.yml", "oauth_token: secret")
     world.give(world.home / ".config/tool/settings", "ordinary")
     world.give(world.home / ".config/git/credentials", "secret")
     script = "cat ~/.config/tool/settings; ls -A ~/.config/gh; cat ~/.config/gh/hosts.yml ~/.config/git/credentials"
     done = world.run("sh", "-c", script, options=("--read", str(world.home / ".config")))
     assert done.out == "ordinary"
-    named = ("--read", str(world.home / ".config"), "--read", str(world.home / ".config/gh/hosts.yml"))
-    assert world.run("cat", str(world.home / ".config/gh/hosts.yml"), options=named).out == "oauth_token: secret"
+    options = ("--read", str(world.home / ".config"), "--read", str(world.home / ".config/gh/hosts.yml"))
+    assert world.run("cat", str(world.home / ".config/gh/hosts.yml"), options=options).out == "oauth_token: secret"
 
 
 def test_a_link_to_credentials_leads_nowhere(world: Box) -> None:
-    """Where the place is a link into what was granted, what it leads to is denied."""
-    kept = world.give(world.home / "shared/keys/id", "secret")
+    """The target of a link from a protected path into a granted folder is denied."""
+    secret = world.give(world.home / "shared/keys/id", "secret")
     (world.home / ".ssh").symlink_to("shared/keys")
-    script = f"cat {kept}; cat ~/shared/plain"
+    script = f"cat {secret}; cat ~/shared/plain"
     world.give(world.home / "shared/plain", "ordinary")
     assert world.run("sh", "-c", script, options=("--read", str(world.home / "shared"))).out == "ordinary"
     (world.home / ".ssh").unlink()
@@ -43,7 +43,7 @@ def test_a_link_to_credentials_leads_nowhere(world: Box) -> None:
 
 
 def test_every_place_is_denied_below_the_home(tmp_path: Path) -> None:
-    """With all of the home granted, to read or to write; with nothing granted, there is nothing to deny."""
+    """A grant of the home, to read or to write, denies every protected path in it; without one nothing is denied."""
     home = tmp_path / "ada"
     for name in NAMES:
         (home / name).mkdir(parents=True, exist_ok=True)
@@ -56,12 +56,12 @@ def test_every_place_is_denied_below_the_home(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/run/docker.sock", "/run/user", "/run/dbus", "/tmp/.X11-unix"])
 def test_sockets_of_others_are_denied(path: str) -> None:
-    """Whoever reaches them has programs outside do things; who names one gets it."""
+    """Sockets by which programs outside can be made to act are denied, unless a grant names them."""
     assert path in SOCKETS
     folder = os.path.dirname(path)
     assert path in {entry.path for entry in protected_entries("/home/ada", [Entry(folder, READ, "")])}
-    named = [Entry(folder, READ, ""), Entry(path, READ, "")]
-    assert path not in {entry.path for entry in protected_entries("/home/ada", named)}
+    entries = [Entry(folder, READ, ""), Entry(path, READ, "")]
+    assert path not in {entry.path for entry in protected_entries("/home/ada", entries)}
 
 
 @pytest.mark.parametrize(
@@ -75,25 +75,25 @@ def test_sockets_of_others_are_denied(path: str) -> None:
     ],
 )
 def test_who_names_a_place_gets_it(tmp_path: Path, granted: list[str], denied: bool) -> None:
-    """A grant of the place itself, or in it, was meant; one of a folder around it was not."""
+    """A grant of a protected path, or of a path in it, is valid; a grant of a folder around it does not include it."""
     home = str(tmp_path)
     (tmp_path / ".config/gh").mkdir(parents=True)
     entries = ordered([Entry(home, PRIVATE, ""), *(Entry(f"{home}/{path}", READ, "") for path in granted)])
-    found = protected_entries(home, entries)
-    assert (f"{home}/.config/gh" in {entry.path for entry in found}) == denied
-    decides = governing(ordered([*entries, *found]), f"{home}/.config/gh/hosts.yml")
+    protected = protected_entries(home, entries)
+    assert (f"{home}/.config/gh" in {entry.path for entry in protected}) == denied
+    decides = governing(ordered([*entries, *protected]), f"{home}/.config/gh/hosts.yml")
     assert decides is not None
     assert (decides.access == DENY) == denied
 
 
 def test_one_agents_login_is_not_anothers(tmp_path: Path) -> None:
-    """The folders of every harness are protected; a session has those of its own, which are named."""
-    places = {f"{tmp_path}/{place.rstrip('/')}" for one in HARNESSES for place in one.folders}
-    for place in places:
-        Path(place).mkdir(parents=True)
+    """The folders of every harness are protected; a session has only those of its own, which are named."""
+    paths = {f"{tmp_path}/{path.rstrip('/')}" for harness in HARNESSES for path in harness.folders}
+    for path in paths:
+        Path(path).mkdir(parents=True)
     entries = [Entry(str(tmp_path), READ, ""), Entry(f"{tmp_path}/.claude", WRITE, "")]
     denied = {entry.path for entry in protected_entries(str(tmp_path), entries)}
-    assert places - denied == {f"{tmp_path}/.claude"}
+    assert paths - denied == {f"{tmp_path}/.claude"}
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_one_agents_login_is_not_anothers(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_with_such_a_place_is_known(folder: str, contains: bool) -> None:
-    """Around one, one itself, or in one; whether it exists or not."""
+    """A folder around, at or in a protected path is recognized, whether it exists or not."""
     assert contains_protected(folder, "/home/ada") == contains

@@ -1,4 +1,4 @@
-"""The filter: refused calls are really made, under bubblewrap and by `load`, and tables judge it for both machines."""
+"""The filter of system calls: it refuses real calls, under bubblewrap and by `load`; tables check both machines."""
 
 import functools
 import json
@@ -49,7 +49,7 @@ NOT_THERE = ["clone3", "openat2"]
 
 
 def judged(program: bytes, machine: str, number: int, *arguments: int) -> str | int:
-    """What a filter answers: "allow", "kill", or the errno. An interpreter of its own for the few instructions used."""
+    """Return a filter's answer, "allow", "kill" or the errno, by an interpreter for the few instructions used."""
     words = [*arguments, *(0,) * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number & 0xFFFFFFFF, AUDIT[machine], 0, *(word & (1 << 64) - 1 for word in words))
     code: list[tuple[int, int, int, int]] = [
@@ -86,17 +86,17 @@ def judged(program: bytes, machine: str, number: int, *arguments: int) -> str | 
 
 @functools.cache
 def numbers(machine: str) -> dict[str, int]:
-    """The numbers of an architecture's system calls, from the kernel's own headers."""
+    """Return the numbers of an architecture's system calls, from the kernel's own headers."""
     for path in HEADERS[machine]:
         if os.path.exists(path):
             text = Path(path).read_text()
-            found = {BITS_64.get(name, name): int(n) for name, n in re.findall(r"#define __NR_?(\w+)\s+(\d+)\b", text)}
-            return {name.removeprefix("3264_"): number for name, number in found.items() if name != "syscalls"}
+            table = {BITS_64.get(name, name): int(n) for name, n in re.findall(r"#define __NR_?(\w+)\s+(\d+)\b", text)}
+            return {name.removeprefix("3264_"): number for name, number in table.items() if name != "syscalls"}
     pytest.skip("no kernel headers here (linux-libc-dev)")
 
 
 def number(machine: str, name: str) -> int:
-    """From the table in the source, which `test_numbers_are_the_kernels` compares with the headers."""
+    """Return the number from the source's tables, which `test_numbers_are_the_kernels` compares with the headers."""
     tables = (
         *seccomp.REFUSED,
         *seccomp.ABSENT,
@@ -109,16 +109,16 @@ def number(machine: str, name: str) -> int:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_numbers_are_the_kernels(machine: str) -> None:
-    """Each stands for the call that is named beside it; where a machine has no such call, the headers agree."""
-    known = numbers(machine)
+    """Each number in the tables is that of the call beside it; calls marked as absent are missing in the headers."""
+    headers = numbers(machine)
     checked = [row for row, _ in seccomp._checked(False, "none", 0)]
     rows = [*seccomp.REFUSED, *seccomp.ABSENT, *seccomp.SHARED, *seccomp.METADATA, *checked]
     assert len({row[0] for row in rows}) == len(rows)
     compared = 0
     for row in rows:
         ours = row[1:][COLUMN[machine] - 1]
-        if row[0] in known:
-            assert ours == known[row[0]], row[0]
+        if row[0] in headers:
+            assert ours == headers[row[0]], row[0]
             compared += 1
         else:
             assert ours == -1 or ours > 450, (
@@ -130,7 +130,7 @@ def test_numbers_are_the_kernels(machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_every_call_is_answered_as_it_should_be(machine: str, namespaces: bool) -> None:
-    """Of all calls that the machine has, exactly the listed ones are refused, and all others go on."""
+    """Of all calls that the machine has, the filter refuses exactly the listed ones and allows all others."""
     program = seccomp.program(machine, namespaces=namespaces)
     refused = {*NEVER, *(() if namespaces else NEVER_SHARED)}
     for name, nr in numbers(machine).items():
@@ -143,7 +143,7 @@ def test_every_call_is_answered_as_it_should_be(machine: str, namespaces: bool) 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_calls_newer_than_the_list_do_not_exist(machine: str) -> None:
-    """A kernel of tomorrow brings nothing into the sandbox of today."""
+    """Calls that are newer than the list do not exist inside, so a newer kernel adds nothing to the sandbox."""
     program = seccomp.program(machine)
     newest = seccomp.NEWEST
     assert judged(program, machine, newest) == ALLOW
@@ -167,7 +167,7 @@ def test_calls_newer_than_the_list_do_not_exist(machine: str) -> None:
     ],
 )
 def test_other_architectures_end_the_process(machine: str, foreign: str, nr: int) -> None:
-    """i386, x32 and 32-bit Arm calls are never mistaken for calls of the machine."""
+    """i386, x32 and 32-bit Arm calls end the process and never pass for calls of the machine."""
     assert judged(seccomp.program(machine), foreign, nr) == KILL
 
 
@@ -233,7 +233,7 @@ WITH_MODE = [  # name, where the mode is, what must stand before it for there to
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_what_depends_on_arguments(machine: str) -> None:
-    """Namespaces, terminal injection, sockets past Landlock: refused in every spelling, and their twins go on."""
+    """Namespaces, terminal injection and sockets past Landlock are refused in every spelling; their twins work."""
     program = seccomp.program(machine)
     for name, arguments, expected in BY_ARGUMENTS:
         assert judged(program, machine, number(machine, name), *arguments) == expected, (name, arguments)
@@ -241,7 +241,8 @@ def test_what_depends_on_arguments(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_set_id_bits_are_refused_wherever_a_mode_is_given(machine: str) -> None:
-    """All modes, in every call that takes one; without O_CREAT there is no mode, whatever lies in the register."""
+    """Set-id bits are refused in every call with a mode; without O_CREAT an open has none, whatever the register
+    holds."""
     program, shared = seccomp.program(machine), seccomp.program(machine, set_gid=True)
     for name, at, before in WITH_MODE:
         nr = number(machine, name)
@@ -296,7 +297,7 @@ def test_without_namespaces_less_is_allowed(machine: str, network: str) -> None:
 
 
 def test_an_unknown_architecture_is_refused() -> None:
-    """No filter is better refused than made of another machine's numbers."""
+    """An unknown architecture is refused, as a filter with another machine's numbers would be wrong."""
     with pytest.raises(Refusal) as caught:
         seccomp.program("riscv64")
     assert caught.value.reason == "sandbox-unavailable"
@@ -361,19 +362,19 @@ def filtered(line: list[str]) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def answers(how: str) -> dict[str, int]:
-    """The errno of each refused call, made with senseless arguments."""
+    """Return the errno of each refused call, made with senseless arguments."""
     column = COLUMN[MACHINE] - 1
     calls = [(row[0], row[1:][column]) for row in (*seccomp.REFUSED, *seccomp.ABSENT) if row[1:][column] >= 0]
     done = confined(how, EACH, json.dumps(calls))
     assert done.returncode == 0, done.stderr
-    found: dict[str, int] = json.loads(done.stdout)
-    return found
+    errnos: dict[str, int] = json.loads(done.stdout)
+    return errnos
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root most of these are refused by themselves")
 @pytest.mark.parametrize("name", [*NEVER, *NOT_THERE])
 def test_a_refused_call_is_refused_for_real(name: str) -> None:
-    """The kernel answers for the filter, not for the arguments: by itself it answers otherwise, even to root."""
+    """A refused call fails by the filter and not by its arguments: without the filter even root gets another answer."""
     if name not in answers("bare"):
         pytest.skip("not a call of this machine")
     expected = ENOSYS if name in NOT_THERE else EPERM
@@ -471,7 +472,7 @@ REFUSED_WITH = {
 
 
 def scene(how: str, what: str, folder: Path) -> int:
-    """The errno that a line of Python ends with; 0 when it succeeds."""
+    """Return the errno that a line of Python ends with; 0 if it succeeds."""
     (folder / how).mkdir()
     done = confined(how, SCENE, what, str(folder / how), json.dumps(_NUMBERS))
     assert done.returncode == 0, done.stderr
@@ -481,7 +482,7 @@ def scene(how: str, what: str, folder: Path) -> int:
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root some of these are refused by themselves")
 @pytest.mark.parametrize("name", SCENES)
 def test_what_would_work_is_refused(name: str, tmp_path: Path) -> None:
-    """Done by root without the filter it works, or fails for another reason; under the filter it is refused."""
+    """An act of root's that works without the filter, or fails for another reason, is refused under the filter."""
     expected = REFUSED_WITH.get(name, EPERM)
     if scene("bare", SCENES[name], tmp_path) == expected:
         pytest.skip("this kernel refuses it by itself")
@@ -491,7 +492,7 @@ def test_what_would_work_is_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_its_twin_works_under_the_filter(name: str, tmp_path: Path) -> None:
-    """What programs ordinarily do is not in the way of what is refused."""
+    """Ordinary acts of programs, close to refused ones, work under the filter."""
     assert scene("bwrap", TWINS[name], tmp_path) == 0
 
 
@@ -515,7 +516,7 @@ print("alive")
 @pytest.mark.parametrize("how", ["bwrap", "load"])
 @pytest.mark.parametrize("kind", ["x32", "i386"])
 def test_foreign_calls_end_the_process_for_real(kind: str, how: str) -> None:
-    """A getpid of x32 or i386 is the last thing a process does; without the filter it lives on."""
+    """A getpid of x32 or i386 ends a process under the filter; without the filter the process lives on."""
     bare = confined("bare", FOREIGN, kind)
     if bare.returncode == -signal.SIGSEGV:
         pytest.skip("this kernel has no i386 calls")
@@ -551,7 +552,7 @@ require("os").networkInterfaces()'""",
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_programs_work(name: str, tmp_path: Path) -> None:
-    """Interpreters, shells with jobs, git, compilers and build tools do under the filter what they do without."""
+    """Interpreters, shells with jobs, git, compilers and build tools work under the filter as without it."""
     if not shutil.which(name):
         pytest.skip(f"no {name} here")
     script = ["sh", "-c", 'mkdir "$0" && cd "$0" && eval "$1"']
@@ -563,7 +564,7 @@ def test_ordinary_programs_work(name: str, tmp_path: Path) -> None:
 
 
 def test_what_it_costs_is_bounded() -> None:
-    """A call is judged in at most 24 instructions where its arguments do not matter, so builds do not feel it."""
+    """The filter judges a call in at most 24 instructions if its arguments do not matter, so builds stay fast."""
     for machine in MACHINES:
         program = seccomp.program(machine)
         assert len(program) % 8 == 0

@@ -1,4 +1,4 @@
-"""adapters/sandbox/spawn.py: what a program is started with, and what stays with omac."""
+"""adapters/sandbox/spawn.py: descriptors, signals and confinement of a started program, and those that omac keeps."""
 
 import contextlib
 import os
@@ -26,19 +26,19 @@ def parent() -> Iterator[SandboxParent]:
 
 
 def said(parent: SandboxParent, script: str, *, in_group: bool = False, descriptors: tuple[int, ...] = ()) -> str:
-    """What a shell prints that was started so."""
-    answer, theirs = os.pipe()
+    """Return the output of a shell that the parent starts."""
+    answer, writer = os.pipe()
     try:
         pid = parent.spawn(
             ["/bin/sh", "-c", script],
             ENVIRONMENT,
             confine=lambda: None,
-            streams={1: theirs},
+            streams={1: writer},
             descriptors=descriptors,
             in_group=in_group,
         )
     finally:
-        os.close(theirs)
+        os.close(writer)
     with open(answer) as file:
         text = file.read()
     assert os.waitpid(pid, 0)[1] == 0
@@ -46,16 +46,16 @@ def said(parent: SandboxParent, script: str, *, in_group: bool = False, descript
 
 
 def test_only_the_program_gives_something_up(parent: SandboxParent) -> None:
-    answer, theirs = os.pipe()
+    answer, writer = os.pipe()
     pid = parent.spawn(
         ["/bin/grep", "NoNewPrivs", "/proc/self/status"],
         ENVIRONMENT,
         confine=lambda: _give_up(),
-        streams={1: theirs},
+        streams={1: writer},
         descriptors=(),
         in_group=False,
     )
-    os.close(theirs)
+    os.close(writer)
     with open(answer) as file:
         assert file.read().split() == ["NoNewPrivs:", "1"]
     os.waitpid(pid, 0)
@@ -67,14 +67,14 @@ def _give_up() -> None:
 
 
 def test_it_has_the_descriptors_that_are_named(parent: SandboxParent) -> None:
-    named, other = os.memfd_create("named"), os.memfd_create("other")
+    passed, withheld = os.memfd_create("named"), os.memfd_create("other")
     try:
-        listed = said(parent, "ls /proc/$$/fd", descriptors=(named,)).split()
-        assert str(named) in listed
-        assert str(other) not in listed
+        listed = said(parent, "ls /proc/$$/fd", descriptors=(passed,)).split()
+        assert str(passed) in listed
+        assert str(withheld) not in listed
     finally:
-        os.close(named)
-        os.close(other)
+        os.close(passed)
+        os.close(withheld)
 
 
 def test_what_omac_was_given_stays_with_it() -> None:
@@ -82,13 +82,13 @@ def test_what_omac_was_given_stays_with_it() -> None:
         "import os; from omac.adapters.sandbox.spawn import *; keep_descriptors_to_oneself();"
         "os.posix_spawn('/bin/ls', ['ls', '/proc/self/fd'], {}); os.wait()"
     )
-    given = os.memfd_create("given", 0)
+    descriptor = os.memfd_create("given", 0)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", script], pass_fds=(given,), capture_output=True, text=True, check=True
+            [sys.executable, "-c", script], pass_fds=(descriptor,), capture_output=True, text=True, check=True
         )
     finally:
-        os.close(given)
+        os.close(descriptor)
     assert done.stdout.split() == ["0", "1", "2", "3"]  # the last one is of what lists them
 
 
@@ -128,17 +128,17 @@ def test_what_cannot_be_given_up(parent: SandboxParent) -> None:
 
 
 def test_it_ends_with_its_parent(parent: SandboxParent) -> None:
-    """What asked for a signal at its parent's end gets it when the parent is closed, and not before."""
-    answer, theirs = os.pipe()
+    """A program that asked for a signal at its parent's end gets it when the parent is closed, and not before."""
+    answer, writer = os.pipe()
     pid = parent.spawn(
         ["/usr/bin/setpriv", "--pdeathsig", "KILL", "sh", "-c", "echo; exec sleep 60"],
         ENVIRONMENT,
         confine=lambda: None,
-        streams={1: theirs},
+        streams={1: writer},
         descriptors=(),
         in_group=False,
     )
-    os.close(theirs)
+    os.close(writer)
     try:
         assert os.read(answer, 1) == b"\n"
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)

@@ -1,4 +1,4 @@
-"""The last step inside: what a program finds when it begins, and what is said when it cannot."""
+"""The last step inside a sandbox: the state in which a program begins, and the error if it cannot."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def staged(
 
 
 def test_the_program_gets_its_arguments_and_environment() -> None:
-    """Every byte of both, empty words and words that look like options included; and its exit status is the status."""
+    """Arguments, even empty or option-like ones, and environment arrive byte for byte; the exit status is passed on."""
     words = ["a b", "", "--", "-c", "ü", "\udcff", "x\ny"]
     done = staged("/bin/sh", "-c", 'printf "%s|" "$@"; echo "$A"; exit 9', "sh", *words, environment={"A": "b=\udcfe"})
     assert done.returncode == 9
@@ -64,22 +64,22 @@ def test_no_variable_is_added_or_lost(environment: dict[str, str]) -> None:
 
 
 def test_signals_are_usual_again() -> None:
-    """What omac ignores around a sandbox and Python for itself acts again; what else a caller ignores stays so."""
+    """Signals that omac or Python ignores act again in the program; those that a caller ignores stay ignored."""
     line = stage.command((sys.executable, "-I", "-S", "-c", TOLD), ())
     bare = [sys.executable, "-I", "-S", "-c", f"import os, signal; {{}} os.execv({line[0]!r}, {line!r})"]
     ignore = " ".join(f"signal.signal({number:d}, signal.SIG_IGN);" for number in (*IGNORED, signal.SIGALRM))
     done = subprocess.run([*bare[:-1], bare[-1].format(ignore)], capture_output=True, text=True, timeout=30)
-    told = int(done.stdout.split()[1], 16)
+    mask = int(done.stdout.split()[1], 16)
     python_ignores = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1  # the one that tells is Python too
-    assert told == 1 << signal.SIGALRM - 1 | python_ignores
+    assert mask == 1 << signal.SIGALRM - 1 | python_ignores
     shell = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
     bare[-1] = f"import os, signal; {ignore} os.execv({shell[0]!r}, {shell!r})"
-    told = int(subprocess.run(bare, capture_output=True, text=True, timeout=30).stdout.split()[1], 16)
-    assert told == 1 << signal.SIGALRM - 1
+    mask = int(subprocess.run(bare, capture_output=True, text=True, timeout=30).stdout.split()[1], 16)
+    assert mask == 1 << signal.SIGALRM - 1
 
 
 def test_what_was_ignored_before_stays_ignored() -> None:
-    """As under nohup(1): a signal that omac itself was started to ignore is none that it made ignored."""
+    """A signal that omac itself was started to ignore, as under nohup(1), stays ignored in the program."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         line = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
@@ -90,7 +90,7 @@ def test_what_was_ignored_before_stays_ignored() -> None:
 
 
 def test_descriptors_end_here() -> None:
-    """What bubblewrap inherited is not open in the program, however high its number is."""
+    """Descriptors that bubblewrap inherited are not open in the program, however high their numbers are."""
     reader, writer = os.pipe()
     high = os.dup2(writer, 900)
     try:
@@ -118,7 +118,7 @@ def test_descriptors_end_here() -> None:
 def test_what_cannot_run_is_told_like_a_shell(
     content: str | None, mode: int, status: int, words: str, tmp_path: Path
 ) -> None:
-    """127 for what is not there, 126 for what cannot run, one line that names it and why."""
+    """A missing program ends with 127, one that cannot run with 126, and one line names it and the reason."""
     path = tmp_path / "tool"
     if content is not None:
         path.write_text(content)
@@ -135,7 +135,7 @@ def test_what_cannot_run_is_told_like_a_shell(
 
 @pytest.mark.skipif(landlock.abi() < 2, reason="needs Landlock ABI 2 (Linux 5.19)")
 def test_the_fence_stands_before_the_program_begins(tmp_path: Path) -> None:
-    """No link is made behind it; beside it, and without it, one is."""
+    """The fence refuses a link behind it; beside it, or without it, a link is made."""
     (tmp_path / "git").mkdir()
     (tmp_path / "work").mkdir()
     fence = (str(tmp_path / "git"),)
@@ -147,7 +147,7 @@ def test_the_fence_stands_before_the_program_begins(tmp_path: Path) -> None:
 
 
 def test_without_its_fence_no_program_runs(tmp_path: Path) -> None:
-    """Where the kernel cannot build the fence, the program does not begin."""
+    """A program does not begin if the kernel cannot build its fence."""
     line = stage.command(("/bin/true",), (str(tmp_path),))
     forbid = "from omac.adapters.sandbox import landlock; landlock.abi = lambda: 1; "
     at = line.index("-c") + 1
@@ -160,12 +160,12 @@ def test_without_its_fence_no_program_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["stage", "landlock", "seccomp", "landlock_only"])
 def test_next_to_nothing_is_imported(name: str) -> None:
-    """These are part of the start of every sandbox: a few milliseconds, of which one import could take all."""
+    """The start of a sandbox takes a few milliseconds, so its modules import next to nothing."""
     source = (
         f"import sys; sys.path.append({SOURCE!r}); import os; before = set(sys.modules);"
         f"from omac.adapters.sandbox import {name}; print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", source], capture_output=True, text=True, timeout=30)
-    others = {module for module in done.stdout.split() if module.partition(".")[0] != "omac"}
-    assert others <= {"__future__", "_ctypes", "_signal", "_struct", "struct", "errno", "stat"}
-    assert (name == "stage") == ("_ctypes" not in others)
+    modules = {module for module in done.stdout.split() if module.partition(".")[0] != "omac"}
+    assert modules <= {"__future__", "_ctypes", "_signal", "_struct", "struct", "errno", "stat"}
+    assert (name == "stage") == ("_ctypes" not in modules)

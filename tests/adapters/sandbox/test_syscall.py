@@ -14,7 +14,7 @@ NUMBER = NUMBERS[os.uname().machine]
 
 
 def test_integers_bytes_and_nothing_are_passed() -> None:
-    """The kernel sees numbers, the content of bytes, zero bytes included, and null pointers."""
+    """The kernel gets numbers, the content of bytes, zero bytes included, and null pointers."""
     assert syscall.call(NUMBER["getpid"]) == os.getpid()
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -24,7 +24,7 @@ def test_integers_bytes_and_nothing_are_passed() -> None:
 
 
 def test_a_refused_call_raises_its_errno() -> None:
-    """Negative numbers arrive as such, and -1 is told by errno."""
+    """Negative numbers arrive as such, and an answer of -1 raises an OSError with its errno."""
     with pytest.raises(OSError, match="Bad file descriptor") as caught:
         syscall.call(NUMBER["dup3"], -1, 5, 0)
     assert caught.value.errno == errno.EBADF

@@ -1,4 +1,4 @@
-"""adapters/sandbox/terminal.py: a wait for a child that no signal is lost in."""
+"""adapters/sandbox/terminal.py: a wait for a child that loses no signal."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ from omac.adapters.sandbox.terminal import awake
 
 @pytest.fixture
 def seen() -> Iterator[list[int]]:
-    """The signals that a handler was called for."""
-    found: list[int] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, _: found.append(number))
-    yield found
+    """Yield the signals that a handler was called for."""
+    numbers: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: numbers.append(number))
+    yield numbers
     signal.signal(signal.SIGUSR1, before)
 
 
@@ -40,7 +40,7 @@ def test_the_status_of_a_child(script: str, status: int) -> None:
 
 
 def test_the_handler_for_children_stays() -> None:
-    """Python complains, on stderr, of a signal whose handler is taken back between its coming and its being handled."""
+    """The handler of SIGCHLD stays: Python complains on stderr if it is gone when a signal is handled."""
     before = signal.getsignal(signal.SIGCHLD)
     try:
         with awake():

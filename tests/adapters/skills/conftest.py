@@ -11,7 +11,7 @@ from omac.adapters.skills.frozen import DiskFrozenSkills
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A small skill with a bit of everything that can be copied."""
+    """Create a small skill with a bit of everything that can be copied."""
     path = tmp_path / "project" / ".agents" / "skills" / "echo"
     (path / "lib").mkdir(parents=True)
     (path / "empty").mkdir()
@@ -26,7 +26,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """The folder of the copies, which can be removed in the end."""
+    """Yield the folder of the frozen copies; make it removable at the end."""
     path = tmp_path / "state" / "frozen"
     yield path
     subprocess.run(["chmod", "-R", "u+rwX", str(tmp_path)], check=False)
@@ -44,7 +44,7 @@ def folders() -> DiskSkillFolders:
 
 @pytest.fixture
 def interpreter() -> str:
-    """A Python that only root can change."""
+    """Return a Python that only root can change."""
     path = "/usr/bin/python3"
     if not os.path.exists(path):
         pytest.skip(f"there is no {path}")

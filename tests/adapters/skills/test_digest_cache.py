@@ -14,20 +14,20 @@ from omac.domain.skills.meta import FoundSkill
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The folders that were read, not just looked at; of the file system's clock, every tick is over."""
-    seen: list[str] = []
+    """Record the folders whose files are read, not only inspected; the file system's clock has passed every tick."""
+    sources: list[str] = []
 
     def read(source: str) -> reading.Tree:
-        seen.append(source)
+        sources.append(source)
         return reading.read_tree(source)
 
     monkeypatch.setattr(digest_cache, "read_tree", read)
     monkeypatch.setattr(stat_fingerprint, "TICK_NS", -(10**9))
-    return seen
+    return sources
 
 
 async def test_it_is_the_digest_of_a_copy(source: Path, folders: DiskSkillFolders, frozen: DiskFrozenSkills) -> None:
-    """What would be frozen now is what is approved."""
+    """The digest of a skill, which a user approves, is that of the copy that would be frozen now."""
     (source / ".venv" / "bin").mkdir(parents=True)
     (source / ".venv" / "bin" / "pip").write_text(f"#!{source}/.venv/bin/python\n")
     (source / "absolute").symlink_to(source / "run")
@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 async def test_every_change_shows(
     source: Path, folders: DiskSkillFolders, reads: list[str], change: Callable[[Path], object]
 ) -> None:
-    """All that a copy would have counts, also what the bundle hash leaves out; memory is not believed."""
+    """Every change that a copy would have changes the digest, even outside the bundle hash, and forces a new read."""
     before = await folders.digest(str(source))
     assert await folders.digest(str(source)) == before
     assert len(reads) == 1
@@ -77,7 +77,7 @@ async def test_every_change_shows(
 
 @pytest.mark.parametrize("name", [".git", ".hg", ".svn", "__pycache__", "lib/__pycache__"])
 async def test_what_no_copy_has(source: Path, folders: DiskSkillFolders, name: str) -> None:
-    """Neither histories nor caches of bytecode, which somebody may have planted."""
+    """Histories and caches of bytecode, which an agent may have planted, are in no copy and not in the digest."""
     before = await folders.digest(str(source))
     (source / name).mkdir()
     (source / name / "code.cpython-311.pyc").write_bytes(b"planted")
@@ -86,7 +86,7 @@ async def test_what_no_copy_has(source: Path, folders: DiskSkillFolders, name: s
 
 
 async def test_an_unchanged_folder_is_not_read_again(source: Path, folders: DiskSkillFolders, reads: list[str]) -> None:
-    """A second look costs the stamps only, and each folder has its own memory."""
+    """A second digest of an unchanged folder costs only its fingerprint, and each folder has a memory of its own."""
     shutil.copytree(source, source.with_name("other"), symlinks=True)
     for _ in range(3):
         first = await folders.digest(str(source))
@@ -95,18 +95,18 @@ async def test_an_unchanged_folder_is_not_read_again(source: Path, folders: Disk
 
 
 async def test_a_file_of_this_very_tick_is_read_again(source: Path, folders: DiskSkillFolders) -> None:
-    """Contents that change within one tick of the clock bear the same times: then nothing is remembered."""
+    """Contents that change within one tick of the clock have the same times: such a digest is not remembered."""
     for number in range(50):
         with open(source / "run", "r+b") as file:
             file.write(b"#!/bin/sh\necho %04d\n" % number)
-        seen = await folders.digest(str(source))
-        assert seen == await DiskSkillFolders().digest(str(source))
+        digest = await folders.digest(str(source))
+        assert digest == await DiskSkillFolders().digest(str(source))
 
 
 async def test_memory_is_bounded(
     source: Path, folders: DiskSkillFolders, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folders that were looked at first are forgotten first."""
+    """A full cache forgets the folder that was read first."""
     monkeypatch.setattr(digest_cache, "REMEMBERED_MAX", 1)
     for path in (source, source / "lib", source):
         await folders.digest(str(path))
@@ -116,7 +116,7 @@ async def test_memory_is_bounded(
 async def test_an_interpreter_that_leads_elsewhere_counts(
     source: Path, folders: DiskSkillFolders, reads: list[str], monkeypatch: pytest.MonkeyPatch, interpreter: str
 ) -> None:
-    """A memory is worth no more than what the links that lead out are worth now."""
+    """A remembered digest is valid only while the links that lead out of the folder lead to the same targets."""
     (source / ".venv" / "bin").mkdir(parents=True)
     (source / ".venv" / "pyvenv.cfg").touch()
     (source / ".venv" / "bin" / "python").symlink_to(interpreter)
@@ -133,20 +133,20 @@ async def test_an_interpreter_that_leads_elsewhere_counts(
 
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The folders whose code was read, as in `reads`."""
-    seen: list[str] = []
+    """Record the folders whose code is read, as in `reads`."""
+    sources: list[str] = []
 
     def read(source: str, known: Mapping[str, bytes]) -> str:
-        seen.append(source)
+        sources.append(source)
         return code_hash_of(source, known)
 
     monkeypatch.setattr(digest_cache, "code_hash_of", read)
     monkeypatch.setattr(stat_fingerprint, "TICK_NS", -(10**9))
-    return seen
+    return sources
 
 
 async def found(folders: DiskSkillFolders, source: Path) -> FoundSkill:
-    """The only skill of its project."""
+    """Return the only skill of its project."""
     (skill,) = await folders.discover(str(source.parents[2]), ("agents",))
     assert skill.problem is None
     return skill
@@ -154,13 +154,13 @@ async def found(folders: DiskSkillFolders, source: Path) -> FoundSkill:
 
 @pytest.fixture
 def runs(source: Path) -> Path:
-    """A skill with a sidecar."""
+    """Return a skill with a sidecar."""
     (source / "omac.yaml").write_text("name: echo\nsidecar:\n  command: [run]\n")
     return source
 
 
 async def test_unchanged_code_is_not_read_again(runs: Path, hashed: list[str]) -> None:
-    """In a project and in what all share alike, and what is remembered is the hash itself."""
+    """Unchanged code is read once in its project and once for global skills; the cache holds the hash itself."""
     home = runs.parents[2]
     folders = DiskSkillFolders({"HOME": str(home)})
     expected = await folders.bundle_hash(str(runs))
@@ -168,7 +168,7 @@ async def test_unchanged_code_is_not_read_again(runs: Path, hashed: list[str]) -
         assert (await found(folders, runs)).bundle_hash == expected
     assert len(hashed) == 1
     for _ in range(3):
-        assert [one.bundle_hash for one in await folders.discover_global(("agents",))] == [expected]
+        assert [skill.bundle_hash for skill in await folders.discover_global(("agents",))] == [expected]
     assert len(hashed) == 2
 
 
@@ -176,14 +176,14 @@ async def test_unchanged_code_is_not_read_again(runs: Path, hashed: list[str]) -
 async def test_changed_code_is_found(
     runs: Path, folders: DiskSkillFolders, hashed: list[str], change: Callable[[Path], object]
 ) -> None:
-    """The hash is what a look without a memory finds."""
+    """After a change, the hash equals that of a discovery without a cache."""
     await found(folders, runs)
     change(runs)
     assert (await found(folders, runs)).bundle_hash == (await found(DiskSkillFolders(), runs)).bundle_hash
 
 
 async def test_what_does_not_count_costs_nothing(runs: Path, folders: DiskSkillFolders, hashed: list[str]) -> None:
-    """A sidecar that writes caches, or an environment's files, does not have its code read again."""
+    """A sidecar that writes caches, or files of an environment, does not have its code read again."""
     for name in ("__pycache__", ".venv", "node_modules"):
         (runs / name).mkdir()
     await found(folders, runs)
@@ -196,7 +196,7 @@ async def test_what_does_not_count_costs_nothing(runs: Path, folders: DiskSkillF
 async def test_a_hash_is_remembered_with_the_bytes_that_were_parsed(
     runs: Path, folders: DiskSkillFolders, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two looks that parsed different bytes of omac.yaml never share a hash, whatever the stamps say."""
+    """Two discoveries that parsed different bytes of omac.yaml never share a hash, whatever the fingerprints are."""
     honest = await found(folders, runs)
     evil = b"name: echo\nsidecar:\n  command: [evil]\n"
     with monkeypatch.context() as patch:
@@ -212,7 +212,7 @@ async def test_a_hash_is_remembered_with_the_bytes_that_were_parsed(
 
 
 async def test_code_of_this_very_tick_is_read_again(runs: Path, folders: DiskSkillFolders) -> None:
-    """As for digests."""
+    """Code that changes within one tick of the clock is read again, as for digests."""
     for number in range(50):
         with open(runs / "run", "r+b") as file:
             file.write(b"#!/bin/sh\necho %04d\n" % number)
@@ -222,7 +222,7 @@ async def test_code_of_this_very_tick_is_read_again(runs: Path, folders: DiskSki
 async def test_code_that_changes_while_it_is_read_is_not_remembered(
     runs: Path, folders: DiskSkillFolders, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its hash is that of no folder there was."""
+    """Code that changes during the read gets a hash of no folder that ever existed; omac does not remember it."""
     read = code_hash_of
 
     def read_and_change(source: str, known: Mapping[str, bytes]) -> str:
@@ -239,7 +239,7 @@ async def test_code_that_changes_while_it_is_read_is_not_remembered(
 async def test_projects_do_not_have_what_is_shared_forgotten(
     tmp_path: Path, runs: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each memory is bounded, and that of shared skills is its own."""
+    """Each cache is bounded, and global skills have one of their own, which projects cannot fill."""
     monkeypatch.setattr(digest_cache, "REMEMBERED_MAX", 1)
     home = tmp_path / "home"
     shutil.copytree(runs.parents[1], home / ".agents")
@@ -270,7 +270,7 @@ async def test_projects_do_not_have_what_is_shared_forgotten(
 async def test_what_cannot_be_copied(
     source: Path, folders: DiskSkillFolders, make: Callable[[Path], object], name: str
 ) -> None:
-    """It has no digest, and the error names it."""
+    """A skill that cannot be copied has no digest, and the error names the file."""
     make(source)
     with pytest.raises(OSError, match=f"{source}{name}'$"):
         await folders.digest(str(source))
@@ -282,7 +282,7 @@ async def test_what_cannot_be_copied(
 async def test_bounds(
     source: Path, folders: DiskSkillFolders, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
-    """A folder beyond a bound has no digest, and the error names the file at which it was met."""
+    """A folder beyond a bound has no digest, and the error names the file that exceeded it."""
     monkeypatch.setattr(tree, bound, most)
     with pytest.raises(OSError, match="more than") as caught:
         await folders.digest(str(source))

@@ -43,37 +43,37 @@ def names(found: list[FoundSkill]) -> list[str]:
 
 
 async def test_it_is_the_port(folders: DiskSkillFolders) -> None:
-    """It can be handed to the services."""
+    """The adapter satisfies the port of the services."""
     port: SkillFolders = folders
     assert await port.discover_global(BASES) == []
 
 
 async def test_the_order_of_the_global_folders(tmp_path: Path, home: Path) -> None:
-    """Base by base: XDG_CONFIG_HOME, ~/.config, ~; the first hit per name wins."""
+    """Global folders go base by base, in XDG_CONFIG_HOME, ~/.config and ~; the first skill of a name wins."""
     xdg = tmp_path / "xdg"
-    places = [xdg / "opencode", home / ".config" / "opencode", home / ".opencode", xdg / "agents", home / ".agents"]
-    for number, place in enumerate(places):
+    paths = [xdg / "opencode", home / ".config" / "opencode", home / ".opencode", xdg / "agents", home / ".agents"]
+    for number, folder in enumerate(paths):
         for name in ("all", f"s{number}"):
-            write_skill(place / "skills", name)
+            write_skill(folder / "skills", name)
     folders = DiskSkillFolders({"HOME": str(home), "XDG_CONFIG_HOME": str(xdg)})
-    found = await folders.discover_global(BASES)
-    assert [(skill.name, skill.source) for skill in found] == [
-        ("all", f"{places[0]}/skills/all"),
-        *((f"s{number}", f"{place}/skills/s{number}") for number, place in enumerate(places)),
+    skills = await folders.discover_global(BASES)
+    assert [(skill.name, skill.source) for skill in skills] == [
+        ("all", f"{paths[0]}/skills/all"),
+        *((f"s{number}", f"{folder}/skills/s{number}") for number, folder in enumerate(paths)),
     ]
-    assert {skill.scope for skill in found} == {"global"}
-    assert [skill.base for skill in found] == ["opencode"] * 4 + ["agents"] * 2
-    assert all(skill.bundle_hash and skill.problem is None for skill in found)
+    assert {skill.scope for skill in skills} == {"global"}
+    assert [skill.base for skill in skills] == ["opencode"] * 4 + ["agents"] * 2
+    assert all(skill.bundle_hash and skill.problem is None for skill in skills)
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOME": ""}, {"HOME": "relative"}, {"XDG_CONFIG_HOME": "/tmp"}])
 async def test_no_home_no_global_skills(environment: dict[str, str]) -> None:
-    """Nothing is guessed from where omac happens to run."""
+    """Without an absolute HOME no global skills are discovered, wherever omac runs."""
     assert await DiskSkillFolders(environment).discover_global(BASES) == []
 
 
 async def test_each_real_folder_once(home: Path, folders: DiskSkillFolders) -> None:
-    """A folder that two places lead to is read, and reported, at the first only; XDG_CONFIG_HOME may be ~/.config."""
+    """A folder that two paths lead to is read, and reported, at the first only; XDG_CONFIG_HOME may be ~/.config."""
     write_skill(home / ".opencode" / "skills", "good")
     write_skill(home / ".opencode" / "skills", "bad", text="[")
     (home / ".agents").symlink_to(".opencode")
@@ -85,7 +85,7 @@ async def test_each_real_folder_once(home: Path, folders: DiskSkillFolders) -> N
 
 
 async def test_links_of_global_skills(tmp_path: Path, home: Path, folders: DiskSkillFolders) -> None:
-    """A skill may lie anywhere in the home directory; what leads out of it is reported and not read."""
+    """A skill may be anywhere in the home directory; a link that leads out of it is reported and not read."""
     skills = home / ".agents" / "skills"
     write_skill(skills, "plain")
     inside = write_skill(home / "dotfiles", "inside")
@@ -94,16 +94,16 @@ async def test_links_of_global_skills(tmp_path: Path, home: Path, folders: DiskS
     (skills / "outside").symlink_to(outside)
     (home / ".opencode").mkdir()
     (home / ".opencode" / "skills").symlink_to(tmp_path)
-    found = {skill.name: skill for skill in await folders.discover_global(BASES)}
-    assert (found["plain"].problem, found["inside"].problem, found["inside"].source) == (None, None, str(inside))
+    by_name = {skill.name: skill for skill in await folders.discover_global(BASES)}
+    assert (by_name["plain"].problem, by_name["inside"].problem, by_name["inside"].source) == (None, None, str(inside))
     for name in ("outside", "~/.opencode/skills"):
-        assert "leads out of your home directory" in str(found[name].problem)
-        assert found[name].meta is None
-    assert len(found) == 4
+        assert "leads out of your home directory" in str(by_name[name].problem)
+        assert by_name[name].meta is None
+    assert len(by_name) == 4
 
 
 async def test_xdg_config_home_may_be_elsewhere(tmp_path: Path, home: Path) -> None:
-    """It is the user who says where it is; its skills may be links within their folder and the home directory."""
+    """XDG_CONFIG_HOME may be anywhere; its skills may be links within their folder and the home directory."""
     skills = tmp_path / "xdg" / "agents" / "skills"
     write_skill(skills, "plain")
     (skills / "again").symlink_to("plain")
@@ -121,7 +121,7 @@ async def test_xdg_config_home_may_be_elsewhere(tmp_path: Path, home: Path) -> N
 
 
 async def test_names_that_differ_in_case_only(tmp_path: Path, folders: DiskSkillFolders) -> None:
-    """The later one is reported with the earlier's name: keychains and file systems may not tell them apart."""
+    """A skill whose name differs only in case from an earlier one is reported with it, as keychains may mix them up."""
     text = "name: {}\nsidecar:\n  command: [run]\n  mount: echo\n"
     for name in ("echo", "Echo", "ECHO"):
         write_skill(tmp_path / ".agents" / "skills", name, text=text.format(name))
@@ -155,7 +155,7 @@ async def test_names_that_differ_in_case_only(tmp_path: Path, folders: DiskSkill
 async def test_a_problem_says_file_line_and_field(
     tmp_path: Path, folders: DiskSkillFolders, text: str, said: str
 ) -> None:
-    """What to change is found without searching."""
+    """A problem names the file, line and field to change."""
     path = write_skill(tmp_path / ".agents" / "skills", "x", text=text)
     (skill,) = await folders.discover(str(tmp_path), BASES)
     assert str(skill.problem).startswith(f"{path}/{said}")
@@ -168,7 +168,7 @@ GUIDE = "---\nname: {name}\ndescription: Does it.\n---\n# Text\n"
 
 
 async def test_a_skill_has_its_guide(tmp_path: Path, folders: DiskSkillFolders) -> None:
-    """A sidecar does not depend on it: without a guide, or with a bad one, it is found as well."""
+    """A skill with a sidecar is discovered with its guide, without a guide, and with a broken one."""
     skills = tmp_path / ".agents" / "skills"
     write_skill(skills, "bad", guide="---\nname: bad\n---\n")
     write_skill(skills, "good", guide=GUIDE.format(name="good"))
@@ -181,7 +181,7 @@ async def test_a_skill_has_its_guide(tmp_path: Path, folders: DiskSkillFolders) 
 
 
 async def test_guidance(tmp_path: Path, folders: DiskSkillFolders) -> None:
-    """Skills without a sidecar are found when asked for, after the others and never in place of one."""
+    """Skills without a sidecar are discovered on request, after the others and never in place of one."""
     write_skill(tmp_path / ".opencode" / "skills", "echo", text="", guide=GUIDE.format(name="echo"))
     skills = tmp_path / ".agents" / "skills"
     write_skill(skills, "echo")
@@ -192,19 +192,19 @@ async def test_guidance(tmp_path: Path, folders: DiskSkillFolders) -> None:
     with open(os.fsencode(skills) + b"/\xff/SKILL.md", "w") as file:
         file.write("# x\n")
     assert names(await folders.discover(str(tmp_path), BASES)) == ["echo"]
-    found = {skill.name: skill for skill in await folders.discover(str(tmp_path), BASES, guidance=True)}
-    assert names(list(found.values())) == ["echo", "only", "named", "\\udcff"]
-    assert found["echo"].bundle_hash
-    assert (found["only"].meta, found["only"].guide) == (None, Guide("only", "Does it."))
-    assert found["named"].meta is not None
-    assert found["named"].meta.sidecar is None
-    assert all(found[name].problem is None and found[name].bundle_hash == "" for name in ("only", "named"))
+    by_name = {skill.name: skill for skill in await folders.discover(str(tmp_path), BASES, guidance=True)}
+    assert names(list(by_name.values())) == ["echo", "only", "named", "\\udcff"]
+    assert by_name["echo"].bundle_hash
+    assert (by_name["only"].meta, by_name["only"].guide) == (None, Guide("only", "Does it."))
+    assert by_name["named"].meta is not None
+    assert by_name["named"].meta.sidecar is None
+    assert all(by_name[name].problem is None and by_name[name].bundle_hash == "" for name in ("only", "named"))
 
 
 async def test_guidance_takes_no_place_of_a_sidecar(
     tmp_path: Path, folders: DiskSkillFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many guides there are, the skills with sidecars are the same."""
+    """Guides never crowd out skills with sidecars, however many there are."""
     monkeypatch.setattr(discovery, "SKILLS_PER_BASE_MAX", 2)
     for number in range(4):
         write_skill(tmp_path / ".agents" / "skills", f"g{number}", text="")
@@ -214,7 +214,7 @@ async def test_guidance_takes_no_place_of_a_sidecar(
 
 
 async def test_global_guidance_and_hostile_guides(tmp_path: Path, home: Path, folders: DiskSkillFolders) -> None:
-    """Links, FIFOs and floods in place of a SKILL.md are told, and nothing waits for them."""
+    """Links, FIFOs and floods in place of a SKILL.md are reported, and discovery does not wait for them."""
     skills = home / ".agents" / "skills"
     for name in ("fifo", "flood", "link"):
         (skills / name).mkdir(parents=True)
@@ -222,8 +222,12 @@ async def test_global_guidance_and_hostile_guides(tmp_path: Path, home: Path, fo
     (skills / "flood" / "SKILL.md").write_bytes(b"---\n" * 100_000)
     (skills / "link" / "SKILL.md").symlink_to("/etc/passwd")
     with trio.fail_after(10):
-        found = {skill.name: skill.guide for skill in await folders.discover_global(BASES, guidance=True)}
-    for name, said in {"fifo": "not a regular file", "flood": "larger than 256 KiB", "link": "symbolic link"}.items():
-        guide = found[name]
+        guides = {skill.name: skill.guide for skill in await folders.discover_global(BASES, guidance=True)}
+    for name, problem in {
+        "fifo": "not a regular file",
+        "flood": "larger than 256 KiB",
+        "link": "symbolic link",
+    }.items():
+        guide = guides[name]
         assert guide is not None
-        assert said in str(guide.problem)
+        assert problem in str(guide.problem)

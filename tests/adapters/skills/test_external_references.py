@@ -1,4 +1,4 @@
-"""adapters/skills/external_references.py: what a skill's files name outside it must be root's alone."""
+"""adapters/skills/external_references.py: files that a skill names outside itself must be root's alone."""
 
 import os
 import shutil
@@ -24,19 +24,19 @@ from omac.adapters.skills.links import Uncopyable
     ],
 )
 def test_what_files_name(relpath: str, head: bytes, places: list[str]) -> None:
-    """Each kind in its own way; joined to the folder of the file."""
+    """Each kind of file names paths in its own way; relative ones are joined to the file's folder."""
     assert named_paths(relpath, head) == places
 
 
 @pytest.mark.parametrize("place", [f"{OWN}/.venv/bin/python", "v/../lib", "/usr/bin/env", "/nobody/has/this"])
 def test_places_that_nobody_else_can_change(tmp_path: Path, place: str) -> None:
-    """Inside the folder, or root's alone, whether it is there or not."""
+    """Paths inside the skill's folder, or root's alone, are accepted, whether they exist or not."""
     require_unchangeable(str(tmp_path), "x", [place])
 
 
 @pytest.fixture
 def project() -> Iterator[Path]:
-    """A project of root's, below folders that are root's alone."""
+    """Yield a project of root's, below folders that are root's alone."""
     path = Path("/opt" if os.access("/opt", os.W_OK) else "/var/opt") / f"omac-project-{os.getpid()}"
     path.mkdir(mode=0o755)
     yield path
@@ -45,19 +45,20 @@ def project() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="of another user all of it is refused anyway")
 def test_the_project_is_an_agents(project: Path) -> None:
-    """As root, what lies in the project is root's, and an agent's all the same; what lies beside it is not."""
+    """For root, paths in the project are refused although root owns them, as an agent may change them. Paths beside the
+    project are accepted."""
     source = project / ".agents" / "skills" / "echo"
     source.mkdir(parents=True)
     (project / "bin").symlink_to("/usr/bin")
-    for place in (f"{project}/venv/bin", f"{project}/bin/python3", "../../../src"):
+    for path in (f"{project}/venv/bin", f"{project}/bin/python3", "../../../src"):
         with pytest.raises(Uncopyable, match="where an agent may change it"):
-            require_unchangeable(str(source), "pyvenv.cfg", [place])
+            require_unchangeable(str(source), "pyvenv.cfg", [path])
     require_unchangeable(str(source), "pyvenv.cfg", [f"{OWN}/bin", f"{project}-beside/bin", "/usr/bin"])
 
 
 @pytest.mark.parametrize("place", [f"{OWN}/../src", "../src", "/tmp/x", "{tmp}/link/bin"])
 def test_places_that_others_can_change(tmp_path: Path, place: str) -> None:
-    """Named with the file that names them; a link that leads to a good place is no better than its folder."""
+    """A refusal names the file that names the path; a link to a good path is no better than the folder it is in."""
     source = tmp_path / "skill"
     source.mkdir()
     (tmp_path / "link").symlink_to("/usr")

@@ -43,7 +43,7 @@ def write_skill(workdir: Path, folder: str, *, base: str = "agents", text: str |
 
 
 def the_problem(found: list[FoundSkill]) -> FoundSkill:
-    """The one skill found, which has a problem that can be printed and written as JSON."""
+    """Return the only skill of `found`, which has a problem that can be printed and written as JSON."""
     (skill,) = found
     assert skill.problem is not None
     assert skill.meta is None
@@ -111,14 +111,14 @@ async def test_paths_that_are_no_project(tmp_path: Path, folders: SkillFolders, 
 
 
 async def test_a_path_of_the_wrong_type(folders: SkillFolders) -> None:
-    """A request's path is checked, not trusted to be text."""
+    """The path of a request is refused if it is not text."""
     with pytest.raises(Refusal) as caught:
         await folders.canonical(5, ["/"])  # type: ignore[arg-type]  # the wrong type
     assert caught.value.reason == "bad-request"
 
 
 async def test_a_directory_whose_name_is_not_utf8(tmp_path: Path, folders: SkillFolders) -> None:
-    """A canonical path can always be written as JSON."""
+    """A directory whose name is not UTF-8 is refused, so that a canonical path can always be written as JSON."""
     os.mkdir(os.fsencode(tmp_path) + b"/\xff")
     (tmp_path / "link").symlink_to(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     with pytest.raises(Refusal) as caught:
@@ -127,7 +127,7 @@ async def test_a_directory_whose_name_is_not_utf8(tmp_path: Path, folders: Skill
 
 
 async def test_outside_roots_tells_the_command(tmp_path: Path, folders: SkillFolders) -> None:
-    """The refusal lists the roots, and its command keeps them; the path that was asked for is not in it."""
+    """The refusal lists the roots, and its command keeps them; the path of the request is not in the command."""
     path = tmp_path / "it's here"
     path.mkdir()
     with pytest.raises(Refusal) as caught:
@@ -149,7 +149,7 @@ OUTSIDE = (
 async def test_a_refusal_tells_nothing_of_what_lies_outside(
     tmp_path: Path, folders: SkillFolders, by_link: bool
 ) -> None:
-    """Whatever is there, or is not, and however it is asked for: the answers differ by the path that was asked."""
+    """Refusals of paths outside the roots differ only by the path of the request, whatever exists at that path."""
     root = tmp_path / "root"
     (root / "in").mkdir(parents=True)
     for name in ("folder", "closed/x"):
@@ -162,20 +162,20 @@ async def test_a_refusal_tells_nothing_of_what_lies_outside(
     (tmp_path / "closed").chmod(0)
     answers = set()
     for name in OUTSIDE:
-        asked = str(tmp_path / name)
+        path = str(tmp_path / name)
         if by_link:
-            (root / "way").symlink_to(asked)
-            asked = str(root / "way")
+            (root / "way").symlink_to(path)
+            path = str(root / "way")
         with pytest.raises(Refusal) as caught:
-            await folders.canonical(asked, [str(root)])
+            await folders.canonical(path, [str(root)])
         (root / "way").unlink(missing_ok=True)
         refusal = caught.value
-        answers.add((refusal.reason, refusal.message.replace(printable(asked), "*", 1), refusal.fix))
+        answers.add((refusal.reason, refusal.message.replace(printable(path), "*", 1), refusal.fix))
     assert [reason for reason, _, _ in answers] == ["outside-roots"], answers
 
 
 async def test_links_that_lead_into_the_roots(tmp_path: Path, folders: SkillFolders) -> None:
-    """The twin: a person's link outside the roots that leads into them, and links and `..` inside, work."""
+    """The twin: a user's link outside the roots that leads into them, and links and `..` inside, work."""
     (tmp_path / "root" / "in" / "deep").mkdir(parents=True)
     (tmp_path / "work").symlink_to("root")
     (tmp_path / "root" / "up").symlink_to("in/deep/../../in")
@@ -184,7 +184,7 @@ async def test_links_that_lead_into_the_roots(tmp_path: Path, folders: SkillFold
 
 
 async def test_a_walk_without_end(tmp_path: Path, folders: SkillFolders) -> None:
-    """Links that make a path exponentially long are given up, wherever the walk is by then."""
+    """Links that make a path exponentially long are refused, wherever the walk is at that point."""
     (tmp_path / "l0").mkdir()
     for number in range(1, 40):
         (tmp_path / f"l{number}").symlink_to(f"l{number - 1}/../l{number - 1}")
@@ -195,7 +195,7 @@ async def test_a_walk_without_end(tmp_path: Path, folders: SkillFolders) -> None
 
 @pytest.mark.parametrize("roots", [[], [""], ["relative"]])
 async def test_no_root_allows_nothing(tmp_path: Path, folders: SkillFolders, roots: list[str]) -> None:
-    """Neither a missing nor an empty root stands for the whole disk."""
+    """A missing or empty root never means the whole disk."""
     with pytest.raises(Refusal) as caught:
         await folders.canonical(str(tmp_path), roots)
     assert caught.value.reason == "outside-roots"
@@ -205,7 +205,7 @@ async def test_no_root_allows_nothing(tmp_path: Path, folders: SkillFolders, roo
 
 
 async def test_a_skill_is_found_whole(workdir: Path, folders: SkillFolders) -> None:
-    """What discovery says of a skill is what is on disk, and its hash is that of the folder."""
+    """Discovery reports the skill's data as on disk, with the hash of its folder."""
     path = write_skill(workdir, "folder", text="name: echo\nversion: 1.0\nsidecar:\n  command: [run]\n")
     (skill,) = await folders.discover(str(workdir), BASES)
     assert (skill.name, skill.base, skill.problem) == ("echo", "agents", None)
@@ -216,22 +216,22 @@ async def test_a_skill_is_found_whole(workdir: Path, folders: SkillFolders) -> N
 
 
 async def test_the_first_hit_per_name_wins(workdir: Path, folders: SkillFolders) -> None:
-    """The order is that of the bases, then of folder names; what comes later under the same name is not seen."""
+    """Bases come first in the order, then folder names; later skills of the same name are hidden."""
     same = "name: echo\nsidecar:\n  command: [run]\n"
     write_skill(workdir, "a", base="agents", text=same)
     write_skill(workdir, "b", base="agents")
     write_skill(workdir, "z", base="opencode", text=same)
     write_skill(workdir, "zz", base="opencode", text=same)
     write_skill(workdir, "other", base="claude")
-    found = await folders.discover(str(workdir), BASES)
-    assert [(skill.name, skill.base, Path(skill.source).name) for skill in found] == [
+    skills = await folders.discover(str(workdir), BASES)
+    assert [(skill.name, skill.base, Path(skill.source).name) for skill in skills] == [
         ("echo", "opencode", "z"),
         ("b", "agents", "b"),
     ]
 
 
 async def test_what_is_no_skill_with_a_sidecar_is_not_reported(workdir: Path, folders: SkillFolders) -> None:
-    """Guidance-only skills, files and dot folders are passed over quietly."""
+    """Guidance-only skills, files and dot folders are ignored without a report."""
     assert await folders.discover(str(workdir), BASES) == []
     assert await folders.discover(str(workdir / "gone"), BASES) == []
     skills = workdir / ".agents" / "skills"
@@ -259,7 +259,7 @@ async def test_what_is_no_skill_with_a_sidecar_is_not_reported(workdir: Path, fo
 async def test_an_omac_yaml_that_cannot_be_used(
     workdir: Path, folders: SkillFolders, text: str, name: str, said: str
 ) -> None:
-    """The skill is listed with its problem, under its own name where that can be read."""
+    """A skill with a broken omac.yaml is listed with its problem, under its own name if that can be read."""
     path = write_skill(workdir, "folder", text=text)
     skill = the_problem(await folders.discover(str(workdir), BASES))
     assert (skill.name, skill.source) == (name, str(path))
@@ -274,7 +274,7 @@ async def test_an_omac_yaml_that_cannot_be_used(
 async def test_an_omac_yaml_that_is_no_file(
     workdir: Path, folders: SkillFolders, make: Callable[[str], object]
 ) -> None:
-    """Only a regular file is ever opened; discovery does not hang on anything else."""
+    """Discovery opens only a regular file as omac.yaml and does not hang on anything else."""
     path = write_skill(workdir, "folder")
     (path / "omac.yaml").unlink()
     make(str(path / "omac.yaml"))
@@ -296,7 +296,7 @@ async def test_an_omac_yaml_that_is_no_file(
 async def test_a_skill_folder_that_leads_out(
     tmp_path: Path, workdir: Path, folders: SkillFolders, name: str, target: str, said: str
 ) -> None:
-    """What a link outside the project points to is not read, and the link is reported."""
+    """A link that leads out of the project, or nowhere, is reported, and its target is not read."""
     outside = write_skill(tmp_path, "outside").rename(tmp_path / "outside")
     skills = workdir / ".agents" / "skills"
     skills.mkdir(parents=True)
@@ -310,7 +310,7 @@ async def test_a_skill_folder_that_leads_out(
 async def test_a_link_tells_nothing_of_what_lies_outside(
     tmp_path: Path, workdir: Path, folders: SkillFolders, what: str
 ) -> None:
-    """A manifest says the same of every skill, and every folder of skills, that leads out of the project."""
+    """Every skill, and every skills folder, that leads out of the project has the same problem, whatever its target."""
     (tmp_path / "folder" / "x").mkdir(parents=True)
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
@@ -336,13 +336,13 @@ async def test_a_skills_folder_that_leads_out(tmp_path: Path, workdir: Path, fol
     (workdir / ".agents").symlink_to(tmp_path / ".out")
     (workdir / ".opencode").mkdir()
     (workdir / ".opencode" / "skills").symlink_to(tmp_path / ".out" / "skills")
-    found = await folders.discover(str(workdir), BASES)
-    assert [the_problem([skill]).name for skill in found] == [".opencode/skills", ".agents/skills"]
-    assert all("leads out of the project" in str(skill.problem) for skill in found)
+    skills = await folders.discover(str(workdir), BASES)
+    assert [the_problem([skill]).name for skill in skills] == [".opencode/skills", ".agents/skills"]
+    assert all("leads out of the project" in str(skill.problem) for skill in skills)
 
 
 async def test_a_neighbour_with_the_same_beginning_is_outside(workdir: Path, folders: SkillFolders) -> None:
-    """/x/project-2 is not below /x/project."""
+    """A directory such as /x/project-2 is not below /x/project."""
     source = write_skill(workdir.with_name("project-2"), "stray")
     (workdir / ".agents" / "skills").mkdir(parents=True)
     (workdir / ".agents" / "skills" / "stray").symlink_to(source)
@@ -362,7 +362,7 @@ async def test_a_skills_folder_that_is_none(workdir: Path, folders: SkillFolders
 
 
 async def test_links_inside_the_project_are_followed(workdir: Path, folders: SkillFolders) -> None:
-    """A base, a skills folder or a skill may be a link to another place in the project."""
+    """A base, a skills folder or a skill may be a link to another folder in the project."""
     source = write_skill(workdir, "echo", base="shared")
     (workdir / ".opencode").symlink_to(".shared")
     (workdir / ".agents" / "skills").mkdir(parents=True)
@@ -381,23 +381,23 @@ async def test_folder_names_that_cannot_be_shown(workdir: Path, folders: SkillFo
         os.makedirs(skills + b"/" + name)
         with open(skills + b"/" + name + b"/omac.yaml", "w") as file:
             file.write("name: echo\nsidecar:\n  command: [run]\n")
-    found = await folders.discover(str(workdir), BASES)
-    assert [the_problem([skill]).name for skill in found] == ["bad-\\udcff", "cl\\x1b[2Jear"]
+    problems = await folders.discover(str(workdir), BASES)
+    assert [the_problem([skill]).name for skill in problems] == ["bad-\\udcff", "cl\\x1b[2Jear"]
 
 
 async def test_too_many_skills(workdir: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Past the bound a base is reported, and the skills that were read are always the same ones."""
+    """A base with too many skills is reported, and the skills that were read are always the same ones."""
     monkeypatch.setattr(discovery, "SKILLS_PER_BASE_MAX", 3)
     for number in range(5):
         write_skill(workdir, f"s{number}")
     (workdir / ".agents" / "skills" / "guidance").mkdir()  # counts for nothing
-    found = await folders.discover(str(workdir), BASES)
-    assert [skill.name for skill in found] == ["s0", "s1", "s2", ".agents/skills"]
-    assert "more than 3 skills" in str(the_problem(found[3:]).problem)
+    skills = await folders.discover(str(workdir), BASES)
+    assert [skill.name for skill in skills] == ["s0", "s1", "s2", ".agents/skills"]
+    assert "more than 3 skills" in str(the_problem(skills[3:]).problem)
 
 
 async def test_too_many_entries(workdir: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of endless entries is not read at all."""
+    """A skills folder with too many entries is reported and not read."""
     monkeypatch.setattr(discovery, "ENTRIES_PER_BASE_MAX", 3)
     for number in range(4):
         write_skill(workdir, f"s{number}")
@@ -427,7 +427,7 @@ async def test_the_hash_is_of_the_bytes_that_were_read(
 
 
 async def test_no_descriptor_is_left_open(workdir: Path, folders: SkillFolders) -> None:
-    """Discovery closes what it opens, on every path through it."""
+    """Discovery closes every descriptor that it opens, on every path through it."""
     write_skill(workdir, "good")
     write_skill(workdir, "bad", text="[")
     (workdir / ".agents" / "skills" / "gone").symlink_to("nowhere")
@@ -456,7 +456,7 @@ def write_vector(path: Path) -> Path:
 
 
 async def test_the_hash_of_a_folder(tmp_path: Path, folders: SkillFolders) -> None:
-    """Regular files count: no FIFOs, no modes, no build output, no empty folders."""
+    """The bundle hash counts regular files: no FIFOs, no modes, no build output, no empty folders."""
     skill = write_vector(tmp_path / "dist")  # the skill's own folder may bear any name
     assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
     (skill / "dist").mkdir()
@@ -473,7 +473,7 @@ async def test_the_hash_of_a_folder(tmp_path: Path, folders: SkillFolders) -> No
 async def test_what_the_contract_leaves_out_but_python_imports_counts_beside_it(
     tmp_path: Path, folders: SkillFolders
 ) -> None:
-    """A link or compiled Python that appears, or leads elsewhere, is other code, though the bundle hash is the same."""
+    """A link or compiled Python that appears or changes is other code, although the plain bundle hash is the same."""
     skill = write_vector(tmp_path / "skill")
     seen = {VECTOR_HASH}
 
@@ -490,10 +490,10 @@ async def test_what_the_contract_leaves_out_but_python_imports_counts_beside_it(
     )
     for change in changes:
         change()
-        found = await folders.bundle_hash(str(skill))
-        assert found.startswith(VECTOR_HASH + "+")
-        assert found not in seen
-        seen.add(found)
+        code_hash = await folders.bundle_hash(str(skill))
+        assert code_hash.startswith(VECTOR_HASH + "+")
+        assert code_hash not in seen
+        seen.add(code_hash)
     for name in ("json.pyc", "json.py", "__pycache__"):
         (skill / name).unlink()
     assert await folders.bundle_hash(str(skill)) == VECTOR_HASH
@@ -520,7 +520,7 @@ async def test_large_files_and_odd_names_are_hashed(tmp_path: Path, folders: Ski
 async def test_a_bundle_beyond_its_bounds(
     workdir: Path, folders: SkillFolders, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str
 ) -> None:
-    """A folder too large to hash is a problem of that skill for discovery, and an OSError for the hash itself."""
+    """A folder too large to hash is a problem of the skill in discovery, and an OSError of the hash itself."""
     path = write_vector(write_skill(workdir, "echo"))
     (path / "omac.yaml").write_text("name: echo\nsidecar:\n  command: [run]\n")
     (path / "scripts" / "more").write_text("more than ten bytes")

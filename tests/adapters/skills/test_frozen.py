@@ -29,12 +29,12 @@ QUIET = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}  # root could 
 
 
 def names_in(store: Path) -> list[str]:
-    """What lies beside the copies and what is remembered of them."""
+    """Return the names in the store beside the copies and their manifests."""
     return [path.name for path in store.iterdir() if len(path.stem) != 64 and path.name != ".lock"]
 
 
 async def refused(frozen: DiskFrozenSkills, source: Path) -> Refusal:
-    """The refusal to copy this, in printable text, which leaves nothing behind."""
+    """Return the refusal to copy this skill, in printable text, and check that it leaves nothing behind."""
     with pytest.raises(Refusal) as caught:
         await frozen.freeze(str(source))
     assert caught.value.reason == "skill-invalid"
@@ -49,7 +49,7 @@ async def refused(frozen: DiskFrozenSkills, source: Path) -> Refusal:
 
 
 async def test_a_copy_is_the_skill(source: Path, store: Path, frozen: DiskFrozenSkills) -> None:
-    """It has the same files, links and folders, which nobody can write, and is found by its digest."""
+    """A frozen copy has the skill's files, links and folders, is writable by no user, and is found by its digest."""
     port: FrozenSkills = frozen
     folders = DiskSkillFolders()
     made = await port.freeze(str(source))
@@ -76,20 +76,20 @@ async def test_a_copy_is_the_skill(source: Path, store: Path, frozen: DiskFrozen
 
 
 async def test_nothing_is_copied_twice(source: Path, frozen: DiskFrozenSkills) -> None:
-    """The same skill has one copy, wherever it is; another state of it has another."""
+    """Equal skills share one copy, wherever they are; another state of a skill has another copy."""
     first = await frozen.freeze(str(source))
     inode = os.stat(await frozen.checked(first.digest, str(source))).st_ino
-    other = source.with_name("other")
-    shutil.copytree(source, other, symlinks=True)
-    assert await frozen.freeze(str(source)) == await frozen.freeze(str(other)) == first
-    assert os.stat(await frozen.checked(first.digest, str(other))).st_ino == inode
+    duplicate = source.with_name("other")
+    shutil.copytree(source, duplicate, symlinks=True)
+    assert await frozen.freeze(str(source)) == await frozen.freeze(str(duplicate)) == first
+    assert os.stat(await frozen.checked(first.digest, str(duplicate))).st_ino == inode
     (source / ".venv").mkdir()
     second = await frozen.freeze(str(source))
     assert (second.bundle_hash == first.bundle_hash, second.digest == first.digest) == (True, False)
 
 
 async def test_odd_names_and_kinds(tmp_path: Path, source: Path, frozen: DiskFrozenSkills) -> None:
-    """Names are bytes; hard links become files of their own; set-uid bits and what no copy has are left out."""
+    """Names are bytes, and hard links become files of their own; set-uid bits, histories and caches are left out."""
     for name in (b"new\nline", b"\xff\xfe", b"cl\x1b[2Jear", b"-rf", b" ", b"omac.yaml\n", "é".encode(), b"e\xcc\x81"):
         (source / os.fsdecode(name)).write_bytes(name)
         (source / "lib" / os.fsdecode(name + b"d")).mkdir()
@@ -113,7 +113,7 @@ async def test_odd_names_and_kinds(tmp_path: Path, source: Path, frozen: DiskFro
 
 
 async def test_a_large_file(source: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files beyond a chunk are copied whole; beyond the bound they are named."""
+    """A file larger than a chunk is copied whole; a file beyond the bound is refused by name."""
     content = os.urandom(3 * tree.CHUNK_BYTES + 5)
     (source / "large").write_bytes(content)
     (source / "even").write_bytes(content[: tree.CHUNK_BYTES])
@@ -164,7 +164,7 @@ def device(path: Path) -> None:
 async def test_what_cannot_be_in_a_copy(
     source: Path, frozen: DiskFrozenSkills, make: Callable[[Path], object], said: str, name: str
 ) -> None:
-    """It is refused by name, with what to do, and nothing is waited for."""
+    """A file that cannot be copied is refused by name, with a fix, and without waiting for it."""
     path = source / name
     path.parent.mkdir(parents=True, exist_ok=True)
     make(path)
@@ -186,7 +186,7 @@ async def test_what_cannot_be_in_a_copy(
 async def test_bounds(
     source: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, said: str
 ) -> None:
-    """A skill beyond a bound is refused, with the file at which it was met."""
+    """A skill beyond a bound is refused, and the refusal names the file that exceeded it."""
     monkeypatch.setattr(tree, bound, most)
     refusal = await refused(frozen, source)
     assert said in refusal.message
@@ -195,7 +195,7 @@ async def test_bounds(
 
 @pytest.mark.full
 async def test_a_hundred_thousand_files(source: Path, frozen: DiskFrozenSkills) -> None:
-    """The bound on entries is met before they are copied for ever; what is left is cleaned up."""
+    """The bound on entries ends a copy early; the part that was copied is removed."""
     many = source / "many"
     many.mkdir()
     first = many / "0"
@@ -211,7 +211,7 @@ async def test_a_hundred_thousand_files(source: Path, frozen: DiskFrozenSkills) 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 async def test_an_unreadable_file(source: Path, frozen: DiskFrozenSkills) -> None:
-    """It is named."""
+    """A file that cannot be read is refused by name."""
     (source / "lib" / "code.py").chmod(0)
     refusal = await refused(frozen, source)
     assert refusal.message.startswith(f"{source}/lib/code.py cannot be copied (Permission denied)")
@@ -230,7 +230,7 @@ async def test_no_skill(tmp_path: Path, source: Path, frozen: DiskFrozenSkills, 
 
 
 async def test_links_work_in_the_copy(source: Path, frozen: DiskFrozenSkills) -> None:
-    """Whatever happens to the skill, links in the copy lead to what was copied."""
+    """Links in the copy lead to copied files, whatever happens to the skill."""
     (source / "absolute").symlink_to(source / "lib" / "code.py")
     (source / "lib" / "absolute").symlink_to(source / "run")
     (source / "lib" / "self").symlink_to(source)
@@ -254,7 +254,7 @@ async def test_links_work_in_the_copy(source: Path, frozen: DiskFrozenSkills) ->
 
 
 def make_venv(source: Path, interpreter: str) -> None:
-    """A virtual environment with a script, an editable install and the like, all with absolute paths."""
+    """Create a virtual environment with a script, an editable install and the like, all with absolute paths."""
     venv = source / ".venv"
     subprocess.run([interpreter, "-m", "venv", "--without-pip", venv], check=True, capture_output=True)
     (source / "src").mkdir()
@@ -272,7 +272,7 @@ def make_venv(source: Path, interpreter: str) -> None:
 
 
 def poison(source: Path) -> None:
-    """What an agent puts in the place of the approved skill."""
+    """Replace the approved skill by an agent's."""
     shutil.rmtree(source)
     (source / ".venv" / "bin").mkdir(parents=True)
     (source / "src").mkdir()
@@ -291,7 +291,7 @@ def output(*argv: object) -> str:
 async def test_a_virtual_environment_runs_from_its_copy(
     tmp_path: Path, frozen: DiskFrozenSkills, interpreter: str, name: str
 ) -> None:
-    """Its interpreter, its scripts and its packages are the copy's, whatever became of the skill."""
+    """A copied environment uses the copy's interpreter, scripts and packages, whatever became of the skill."""
     source = tmp_path / name / "skill"
     source.mkdir(parents=True)
     make_venv(source, interpreter)
@@ -314,7 +314,7 @@ async def test_a_virtual_environment_runs_from_its_copy(
 
 
 async def test_an_interpreter_by_a_relative_path(source: Path, frozen: DiskFrozenSkills, interpreter: str) -> None:
-    """However its link is written, the copy's leads straight to it."""
+    """The copy's link to an interpreter leads straight to it, however the skill's link is written."""
     (source / "bin").mkdir()
     (source / "pyvenv.cfg").touch()
     (source / "bin" / "python").symlink_to("../" * 30 + interpreter[1:])
@@ -324,7 +324,7 @@ async def test_an_interpreter_by_a_relative_path(source: Path, frozen: DiskFroze
 
 
 async def test_copies_of_one_environment_in_two_places(tmp_path: Path, frozen: DiskFrozenSkills) -> None:
-    """What mentions its own place is another skill at another place, and neither passes for the other."""
+    """Skills that mention their own path differ at different paths, and neither copy passes for the other."""
     made = []
     for name in ("a", "b"):
         (tmp_path / name / "bin").mkdir(parents=True)
@@ -337,7 +337,7 @@ async def test_copies_of_one_environment_in_two_places(tmp_path: Path, frozen: D
 
 
 async def test_what_mentions_another_place_is_another_skill(tmp_path: Path, frozen: DiskFrozenSkills) -> None:
-    """The same bytes as one's own skill and as a stranger's are two copies: only the first says where it is."""
+    """Equal bytes that mention one skill's path make two copies: only the copy of that skill names its own path."""
     made = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -347,27 +347,28 @@ async def test_what_mentions_another_place_is_another_skill(tmp_path: Path, froz
         await frozen.checked(made[0].digest, f"{tmp_path}/a"),
         await frozen.checked(made[1].digest, f"{tmp_path}/b"),
     ]
-    said = [Path(path, "tool").read_text() for path in paths]
-    assert said == [f"#!{paths[0]}/python\n", f"#!{tmp_path}/a/python\n"]
+    contents = [Path(path, "tool").read_text() for path in paths]
+    assert contents == [f"#!{paths[0]}/python\n", f"#!{tmp_path}/a/python\n"]
     assert (await frozen.freeze(f"{tmp_path}/a"), await frozen.freeze(f"{tmp_path}/b")) == tuple(made)
 
 
 async def test_a_skill_around_the_copies(tmp_path: Path, source: Path, frozen: DiskFrozenSkills) -> None:
-    """It is not copied into itself."""
+    """A skill that holds the folder of frozen copies is refused, as it cannot be copied into itself."""
     with pytest.raises(Refusal, match="holds the folder of approved copies"):
         await frozen.freeze(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["run", "x.pth", "pyvenv.cfg", "__editable__x.py"])
 async def test_a_skill_that_mentions_the_copies(source: Path, store: Path, frozen: DiskFrozenSkills, name: str) -> None:
-    """Then what was there could not be told from what a copy says: it is refused by name."""
+    """A skill that mentions the folder of frozen copies is refused by name, as the relocation of its copy could not be
+    undone."""
     (source / name).write_text(f"#!{store}/x\n")
     refusal = await refused(frozen, source)
     assert refusal.message == f"{source}/{name} mentions the folder of approved copies"
 
 
 async def test_places_that_cannot_be_said(tmp_path: Path, source: Path) -> None:
-    """A first line that the kernel would not read, or a path that scripts write in other words, is refused."""
+    """A path that a first line cannot hold, or that scripts write in another spelling, is refused."""
     (source / "tool").write_text(f"#!{source}/bin/python\n")
     for folder in ("with blank", "x" * 200):
         refusal = await refused(DiskFrozenSkills(str(tmp_path / folder)), source)
@@ -384,7 +385,7 @@ async def test_places_that_cannot_be_said(tmp_path: Path, source: Path) -> None:
 
 @pytest.fixture
 def flipping(source: Path) -> Iterator[Path]:
-    """A file that changes between two contents all the time, by writing and by renaming."""
+    """Yield a file that changes between two contents all the time, by writing and by renaming."""
     target, draft = source / "lib" / "flip", source.parent / "draft"
     contents = [letter * 200_000 for letter in (b"a", b"b")]
     target.write_bytes(contents[0])
@@ -408,22 +409,22 @@ def flipping(source: Path) -> Iterator[Path]:
 
 
 async def test_a_skill_that_changes_meanwhile(flipping: Path, source: Path, frozen: DiskFrozenSkills) -> None:
-    """Two hundred times: what is returned is about the copy, and the copy is what its digest says."""
-    folders, seen = DiskSkillFolders(), set()
+    """Each of 200 copies of a changing skill has the hash and the digest that `freeze` returned for it."""
+    folders, copies = DiskSkillFolders(), set()
     for _ in range(200):
         made = await frozen.freeze(str(source))
         path = await frozen.checked(made.digest, str(source))
-        if made not in seen:
+        if made not in copies:
             assert await folders.bundle_hash(path) == made.bundle_hash
             assert await folders.digest(path) == made.digest
-        seen.add(made)
-    assert len(seen) > 1, "it did change"
+        copies.add(made)
+    assert len(copies) > 1, "it did change"
 
 
 async def test_a_folder_that_becomes_a_link(
     tmp_path: Path, source: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder, or the whole skill, that is replaced by a link meanwhile leads nowhere else."""
+    """A folder, or the whole skill, that is replaced by a link during the copy leads nowhere else."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -458,7 +459,7 @@ async def test_a_folder_that_becomes_a_link(
 
 
 async def test_a_full_disk(tmp_path: Path, source: Path) -> None:
-    """No half of a copy is left, and later, with room, there is a whole one."""
+    """A full disk leaves no partial copy, and with room again a whole one is made."""
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], capture_output=True, check=False)
@@ -479,7 +480,7 @@ async def test_a_full_disk(tmp_path: Path, source: Path) -> None:
 
 
 async def test_a_folder_that_others_may_write(source: Path, store: Path, frozen: DiskFrozenSkills) -> None:
-    """Approved copies are kept where no one else can change them, or not at all."""
+    """Approved copies are kept where no other user can change them, or not at all."""
     store.mkdir(parents=True)
     store.chmod(0o777)
     with pytest.raises(Refusal) as caught:
@@ -488,7 +489,7 @@ async def test_a_folder_that_others_may_write(source: Path, store: Path, frozen:
 
 
 async def test_no_descriptor_is_left_open(source: Path, frozen: DiskFrozenSkills) -> None:
-    """Copying and checking close what they open, also when they fail."""
+    """Copying and checking close every descriptor that they open, also after a failure."""
     bad = source.with_name("bad")
     shutil.copytree(source, bad, symlinks=True)
     os.mkfifo(bad / "lib" / "fifo")
@@ -518,7 +519,7 @@ trio.run(main)
 
 
 async def test_many_processes_at_once(source: Path, store: Path, frozen: DiskFrozenSkills) -> None:
-    """They share one copy, and none removes what another has just found."""
+    """Several processes share one copy, and none removes a copy that another has just found."""
     (source / "tool").write_text(f"#!{source}/bin/python\n")
     argv = [sys.executable, "-c", PROCESS, str(store), str(source)]
     path = os.pathsep.join(sys.path)
@@ -526,8 +527,8 @@ async def test_many_processes_at_once(source: Path, store: Path, frozen: DiskFro
         subprocess.Popen(argv, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    said = {process.communicate(timeout=60)[0].strip() for process in running}
-    assert said == {(await frozen.freeze(str(source))).digest}
+    digests = {process.communicate(timeout=60)[0].strip() for process in running}
+    assert digests == {(await frozen.freeze(str(source))).digest}
     assert names_in(store) == []
 
 
@@ -535,9 +536,9 @@ async def test_many_processes_at_once(source: Path, store: Path, frozen: DiskFro
 
 
 async def test_pruning(source: Path, store: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody wants goes when it is old, wholly; what is new, wanted or unknown stays."""
+    """Pruning removes old copies that are not wanted, completely; new, wanted and unknown files stay."""
     assert await frozen.prune([]) == []
-    wanted = await frozen.freeze(str(source))
+    current = await frozen.freeze(str(source))
     (source / "lib" / "code.py").write_text("print('better')\n")
     stale = await frozen.freeze(str(source))
     (store / ".staging.x" / "deep").mkdir(parents=True)
@@ -545,13 +546,13 @@ async def test_pruning(source: Path, store: Path, frozen: DiskFrozenSkills, monk
     (store / ".staging.x" / "deep").chmod(0o500)
     (store / ".staging.y").touch()
     (store / "notes").touch()
-    assert await frozen.prune([wanted.digest]) == []
+    assert await frozen.prune([current.digest]) == []
     monkeypatch.setattr(frozen_module, "PRUNED_AFTER_NS", -(10**9))
-    assert await frozen.prune([wanted.digest, "nonsense", f"sha256:{'0' * 64}"]) == [stale.digest]
-    name = wanted.digest.removeprefix("sha256:")
+    assert await frozen.prune([current.digest, "nonsense", f"sha256:{'0' * 64}"]) == [stale.digest]
+    name = current.digest.removeprefix("sha256:")
     assert sorted(path.name for path in store.iterdir()) == [".lock", name, f"{name}.stat", "notes"]
     assert (source / "run").exists()
-    await frozen.checked(wanted.digest, str(source))
+    await frozen.checked(current.digest, str(source))
     with pytest.raises(CopyDamaged):
         await frozen.checked(stale.digest, str(source))
     assert (await frozen.freeze(str(source))) == stale
@@ -561,7 +562,7 @@ async def test_pruning(source: Path, store: Path, frozen: DiskFrozenSkills, monk
 async def test_pruning_follows_no_link(
     source: Path, store: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link in the place of a copy goes, and what it leads to stays."""
+    """A link in the place of a copy is removed, and its target stays."""
     made = await frozen.freeze(str(source))
     path = store / made.digest.removeprefix("sha256:")
     path.rename(store / "moved")
@@ -575,7 +576,7 @@ async def test_pruning_follows_no_link(
 async def test_a_copy_that_is_asked_for_again_is_new(
     source: Path, store: Path, frozen: DiskFrozenSkills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not vanish between a freeze that found it and the approval that will want it."""
+    """A freeze that finds a copy renews it, so that it does not vanish before its approval."""
     made = await frozen.freeze(str(source))
     file_times_pass()
     first_ended_ns = file_system_now_ns()
@@ -590,7 +591,7 @@ async def test_a_copy_that_is_asked_for_again_is_new(
 
 
 async def test_pruning_waits_for_who_is_copying(source: Path, store: Path, frozen: DiskFrozenSkills) -> None:
-    """All processes change the folder one after another."""
+    """Pruning waits for the lock of the store, by which processes change it one after another."""
     await frozen.freeze(str(source))
     with open(store / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -39,7 +39,7 @@ def guide_of(folder: Path) -> Guide | None:
     ],
 )
 def test_the_front_matter(tmp_path: Path, content: bytes, problem: str | None) -> None:
-    """It is the YAML between the first line of three hyphens and the next; a fault has its file and line."""
+    """Front matter is the YAML between a first line of three hyphens and the next; an error names file and line."""
     (tmp_path / "SKILL.md").write_bytes(content)
     guide = guide_of(tmp_path)
     assert guide is not None
@@ -51,5 +51,5 @@ def test_the_front_matter(tmp_path: Path, content: bytes, problem: str | None) -
 
 
 def test_no_guide(tmp_path: Path) -> None:
-    """A skill need not have one."""
+    """A skill without a SKILL.md has no guide, which is no error."""
     assert guide_of(tmp_path) is None

@@ -41,7 +41,7 @@ def settled(links: dict[str, str]) -> dict[str, str]:
     ],
 )
 def test_links_that_stay_inside(relpath: str, target: str, expected: str) -> None:
-    """Relative ones come along as they are, absolute ones become relative; leading nowhere is no harm."""
+    """Relative links stay as they are and absolute ones become relative; a dangling link is harmless."""
     assert settled({relpath: target}) == {relpath: expected}
 
 
@@ -71,7 +71,7 @@ def test_links_that_stay_inside(relpath: str, target: str, expected: str) -> Non
     ],
 )
 def test_links_that_lead_out(relpath: str, target: str) -> None:
-    """They are refused by name, with what to do, in text that can be printed."""
+    """A link that leads out is refused by name, with a fix, in printable text."""
     with pytest.raises(Uncopyable) as caught:
         settled({relpath: target})
     assert caught.value.filename == f"{SOURCE}/{relpath}"
@@ -89,7 +89,7 @@ def test_links_that_lead_out(relpath: str, target: str) -> None:
     ],
 )
 def test_chains_inside(links: dict[str, str]) -> None:
-    """Links that lead over other links are followed as the kernel does."""
+    """Links that lead through other links are followed as the kernel follows them."""
     assert settled(links).keys() == links.keys()
 
 
@@ -103,21 +103,21 @@ def test_chains_inside(links: dict[str, str]) -> None:
     ],
 )
 def test_chains_that_lead_out(links: dict[str, str], culprit: str) -> None:
-    """Inside is where a path leads, not how it reads; a link that leads out by itself is named."""
+    """A link's target decides, not its spelling; the refusal names the link that leads out by itself."""
     with pytest.raises(Uncopyable) as caught:
         settled(links)
     assert caught.value.filename == f"{SOURCE}/{culprit}"
 
 
 def test_links_that_take_for_ever() -> None:
-    """A thicket of links is refused in seconds, however thick."""
+    """A great many links that lead through each other are refused instead of followed for ever."""
     links = {f"l{number}": f"l{number + 1}/.." * 200 + "x" for number in range(3000)}
     with pytest.raises(Uncopyable, match="take too long to follow"):
         settled({f"{'d/' * 60}{name}": f"{'x/' * 1900}" + target for name, target in links.items()} | links)
 
 
 def test_an_interpreter(interpreter: str) -> None:
-    """Links to it through others stay as they are; the one that leads out leads straight to the program."""
+    """Links to the interpreter through others stay; the link that leads out leads straight to the program."""
     resolved = os.path.realpath(interpreter)
     links = Links(SOURCE, FILES, {".venv/bin/python": "python3", ".venv/bin/python3": interpreter})
     assert links.settle() == {".venv/bin/python": "python3", ".venv/bin/python3": resolved}
@@ -130,7 +130,7 @@ def test_an_interpreter(interpreter: str) -> None:
 
 @pytest.mark.parametrize("how", ["file", "folder", "sticky", "plain"])
 def test_an_interpreter_that_others_can_change(tmp_path: Path, how: str) -> None:
-    """A program below a folder, or itself, that others may write is not believed; sticky folders are no exception."""
+    """A program that other users may write, or replace in its folder, is refused, even in a sticky folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "python3"
@@ -141,8 +141,8 @@ def test_an_interpreter_that_others_can_change(tmp_path: Path, how: str) -> None
         settled({".venv/bin/python": str(program)})
     assert f"{tmp_path}".startswith("/tmp")  # which is sticky: even the plain one is not believed
     assert caught.value.filename == f"{SOURCE}/.venv/bin/python"
-    said = "belongs to user" if os.geteuid() else "is writable by users other than root"
-    assert said in str(caught.value.strerror)
+    problem = "belongs to user" if os.geteuid() else "is writable by users other than root"
+    assert problem in str(caught.value.strerror)
     assert "venv --clear" in caught.value.fix[0]
 
 
@@ -152,7 +152,7 @@ TARGETS = PARTS.filter(lambda path: path not in ("", "/")) | PARTS.map(lambda pa
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d/a", "d/b", "d/d/a"]), TARGETS, max_size=6))
 def test_no_way_through_a_copy_leads_out(links: dict[str, str]) -> None:
-    """The kernel's opinion of whatever links are accepted: none of them ends outside the copy."""
+    """The kernel agrees: whatever links are accepted, none of them ends outside the copy."""
     try:
         settled_links = Links(SOURCE, {"d/c"}, links).settle()
     except Uncopyable:
@@ -165,7 +165,7 @@ def test_no_way_through_a_copy_leads_out(links: dict[str, str]) -> None:
             os.symlink(target, f"{copy}/{relpath}")
         for relpath in links:
             with suppress(OSError):
-                found = os.open(f"{copy}/{relpath}", os.O_PATH)
-                real = os.readlink(f"/proc/self/fd/{found}")
-                os.close(found)
+                fd = os.open(f"{copy}/{relpath}", os.O_PATH)
+                real = os.readlink(f"/proc/self/fd/{fd}")
+                os.close(fd)
                 assert real == copy or real.startswith(f"{copy}/")

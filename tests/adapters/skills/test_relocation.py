@@ -22,20 +22,20 @@ MOVE = Relocation(OLD, NEW)
     ],
 )
 def test_there_and_back(before: bytes, after: bytes | None) -> None:
-    """Each mention of the folder, whole names only, says the copy's path, and can be undone."""
-    there = before if after is None else after.replace(b"%s", NEW)
-    assert MOVE.there(before) == there
-    assert MOVE.back(there) == before
+    """Each mention of the skill's folder, as a whole name, becomes the copy's path, and can be undone."""
+    relocated = before if after is None else after.replace(b"%s", NEW)
+    assert MOVE.there(before) == relocated
+    assert MOVE.back(relocated) == before
 
 
 def test_what_nothing_becomes() -> None:
-    """A copy that mentions the old place was changed: nothing is copied so."""
+    """A copy that mentions the skill's folder has been changed: no relocation produces such content."""
     assert MOVE.back(b"#!/proj/skill/x") is None
 
 
 @given(st.lists(st.sampled_from([OLD, NEW, b"/", b"x", b"-", b" ", b"\n", b"/proj", b"/skill"]), max_size=8))
 def test_back_is_the_inverse_or_nothing(parts: list[bytes]) -> None:
-    """Whatever a copy holds has one original, or none."""
+    """Any content of a copy has one original, or none."""
     content = b"".join(parts)
     original = MOVE.back(content)
     assert original is None or MOVE.there(original) == content
@@ -72,12 +72,12 @@ EXEC = b"'''exec' \"/a b/python\" \"$0\" \"$@\"\n' '''\nimport x\n"
     ],
 )
 def test_where_paths_matter(relpath: str, start: bytes, expected: int) -> None:
-    """The lines of a script that name its interpreter; all of the files that Python and shells take paths from."""
+    """Paths count in a script's interpreter lines, and in whole files from which Python or shells take paths."""
     assert extent(relpath, beginning(relpath, memoryview(start))) == expected
 
 
 @pytest.mark.parametrize("path", ["/a/it's", '/a/"b"', "/a\\b", "/a\nb", "/a$b", "/a`b", "/a\x7fb"])
 def test_paths_that_are_spelt_in_other_ways(path: str) -> None:
-    """In quotes, with backslashes: such a path cannot be found by its bytes."""
+    """A path with quotes, backslashes and the like is written in other ways and cannot be found by its bytes."""
     assert UNSPELT.search(path)
     assert not UNSPELT.search("/home/ü ser/.agents/skills/a-b_c.d+e@f (1)[2]{3}")

@@ -19,7 +19,7 @@ from omac.services.ports import CopyDamaged
 
 @pytest.fixture
 async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
-    """A copy that was found good and whose stamps are believed."""
+    """Return a copy that was verified and whose fingerprint is trusted."""
     (source / "tool").write_text(f"#!{source}/bin/python\n")
     (source / "tool").chmod(0o755)
     made = await frozen.freeze(str(source))
@@ -29,16 +29,16 @@ async def copy(source: Path, frozen: DiskFrozenSkills) -> Path:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were read."""
-    seen: list[str] = []
+    """Record the names of the files that are read."""
+    names: list[str] = []
     real = BundleReader.read
 
     def read(self: BundleReader, folder: int, name: str, *others: Any) -> object:
-        seen.append(name)
+        names.append(name)
         return real(self, folder, name, *others)
 
     monkeypatch.setattr(BundleReader, "read", read)
-    return seen
+    return names
 
 
 async def check(copy: Path, source: Path) -> str:
@@ -46,18 +46,18 @@ async def check(copy: Path, source: Path) -> str:
 
 
 def opened(path: Path) -> Path:
-    """The same folder, which can be changed now and has the same mode in the end."""
+    """Make the folder writable and return it."""
     path.chmod(0o700)
     return path
 
 
 def rewrite(path: Path, content: bytes) -> None:
     """Put content of the same size into a file, with its times and its mode as before."""
-    found = path.stat()
+    status = path.stat()
     path.chmod(0o600)
-    path.write_bytes(content.ljust(found.st_size)[: found.st_size])
-    path.chmod(stat.S_IMODE(found.st_mode))
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    path.write_bytes(content.ljust(status.st_size)[: status.st_size])
+    path.chmod(stat.S_IMODE(status.st_mode))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def relink(path: Path, target: str) -> None:
@@ -105,7 +105,7 @@ EDITS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("edit", "said"), EDITS.values(), ids=EDITS.keys())
 async def test_every_edit_is_found(copy: Path, source: Path, edit: Callable[[Path], object], said: str) -> None:
-    """Each time it is checked, by the name of what was changed; making the same copy again mends it."""
+    """Every check finds the edit and names the changed file; freezing the same skill again repairs the copy."""
     if "mode" not in said:
         for folder in (copy, copy / "lib"):
             folder.chmod(0o700)
@@ -124,7 +124,7 @@ async def test_every_edit_is_found(copy: Path, source: Path, edit: Callable[[Pat
 
 
 async def test_a_copy_that_runs_the_live_skill_again(copy: Path, source: Path) -> None:
-    """Its digest is over what the skill said; a copy must not say it."""
+    """A copy that mentions the skill's folder is refused, although its digest is over the skill's own text."""
     tool = opened(copy) / "tool"
     tool.chmod(0o600)
     tool.write_text(f"#!{source}/bin/python\n")
@@ -137,7 +137,7 @@ async def test_a_copy_that_runs_the_live_skill_again(copy: Path, source: Path) -
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("relpath", ["", "run", "lib", "link"])
 async def test_what_belongs_to_others(copy: Path, source: Path, relpath: str) -> None:
-    """An owner can change what is his: a copy is all ours."""
+    """A copy with a file of another user is refused, as that user could change it."""
     os.chown(copy / relpath, 1, -1, follow_symlinks=False)
     with pytest.raises(CopyDamaged, match="belongs to user 1"):
         await check(copy, source)
@@ -145,7 +145,7 @@ async def test_what_belongs_to_others(copy: Path, source: Path, relpath: str) ->
 
 @pytest.mark.parametrize("kind", ["gone", "link", "file", "dangling"])
 async def test_no_copy(copy: Path, source: Path, kind: str) -> None:
-    """A link to the very copy is none."""
+    """A missing copy, a file, or a link even to the copy itself does not count as a copy."""
     moved = copy.with_name("moved")
     copy.rename(moved)
     if kind == "file":
@@ -158,14 +158,14 @@ async def test_no_copy(copy: Path, source: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "x" * 64, "sha256:../../etc", "sha256:" + "A" * 64, "\x1b[2J"])
 async def test_no_digest(frozen: DiskFrozenSkills, digest: str) -> None:
-    """Only a digest leads to a copy."""
+    """Only a digest leads to a copy; any other text is refused in printable words."""
     with pytest.raises(CopyDamaged) as caught:
         await frozen.checked(digest, "/x")
     assert str(caught.value).isprintable()
 
 
 async def test_an_unchanged_copy_is_not_read_again(copy: Path, source: Path, reads: list[str]) -> None:
-    """Its stamps say enough, to any process."""
+    """The fingerprint of an unchanged copy is enough, for any process; its files are not read again."""
     reads.clear()
     for _ in range(3):
         assert await check(copy, source) == str(copy)
@@ -175,7 +175,7 @@ async def test_an_unchanged_copy_is_not_read_again(copy: Path, source: Path, rea
 async def test_a_new_copy_is_read_once_more(
     source: Path, frozen: DiskFrozenSkills, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes within one tick of the clock bear the same times: stamps that are too fresh are not believed."""
+    """Changes within one tick of the clock have the same times, so a fingerprint that is too fresh is not trusted."""
     with monkeypatch.context() as patch:
         begun_ns = file_system_now_ns()
         patch.setattr(verifying, "file_system_now_ns", lambda: begun_ns)  # a copy takes no time
@@ -211,7 +211,7 @@ async def test_without_a_memory_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
     forget: Callable[[Path, pytest.MonkeyPatch], object],
 ) -> None:
-    """What is remembered counts in the same boot, from a file of ours; then it is remembered anew."""
+    """A manifest counts only in the same boot and from a file of omac's own; otherwise the copy is read, once."""
     reads.clear()
     forget(Path(verifying.manifest_path(str(copy))), monkeypatch)
     for _ in range(3):
@@ -220,7 +220,7 @@ async def test_without_a_memory_it_is_read(
 
 
 async def test_the_same_bytes_in_another_file(copy: Path, source: Path, reads: list[str]) -> None:
-    """They are read, found right, and remembered."""
+    """A file replaced by one with the same bytes is read, accepted, and remembered."""
     run = opened(copy) / "run"
     shutil.copy2(run, copy / "again")
     (copy / "again").rename(run)
@@ -234,7 +234,7 @@ async def test_the_same_bytes_in_another_file(copy: Path, source: Path, reads: l
 
 
 async def test_without_a_memory_damage_has_no_name(copy: Path, source: Path) -> None:
-    """It is told all the same."""
+    """A damaged copy without its manifest is refused as well, without the name of a file."""
     Path(verifying.manifest_path(str(copy))).unlink()
     rewrite(copy / "run", b"#!/bin/sh\necho evil\n")
     with pytest.raises(CopyDamaged, match=f"{copy} holds something other than what was approved"):
@@ -242,14 +242,14 @@ async def test_without_a_memory_damage_has_no_name(copy: Path, source: Path) -> 
 
 
 async def test_another_source(copy: Path, source: Path) -> None:
-    """What a copy says is undone for the folder it was made of; the memory of one is no proof for another."""
+    """A copy is valid only for the folder it was made of; a manifest for one folder proves nothing for another."""
     with pytest.raises(CopyDamaged):
         await check(copy, source.with_name("other"))
     assert await check(copy, source) == str(copy)
 
 
 async def test_a_thousand_files_are_checked_quickly(tmp_path: Path, frozen: DiskFrozenSkills) -> None:
-    """A start of a sidecar is not held up: unchanged copies and folders take milliseconds."""
+    """Checks of unchanged copies and folders take milliseconds and hold up no start of a sidecar."""
     source = tmp_path / "large"
     for number in range(1000):
         path = source / f"d{number % 20}" / f"f{number}"

@@ -26,7 +26,7 @@ Fill = Callable[[tree.BundleReader, Callable[[memoryview], int | None], memoryvi
 
 
 class Slow:
-    """Reads of files called slow take as long as a test wants. `running` counts the threads that are in one now."""
+    """Reads of files called slow, as long as a test wants. `running` counts the threads that are in one now."""
 
     def __init__(self, fill: Fill) -> None:
         self._fill = fill
@@ -36,7 +36,7 @@ class Slow:
     def fill(
         self, reader: tree.BundleReader, read: Callable[[memoryview], int | None], view: memoryview, shown: str
     ) -> int:
-        """A chunk of a slow file takes 10 ms, and there is no end of them."""
+        """Read a chunk of a slow file in 10 ms, without end; read other files as usual."""
         if not shown.endswith("/slow"):
             return self._fill(reader, read, view, shown)
         self._count(shown, 1)
@@ -53,21 +53,21 @@ class Slow:
 
     @property
     def total(self) -> int:
-        """The threads that read slow files now."""
+        """Return the number of threads that read slow files now."""
         with self._lock:
             return sum(self.running.values())
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """Files that are read for ever."""
+    """Make reads of files called slow last for ever."""
     made = Slow(tree.BundleReader._fill)
     monkeypatch.setattr(tree.BundleReader, "_fill", lambda *arguments: made.fill(*arguments))
     return made
 
 
 def write_project(workdir: Path, names: tuple[str, ...] = ("echo",), *, slow: bool = False) -> Path:
-    """A project with these skills."""
+    """Create a project with these skills."""
     for name in names:
         path = workdir / ".agents" / "skills" / name
         path.mkdir(parents=True)
@@ -79,7 +79,7 @@ def write_project(workdir: Path, names: tuple[str, ...] = ("echo",), *, slow: bo
 
 
 async def test_a_look_that_nobody_waits_for_ends(tmp_path: Path, slow: Slow, folders: DiskSkillFolders) -> None:
-    """Whatever was read so far; the file goes on for ever."""
+    """A cancelled inspection ends, whatever was read so far, although the file never ends."""
     workdir = write_project(tmp_path / "hostile", slow=True)
     source = str(workdir / ".agents" / "skills" / "echo")
     looks: list[Callable[[], Awaitable[object]]] = [
@@ -97,7 +97,7 @@ async def test_a_look_that_nobody_waits_for_ends(tmp_path: Path, slow: Slow, fol
 async def test_a_project_that_is_looked_at_again_and_again(
     tmp_path: Path, slow: Slow, store: Path, folders: DiskSkillFolders
 ) -> None:
-    """It holds two threads, whatever it asks for; another's looks, paths and copies do not wait for it."""
+    """A hostile project holds two threads, however many requests it has; another project's work does not wait."""
     hostile = str(write_project(tmp_path / "hostile", ("echo", "more"), slow=True))
     honest = str(write_project(tmp_path / "honest"))
     frozen = DiskFrozenSkills(str(store))
@@ -128,7 +128,7 @@ async def test_a_project_that_is_looked_at_again_and_again(
 async def test_links_to_many_folders_are_one_project_still(
     tmp_path: Path, slow: Slow, folders: DiskSkillFolders
 ) -> None:
-    """Skills that lie all over a project share its threads."""
+    """Skills in many folders of a project share that project's threads."""
     workdir = tmp_path / "hostile"
     (workdir / ".agents" / "skills").mkdir(parents=True)
     await folders.discover(str(workdir), ("agents",))
@@ -147,7 +147,7 @@ async def test_links_to_many_folders_are_one_project_still(
 
 
 async def test_a_copy_that_nobody_waits_for(tmp_path: Path, slow: Slow, store: Path) -> None:
-    """Its making ends too, and leaves nothing behind."""
+    """A cancelled copy ends as well, and leaves nothing behind."""
     source = write_project(tmp_path / "hostile", slow=True) / ".agents" / "skills" / "echo"
     with trio.move_on_after(0.1):
         await DiskFrozenSkills(str(store)).freeze(str(source))
@@ -155,7 +155,7 @@ async def test_a_copy_that_nobody_waits_for(tmp_path: Path, slow: Slow, store: P
 
 
 async def test_places_are_given_back() -> None:
-    """Whether work ends, fails or is cancelled; while it waits for a place of its key, or for one among all."""
+    """Work frees its slot when it ends, fails or is cancelled, even while it waits for a slot of its key or of all."""
     pool, go = Pool("test", threads_max=2, per_key_max=1), threading.Event()
     assert await pool.run("a", lambda: 1) == 1
     with pytest.raises(ZeroDivisionError):
@@ -174,7 +174,7 @@ async def test_places_are_given_back() -> None:
 
 
 def test_each_run_has_its_own_places() -> None:
-    """A thread that outlives its run takes nothing from the next one."""
+    """A thread that outlives its run takes no slot from the next run."""
     pool, go = Pool("test", threads_max=1), threading.Event()
 
     async def cancelled() -> None:
@@ -193,7 +193,7 @@ def test_each_run_has_its_own_places() -> None:
 
 
 async def test_what_is_done_to_the_end() -> None:
-    """Outside of a look nothing ends; within one, what has to be cleaned up is."""
+    """Work outside the pool is never abandoned; abandoned work in the pool still completes its cleanup."""
     go_on()
     pool, go = Pool("test"), threading.Event()
     done: list[str] = []
@@ -217,7 +217,7 @@ async def test_what_is_done_to_the_end() -> None:
 
 @pytest.mark.parametrize("look", [read_tree, CODE, LiveTrees().digest], ids=["read", "code", "digest"])
 async def test_folders_without_an_end(source: Path, look: Callable[..., object]) -> None:
-    """A look ends between two entries, whether it reads files or only looks at them."""
+    """An inspection ends between two entries, whether it reads files or only their metadata."""
     pool, go = Pool("test"), threading.Event()
     ended: list[bool] = []
 

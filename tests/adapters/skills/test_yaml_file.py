@@ -35,7 +35,7 @@ def make_socket(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, BYTES_MAX])
 def test_a_small_file_is_read_whole(tmp_path: Path, size: int) -> None:
-    """Every byte up to the bound arrives."""
+    """A file up to the bound is read whole, every byte of it."""
     (tmp_path / "omac.yaml").write_bytes(b"#" * size)
     assert read(tmp_path) == b"#" * size
 
@@ -57,7 +57,7 @@ def test_a_small_file_is_read_whole(tmp_path: Path, size: int) -> None:
 def test_only_a_regular_file_is_read(
     tmp_path: Path, make: Callable[[Path], object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is followed, waited for or read without end, and the error names the file."""
+    """Anything but a small regular file is refused, without waiting for it, and the error names the file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real.yaml").write_text("name: x\n")
     make(tmp_path / "omac.yaml")
@@ -88,7 +88,7 @@ def test_only_a_regular_file_is_read(
     ],
 )
 def test_plain_yaml(content: bytes, expected: object) -> None:
-    """Plain data is read as YAML 1.2: only true and false are truth values."""
+    """Plain data is parsed as YAML 1.2: only true and false are truth values."""
     assert parse_yaml(content, "/s/omac.yaml") == expected
 
 
@@ -127,7 +127,7 @@ def test_plain_yaml(content: bytes, expected: object) -> None:
     ],
 )
 def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> None:
-    """Each failure is one kind of error, in one short printable line with the file, the line and what to change."""
+    """Each failure is one kind of error, in one short printable line with the file, the line and the reason."""
     with pytest.raises(YamlFileError, match=said) as caught:
         parse_yaml(content, "/s/omac.yaml")
     assert caught.value.line == line
@@ -137,7 +137,7 @@ def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> 
 
 
 def test_a_bomb_of_aliases_costs_nothing() -> None:
-    """A few lines that would expand to gigabytes are refused once they stand for too much."""
+    """A few lines that would expand to gigabytes are refused as soon as they stand for too many values."""
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
     started = time.perf_counter()
     with pytest.raises(YamlFileError, match="line 5: holds more than 5000 values"):
@@ -153,13 +153,13 @@ def test_a_bomb_of_aliases_costs_nothing() -> None:
 
 @given(st.binary(max_size=200) | st.text("ab:-[]{}&*!|>'\"%@#?,<=~0123456789.xeT \n\t", max_size=60).map(str.encode))
 def test_any_bytes_are_data_or_a_typed_error(content: bytes) -> None:
-    """Whatever a file holds, parsing it returns or raises YamlFileError."""
-    said = ""
+    """Parsing any bytes returns or raises YamlFileError."""
+    message = ""
     try:
         parse_yaml(content, "/s/omac.yaml")
     except YamlFileError as error:
-        said = str(error)
-    assert said.isprintable()
+        message = str(error)
+    assert message.isprintable()
 
 
 SAMPLE = b"""\
@@ -205,7 +205,7 @@ sidecar:
     ],
 )
 def test_the_line_of_a_field(content: bytes, field: str, line: int | None) -> None:
-    """A field's line is that of its key or item; what is missing has the line of what should hold it."""
+    """A field's line is that of its key or item; a missing field has the line of the value that should hold it."""
     assert line_of(content, field) == line
 
 
@@ -224,12 +224,12 @@ def test_the_line_of_a_field(content: bytes, field: str, line: int | None) -> No
     ],
 )
 def test_scalars_as_they_are_written(content: bytes, texts: list[str | None] | None) -> None:
-    """A number is its text where a word is meant."""
+    """Numbers and the like are given as the text that the file has, where a word is expected."""
     assert scalar_texts(content, "s.c") == texts
 
 
 @given(st.binary(max_size=200), st.text("ab.[]019", max_size=20))
 def test_no_content_and_no_field_raises(content: bytes, field: str) -> None:
-    """Looking for a line never hides the error that it is looked for."""
+    """A search for a line never raises, so that it cannot hide the error that needs the line."""
     line = line_of(content, field)
     assert line is None or line >= 1
