@@ -1,4 +1,4 @@
-"""`omac serve` on its main road: online, used, audited, killed, recovered, stopped.
+"""The main path of `omac serve`: online, used, audited, killed, recovered, stopped.
 
 Projects hold copies of the example skill, or small skills of the tests' own; clients are curl.
 """
@@ -381,8 +381,8 @@ def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) ->
 
     def after() -> dict[str, str]:
         answer = curl(f"{skill['base']}/whoami")
-        variables: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
-        return variables if "ECHO_PASSTHROUGH" in variables else {}
+        current: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
+        return current if "ECHO_PASSTHROUGH" in current else {}
 
     variables = eventually(after, 20.0, "the pass-through")
     assert variables["ECHO_PASSTHROUGH"] == "from the host"
@@ -651,5 +651,5 @@ def test_what_a_person_sees_by_the_private_socket(omac: Omac) -> None:
     assert registered == {str(project), str(neighbor)}
     narrow = server.call_tcp("status", *bearer).json()
     assert {row["dir"] for row in narrow["registry"]} == {str(project)}
-    assert [one["dir"] for one in narrow["directories"]] == [str(project)]
-    assert [one["log"] for one in narrow["sidecars"]] == [None]
+    assert [entry["dir"] for entry in narrow["directories"]] == [str(project)]
+    assert [entry["log"] for entry in narrow["sidecars"]] == [None]
