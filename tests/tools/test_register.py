@@ -1,4 +1,4 @@
-"""tools/cli/register.py: a user vouches for a skill and gives it values; omac records all of it, or nothing."""
+"""tools/cli/register.py: a user approves a skill and gives it values; omac records all of it, or nothing."""
 
 import json
 import os

@@ -123,7 +123,7 @@ def test_a_repository_that_was_made_again_inherits_nothing(omac: Omac, main: Pat
 
 
 def test_another_project_folder_of_the_repository_inherits_nothing(omac: Omac, main: Path) -> None:
-    """Another folder of the worktree, which nobody approved, inherits nothing, though its files are the same."""
+    """Another folder of the worktree inherits nothing without an approval of its own, though its files are the same."""
     shutil.copytree(main / ".agents", main / "sub/.agents")
     assert state(omac, main / "sub") == "not registered"
     assert state(omac, main) == "approved"

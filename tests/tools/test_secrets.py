@@ -280,7 +280,7 @@ def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
     ],
 )
 def test_slips(shared: tuple[Omac, Path], arguments: tuple[str, ...], status: int, message: str, fix: str) -> None:
-    """The error for a slip lists the known names, and proposes a command that goes on."""
+    """The error for a slip lists the known names, and proposes the next command."""
     omac, project = shared
     done = piped(omac, b"xoxb-zq91", "secrets", *arguments, "--workdir", str(project))
     assert (done.status, done.out) == (status, ""), done

@@ -330,7 +330,7 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
 
 @pytest.mark.full
 def test_another_passphrase(passphrase: Omac) -> None:
-    """The old passphrase is needed to change it. An unlocked server goes on; the old passphrase no longer unlocks
+    """The old passphrase is needed to change it. An unlocked server keeps running; the old passphrase no longer unlocks
     one."""
     omac, changed = passphrase, "pferd-korrekt-8"
     project, second = valued(omac), valued(omac, "second")

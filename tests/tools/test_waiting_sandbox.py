@@ -56,7 +56,8 @@ def test_a_start_is_refused(words: tuple[str, ...], omac: Omac) -> None:
 
 
 def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
-    """omac ends with the status of a killed waiting process, and the command does not begin."""
+    """The command does not begin if the waiting process is killed: omac ends with its status, once the skill is ready
+    or given up."""
     for pid in _sandboxes(omac):
         os.kill(pid, signal.SIGKILL)
     for pid in (pid for pid in omac.left() if "sidecar.py" in _line(pid)):

@@ -36,13 +36,11 @@ def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -
     program.deny("dd")
     done = omac.run("audit", "--json")
     assert (done.status, done.err) == (0, "")
-    launches = [
-        json.loads(line) for line in done.out.splitlines()
-    ]  # each launch in its order, side by side with others
-    ended, refused, still, guard = sorted(launches, key=lambda row: row["at"])
+    entries = [json.loads(line) for line in done.out.splitlines()]  # each launch in its order, side by side with others
+    ended, refused, still, guard = sorted(entries, key=lambda row: row["at"])
     assert (ended["kind"], ended["outcome"], ended["status"], ended["duration"]) == ("sandbox", "completed", 0, 2.0)
     assert (ended["dir"], ended["actor"]) == ("/w/shop", "person")
-    assert len({row["position"] for row in launches} & set(range(1, 8))) == 4
+    assert len({row["position"] for row in entries} & set(range(1, 8))) == 4
     assert ended["detail"].startswith("npm test; for claude, by bubblewrap, network host, policy abab")
     assert ended["detail"].endswith("; found: /w/shop/.git/hooks/x: a hook")
     assert (refused["kind"], refused["outcome"], refused["reason"]) == ("sandbox", "refused", "git-unsafe")

@@ -90,7 +90,7 @@ class Kept:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Kept:
+def kept(tmp_path: Path) -> Kept:
     """Return a journal with some accesses, and its index."""
     journal = Kept(tmp_path)
     journal.append(*some())

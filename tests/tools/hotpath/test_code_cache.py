@@ -165,7 +165,7 @@ def test_errors_name_the_source(copy: Copy) -> None:
 
 
 def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
-    """A launch without changes does not load the code that judges changes: it would cost a third of the launch."""
+    """A launch without changes does not load the code that assesses changes: it would cost a third of the launch."""
     copy.run("--", "true")
     loaded = {entry[0] for path in copy.files.values() for entry in _index(path)}
     assert "omac.domain.git.folder" in loaded

@@ -348,7 +348,7 @@ def test_folders_in_memory_are_no_larger_than_the_memory(mine: Box) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
 def test_limits_are_those_of_the_backend_there_is() -> None:
-    """Without bubblewrap no user namespace counts the sandbox's own processes, and the explanation says so."""
+    """Without bubblewrap no user namespace counts the sandbox's own processes, and the explanation states this."""
     hidden = 'mount --bind /dev/null "$(command -v bwrap)" && '
     nobody = 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
     with box(NOBODY) as world:
@@ -358,10 +358,8 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             ("", "in the sandbox's own user namespace"),
         ):
             command = ["unshare", "--mount", "sh", "-c", first + nobody, "sh", *line]
-            explained = subprocess.run(
-                command, cwd=world.workdir, env=world.environment, capture_output=True, text=True
-            )
-            assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in explained.stdout, explained
+            done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+            assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
 
 
 @pytest.mark.parametrize(

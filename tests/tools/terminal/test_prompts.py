@@ -36,7 +36,7 @@ with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr, has_t
 
 
 class Person:
-    """A person at the terminal of a process."""
+    """A user at the terminal of a process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", terminal: int) -> None:
         self.process = process
