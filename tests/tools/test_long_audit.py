@@ -29,7 +29,7 @@ def page(omac: Omac, *options: str) -> tuple[list[dict[str, object]], str]:
 
 @pytest.mark.parametrize("options", [(), ("--skill", "echo"), ("--kind", "segment"), ("--path", "/nowhere")])
 def test_pages(busy: Omac, options: tuple[str, ...]) -> None:
-    """Pages, with rows appended between two, have each row once, and those that one page of all has."""
+    """Pages hold each row once, and the same rows as one page of all, though rows are appended between two pages."""
     rows, cursor = page(busy, "--after", "start", "--page", "700", *options)
     called_often(busy, 5)
     while following := page(busy, "--after", cursor, "--page", "700", *options):
@@ -44,7 +44,7 @@ def test_pages(busy: Omac, options: tuple[str, ...]) -> None:
 
 
 def test_only_what_is_new_is_read(busy: Omac) -> None:
-    """A damaged segment does not matter to who asks for what came behind it."""
+    """A missing segment does not disturb a query for the rows behind it."""
     rows, cursor = page(busy, "--after", "start")
     assert len(rows) > CALLS
     (segment,) = (busy.state / "journal.db.segments").iterdir()
@@ -57,7 +57,7 @@ def test_only_what_is_new_is_read(busy: Omac) -> None:
 
 
 def test_followed(busy: Omac) -> None:
-    """The rows behind a cursor, then those that end from now on, each with its own."""
+    """The rows behind a cursor are followed by those that end from now on, each with its own cursor."""
     _, cursor = page(busy, "--after", "start")
     called_often(busy, 2)
     following = busy.start("audit", "--after", cursor, "--follow", "--json")

@@ -1,4 +1,4 @@
-"""A sealed segment whose file is lost: omac goes on from what it folded before, and says what is missing."""
+"""A sealed segment whose file is lost: omac goes on from the folded state, and reports the missing file."""
 
 import json
 import os
@@ -16,7 +16,7 @@ WORD = "private-basket"
 
 @pytest.fixture
 def sealed(omac: Omac) -> Path:
-    """The segment of a host's journal, with an approval, a key and a checkpoint in it, and events behind it."""
+    """The only segment of a host's journal. It holds an approval, a key and a checkpoint; more events follow it."""
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "echo", WORD)
     called_often(omac, 20)
@@ -29,7 +29,7 @@ def sealed(omac: Omac) -> Path:
 
 @pytest.fixture
 def lost(omac: Omac, sealed: Path) -> Path:
-    """Where its file was, which is elsewhere."""
+    """Move the segment's file elsewhere, and return the path where it was."""
     sealed.rename(omac.folder / sealed.name)
     return sealed
 
@@ -39,13 +39,14 @@ def put_back(omac: Omac, place: Path) -> None:
 
 
 def assert_said_once(done: Done) -> None:
-    """What is missing, and the command that puts it back: once, as a warning or as the refusal that follows one."""
+    """Assert that a warning or refusal names the missing file and the command that restores it once at most."""
     for text in ("is missing", "install -m 400"):
         assert (done.out + done.err).count(text) <= 1, (text, done)
 
 
 def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
-    """Approvals, their end, checkpoints and keys; each command says what is missing. Afterwards all verifies."""
+    """Approvals, revocations, checkpoints and keys are still recorded without the segment. Verification and `omac
+    doctor` report the missing file; with the file back, all verifies."""
     shop = omac.root / "shop"
     assert "echo" in omac.ok("approvals")
     (row,) = approvals(omac)
@@ -64,14 +65,15 @@ def test_new_facts_are_recorded(omac: Omac, lost: Path) -> None:
     (finding,) = json.loads(done.out)["findings"]
     assert (finding["kind"], finding["position"]) == ("segment-missing", 1)
     put_back(omac, lost)
-    told = json.loads(omac.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["checkpoints"]) == ([], 3)
+    verified = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (verified["findings"], verified["checkpoints"]) == ([], 3)
     assert [row["since"] is None for row in approvals(omac)] == [False]
 
 
 @pytest.mark.parametrize("renamed", [1, 2])
 def test_a_restore_that_was_killed_keeps_the_other_segments(omac: Omac, tmp_path: Path, renamed: int) -> None:
-    """The next puts back the journal as it was, and keeps it with what is left of it, and records its rotation."""
+    """The next restore puts the journal back as it was, keeps it with its remaining segments, and records the rotation
+    of its key."""
     project, copy = omac.project("shop", "echo"), str(tmp_path / "copy.db")
     omac.approve(project, "echo")
     omac.ok("journal", "backup", copy)
@@ -80,7 +82,7 @@ def test_a_restore_that_was_killed_keeps_the_other_segments(omac: Omac, tmp_path
         omac.ok("checkpoint")
         omac.ok("journal", "seal")
     omac.ok("key", "rotate")
-    lost, left = sorted((omac.state / FOLDER).iterdir())
+    lost, remaining = sorted((omac.state / FOLDER).iterdir())
     lost.rename(omac.folder / lost.name)
     moves = 0
 
@@ -91,10 +93,10 @@ def test_a_restore_that_was_killed_keeps_the_other_segments(omac: Omac, tmp_path
 
     kill_restore(omac, copy, is_next)
     assert "replaced since (1 time)" in omac.ok("journal", "restore", copy, "--yes")
-    (kept,) = omac.state.glob("journal.db.before-restore-*.segments")
-    assert [path.name for path in kept.iterdir()] == [left.name]
-    (omac.folder / lost.name).rename(kept / lost.name)
-    omac.ok("journal", "check", "--journal", str(kept).removesuffix(".segments"))
+    (segments,) = omac.state.glob("journal.db.before-restore-*.segments")
+    assert [path.name for path in segments.iterdir()] == [remaining.name]
+    (omac.folder / lost.name).rename(segments / lost.name)
+    omac.ok("journal", "check", "--journal", str(segments).removesuffix(".segments"))
 
 
 def approvals(omac: Omac) -> list[dict[str, object]]:
@@ -102,7 +104,7 @@ def approvals(omac: Omac) -> list[dict[str, object]]:
 
 
 def test_a_server_records_accesses(omac: Omac, lost: Path) -> None:
-    """Started without the file, or before it was lost: what is approved is served, and each access is on record."""
+    """A server serves approved skills and records each access, whether it starts without the file or loses it later."""
     serving = omac.serve()
     assert "is missing" in serving.said()
     base = serving.skill(omac.root / "shop")["base"]
@@ -117,7 +119,8 @@ def test_a_server_records_accesses(omac: Omac, lost: Path) -> None:
 
 
 def test_what_needs_its_events_names_it(omac: Omac, lost: Path) -> None:
-    """With the command that puts it back; nothing is shown that is not whole, and nothing is sealed or pruned."""
+    """Commands that need the segment's events name it and the command that restores it. They write no partial backup or
+    export, and prune nothing."""
     for words in (
         ("audit",), ("audit", "-n", "2"), ("replay", "--at", "5"), ("audit", "explain", "3"), ("audit", "prove", "3"),
         ("export", "--out", str(omac.folder / "export")), ("journal", "backup", str(omac.folder / "backup.db")),
@@ -132,7 +135,7 @@ def test_what_needs_its_events_names_it(omac: Omac, lost: Path) -> None:
 
 
 def test_one_that_was_cut(omac: Omac, sealed: Path) -> None:
-    """It is no more read than one that is missing, and states come from the snapshot too."""
+    """A truncated segment is treated like a missing one: commands do not read it, and states come from the snapshot."""
     sealed.chmod(0o600)
     sealed.write_bytes(sealed.read_bytes()[:-100])
     omac.ok("checkpoint")
@@ -141,7 +144,7 @@ def test_one_that_was_cut(omac: Omac, sealed: Path) -> None:
 
 
 def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
-    """What is approved cannot be known: nothing is granted, and the way back is named."""
+    """Approvals are unknown without a snapshot: omac grants nothing, and names the command that restores the file."""
     for folder in (omac.state / "journals").glob("*.snapshots"):
         shutil.rmtree(folder)
     for words in (("approvals",), ("status",), ("start", "--", "true"), ("revoke", "echo"), ("approve", "echo")):
@@ -155,11 +158,12 @@ def test_without_a_snapshot_nothing_is_guessed(omac: Omac, lost: Path) -> None:
 
 
 def test_what_it_has_is_erased(omac: Omac, lost: Path) -> None:
-    """The key is destroyed, so what nobody can count is gone as well; afterwards states are known still."""
+    """The erasure destroys the key, so values in the unread segment are gone as well. States are still known
+    afterwards."""
     shop = str(omac.root / "shop")
     omac.ok("start", "--workdir", shop, "--", "true")
-    told = json.loads(omac.ok("erase", shop, "--yes", "--json"))
-    assert (told["erased"], told["unread_segments"]) == (True, [lost.name])
+    erasure = json.loads(omac.ok("erase", shop, "--yes", "--json"))
+    assert (erasure["erased"], erasure["unread_segments"]) == (True, [lost.name])
     omac.ok("approvals")
     put_back(omac, lost)
     omac.ok("audit", "verify")

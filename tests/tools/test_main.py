@@ -1,4 +1,4 @@
-"""tools/main.py as a function: a call sees what it was given, and nothing of the process or of another call."""
+"""tools/main.py as a function: a call sees its own arguments, and nothing of the process or of another call."""
 
 import ast
 import io
@@ -28,28 +28,28 @@ OF_THE_PROCESS = {
 
 
 class Unusable(io.TextIOBase):
-    """A stream of the process that nobody may touch."""
+    """A stream of the process that fails each test that writes to it."""
 
     def write(self, text: str) -> int:
         raise AssertionError(f"written to the process's own stream: {text!r}")
 
 
 def called(environment: Mapping[str, str], *words: str, stdin: str = "") -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of one call."""
+    """Return exit code, stdout and stderr of one call."""
     out, err = io.StringIO(), io.StringIO()
     status = main(words, environment, io.TextIOWrapper(io.BytesIO(stdin.encode())), out, err)
     return status, out.getvalue(), err.getvalue()
 
 
 def house(folder: Path) -> dict[str, str]:
-    """The environment of a person who lives in `folder`."""
+    """Return the environment of a user whose home is the new `folder`."""
     folder.mkdir(mode=0o700)
     return {"HOME": str(folder), "PATH": os.environ["PATH"]}
 
 
 @pytest.fixture
 def _unusable_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A process whose own environment and streams lead elsewhere."""
+    """Point the process's own environment elsewhere, and replace its streams by unusable ones."""
     for name in ("HOME", "OMAC_STATE_DIR", "OMAC_JOURNAL", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "nobody"))
     for stream in ("stdout", "stderr", "stdin"):
@@ -58,12 +58,12 @@ def _unusable_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_unusable_process")
 def test_a_call_uses_what_it_is_given(tmp_path: Path) -> None:
-    """Environment, home folder and streams are the caller's, whatever those of the process are."""
-    one = house(tmp_path / "one")
-    assert called(one, "journal", "path") == (0, f"{tmp_path}/one/.local/state/omac/journal.db\n", "")
-    status, _, err = called(one, "settings", "set", "secrets.store", "vault")
+    """A call uses the environment, home folder and streams of its caller, not those of the process."""
+    person = house(tmp_path / "one")
+    assert called(person, "journal", "path") == (0, f"{tmp_path}/one/.local/state/omac/journal.db\n", "")
+    status, _, err = called(person, "settings", "set", "secrets.store", "vault")
     assert (status, err) == (0, "a running server keeps the settings it started with\n")
-    status, out, _ = called(one, "settings", "show", "--json")
+    status, out, _ = called(person, "settings", "show", "--json")
     (store,) = [row for row in map(json.loads, out.splitlines()) if row["name"] == "secrets.store"]
     assert (status, store["value"]) == (0, "vault")
     assert not (tmp_path / "nobody").exists()
@@ -72,8 +72,8 @@ def test_a_call_uses_what_it_is_given(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_unusable_process")
 def test_every_way_to_end_is_a_code(tmp_path: Path) -> None:
     """Help, a wrong word, a refusal and a usage error are printed to the caller's streams and returned as codes."""
-    one = house(tmp_path / "one")
-    status, out, err = called(one, "status", "--help")
+    person = house(tmp_path / "one")
+    status, out, err = called(person, "status", "--help")
     assert (status, err) == (0, "")
     assert out.startswith("Usage: omac status")
     for words, expected, begins in (
@@ -83,30 +83,30 @@ def test_every_way_to_end_is_a_code(tmp_path: Path) -> None:
         (("audit",), 5, "omac: no journal exists at "),
         (("audit", "--outcome", "odd"), 2, "omac: --outcome takes "),
     ):
-        status, out, err = called(one, *words)
+        status, out, err = called(person, *words)
         assert (status, out) == (expected, ""), words
         assert err.startswith(begins), words
 
 
 @pytest.mark.usefixtures("_unusable_process")
 def test_a_standard_input_is_the_callers(tmp_path: Path) -> None:
-    """A value is read from the stream that was given; no terminal of the process is asked."""
-    one = house(tmp_path / "one")
+    """A value is read from the caller's stream; omac asks no terminal of the process."""
+    person = house(tmp_path / "one")
     skill = tmp_path / "project" / ".agents" / "skills" / "s"
     skill.mkdir(parents=True)
     (skill / "omac.yaml").write_text(
         "name: s\nsidecar:\n  command: [python3, s.py]\n  mount: s\n  config:\n    - {name: REGION, required: true}\n"
     )
     where = ("--workdir", str(tmp_path / "project"))
-    assert called(one, "config", "set", "s", "REGION", "-", *where, stdin="eu\n")[0] == 0
-    assert called(one, "config", "get", "s", "REGION", *where)[:2] == (0, "eu\n")
-    status, _, err = called(one, "config", "set", "s", "REGION", *where)
+    assert called(person, "config", "set", "s", "REGION", "-", *where, stdin="eu\n")[0] == 0
+    assert called(person, "config", "get", "s", "REGION", *where)[:2] == (0, "eu\n")
+    status, _, err = called(person, "config", "set", "s", "REGION", *where)
     assert status != 0, err
 
 
 @pytest.mark.usefixtures("_unusable_process")
 def test_two_calls_at_once_do_not_see_each_other(tmp_path: Path) -> None:
-    """Calls in two threads, each with a person's own environment, answer for that person."""
+    """Calls in two threads, each with a user's own environment, answer for that user."""
     people = [house(tmp_path / name) for name in ("one", "two")]
     answers: list[list[tuple[int, str, str]]] = [[], []]
 
@@ -150,7 +150,8 @@ def _reaches_for_the_process(node: ast.expr) -> bool:
 
 
 def test_a_defect_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by a trace: that is in a file of its own. Several refusals at once are one."""
+    """An unexpected error is reported in a sentence; its trace is in a private file. Several refusals at once are
+    reported as one."""
 
     def fail(*_: object) -> int:
         raise ZeroDivisionError("hunter2")

@@ -1,4 +1,4 @@
-"""Manual pages: of the same text as the help, and whole for groff."""
+"""Manual pages: their text is that of the help, and groff formats them without a warning."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ ROFF_S = 30
 
 
 def formatted(page: str) -> str:
-    """What a reader sees; groff must have nothing to warn of."""
+    """Return the page as a reader sees it; assert that groff has no warning."""
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")
     line = ["groff", "-ww", "-b", "-man", "-Tutf8", "-rLL=100n", "-P-cbou"]
@@ -24,7 +24,7 @@ def formatted(page: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text without the dashes, quotes and spaces in which pages differ."""
+    """Return the text with plain dashes and single spaces, because pages differ in those."""
     return " ".join(text.translate({0x2010: "-", 0x2212: "-"}).split())
 
 
@@ -32,26 +32,26 @@ def plain(text: str) -> str:
     "words", some([(words,) for words in (*ALL, *GROUPS)], of=4), ids=lambda words: " ".join(words) or "omac"
 )
 def test_each_command_has_a_page(house: Omac, words: tuple[str, ...]) -> None:
-    """With its name, how it is used, and each option of its help."""
+    """The page of a command has its name, its usage and each option of its help."""
     page = formatted(house.ok("man", *words))
-    shown = plain(page)
-    assert f"{'-'.join(('omac', *words))} - " in shown
-    assert " ".join(("omac", *words)) in shown
+    text = plain(page)
+    assert f"{'-'.join(('omac', *words))} - " in text
+    assert " ".join(("omac", *words)) in text
     if words not in (("sandbox", "run"), ("hook", "pre-tool-use"), ("hook", "session-start"), ("hook", "session-end")):
         help_ = house.process(*words, "--help").out
         options = [line.split()[0].rstrip(",") for line in help_.splitlines() if line.startswith("  -")]
-        assert [one for one in options if one not in shown] == []
+        assert [option for option in options if option not in text] == []
 
 
 def test_examples_can_be_pasted(house: Omac) -> None:
-    """Dashes, tildes and quotes come out as they were typed."""
+    """Dashes and tildes are in the formatted page as they were typed."""
     page = formatted(house.ok("man", "trust"))
     assert "omac trust ~/projects/shop" in page
     assert "--json" in formatted(house.ok("man", "audit"))
 
 
 def test_the_page_that_is_installed(house: Omac, pytestconfig: pytest.Config) -> None:
-    """`pytest --write tests/tools/test_manual.py` writes it anew."""
+    """The shipped page equals the output of `omac man`; `pytest --write tests/tools/test_manual.py` updates it."""
     page = house.ok("man")
     if pytestconfig.getoption("--write"):
         SHIPPED.write_text(page)

@@ -1,4 +1,4 @@
-"""Tables on a terminal of 80 columns: nothing is wider but what is to be copied, and nothing is left out."""
+"""Tables on a terminal of 80 columns: only text that is to be copied is wider, and nothing is left out."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class OnTerminal:
             os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment | {"COLUMNS": str(COLUMNS)})
 
     def read(self, seconds: float = 0.1) -> bool:
-        """Take in what it shows; False once it has ended."""
+        """Read new output of the command; return False once it has ended."""
         if select.select([self._terminal], [], [], seconds)[0]:
             try:
                 content = os.read(self._terminal, 65536)
@@ -39,7 +39,7 @@ class OnTerminal:
         return True
 
     def ended(self, seconds: float = 20.0) -> tuple[int, list[str]]:
-        """Its exit status, and the lines that it showed."""
+        """Return the exit status, and the lines that the command showed."""
         deadline = time.monotonic() + seconds
         while self.read() and time.monotonic() < deadline:
             pass
@@ -62,13 +62,13 @@ def used(house: Omac, server: Serving) -> Path:
 
 
 def too_wide(lines: list[str]) -> list[str]:
-    """The lines that are wider than the terminal, without those of one word, and without commands to be pasted."""
+    """Return the lines wider than the terminal, except single words and commands to be pasted."""
     wide = [line for line in lines if len(line) > COLUMNS]
     return [line for line in wide if " " in line.strip() and "try: " not in line]
 
 
 def test_a_warning_fits(house: Omac) -> None:
-    """What is for people is folded between words; nothing of it is lost."""
+    """A warning is folded between words and loses none of its text."""
     status, lines = OnTerminal(house, "start", "--no-sandbox", "--workdir", str(house.root), "--", "true").ended()
     assert (status, too_wide(lines)) == (0, [])
     assert "WITHOUT A SANDBOX, as you. It and every program it starts can read and change" in " ".join(
@@ -82,7 +82,7 @@ def test_a_warning_fits(house: Omac) -> None:
     ids=" ".join,
 )
 def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
-    """Each line; all that a wide terminal shows is there, in the same order."""
+    """The lines of a table fit the terminal; long names and paths are folded, not cut."""
     where = ("--workdir", str(used)) if words[0] in ("list", "show") else ()
     status, lines = OnTerminal(house, *words, *where).ended()
     assert status == 0, lines
@@ -99,12 +99,12 @@ def test_a_table_fits(house: Omac, used: Path, words: tuple[str, ...]) -> None:
 
 
 def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
-    """It is not called broken, but by programs; the next command reads it at the terminal, and fits a line. One that is
-    broken is called so."""
+    """A skill without approval is not called broken, except in data. The proposed command fits a line and lets the user
+    read the skill at the terminal. A broken skill is called broken."""
     project = house.project("fresh")
     house.skill(project, "wrong", "name: [")
-    shown = json.loads(house.ok("activate", str(project), "--json"))["skills"]
-    assert [skill["state"] for skill in shown] == ["broken"] * 2
+    skills = json.loads(house.ok("activate", str(project), "--json"))["skills"]
+    assert [skill["state"] for skill in skills] == ["broken"] * 2
     for words in (("status",), ("start", "--workdir", str(project), "--", "true")):
         _, lines = OnTerminal(house, *words).ended()
         about = max(n for n, line in enumerate(lines) if line.split()[:2] in (["echo", "/echo"], ["omac:", "echo"]))
@@ -114,14 +114,14 @@ def test_a_skill_that_is_not_approved_yet(house: Omac, server: Serving) -> None:
         assert f"try: omac trust {project}\n" in "\n".join([*lines, ""])
         assert [line for line in lines if "echo" in line and ("broken" in line or len(line) > COLUMNS)] == []
         assert any("wrong" in line and "broken" in line for line in lines), lines
-    told = house.run("call", "echo", "/x", "--workdir", str(project)).err
-    assert told.startswith("omac: echo is not approved: "), told
-    assert "try: omac approve echo" in told, "a program has no terminal to read the skill at"
+    refusal = house.run("call", "echo", "/x", "--workdir", str(project)).err
+    assert refusal.startswith("omac: echo is not approved: "), refusal
+    assert "try: omac approve echo" in refusal, "a program has no terminal to read the skill at"
 
 
 @pytest.mark.parametrize("words", [("audit", "verify"), ("journal", "seal"), ("journal", "backup"), ("export",)])
 def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """What a command says of the journal, of a copy and of an export, by whoever verifies it."""
+    """Reports about the journal, a backup and an export fit the terminal, and so does the verification of an export."""
     folder = tmp_path / "a-folder-with-a-long-name-for-evidence"
     made = {("journal", "backup"): (str(folder),), ("export",): ("--out", str(folder))}.get(words, ())
     status, lines = OnTerminal(house, *words, *made).ended()
@@ -134,26 +134,26 @@ def test_a_report_fits(house: Omac, used: Path, tmp_path: Path, words: tuple[str
 
 
 def test_what_keys_and_proofs_say_fits(house: Omac, used: Path, tmp_path: Path) -> None:
-    """A key that is replaced, the size of a journal, a proof of an event and of a checkpoint."""
+    """Reports fit the terminal: a replaced key, the size of a journal, a proof of an event and one of a checkpoint."""
     key, proof, checkpoints = house.ok("key", "show").strip(), tmp_path / "proof.json", [tmp_path / "a", tmp_path / "b"]
     for checkpoint in checkpoints:
         checkpoint.write_text(house.ok("checkpoint"))
     texts = [house.ok("audit", "prove", "1"), house.ok("proof", "consistency", *map(str, checkpoints))]
-    shown = [OnTerminal(house, "journal", "stats").ended()]
+    reports = [OnTerminal(house, "journal", "stats").ended()]
     for text in texts:
         proof.write_text(text)
-        shown.append(OnTerminal(house, "proof", "verify", str(proof), "--key", key).ended())
-    shown.append(OnTerminal(house, "key", "rotate").ended())
-    assert [(status, too_wide(lines)) for status, lines in shown] == [(0, [])] * 4
+        reports.append(OnTerminal(house, "proof", "verify", str(proof), "--key", key).ended())
+    reports.append(OnTerminal(house, "key", "rotate").ended())
+    assert [(status, too_wide(lines)) for status, lines in reports] == [(0, [])] * 4
 
 
 def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
-    """Why it cannot be used fits as well."""
-    project, other = house.root / "alike", house.root / "alike-too"
-    for folder, name in ((project, "clock"), (other, "Clock")):
+    """The reason why a skill cannot be used fits the terminal as well."""
+    project, source = house.root / "alike", house.root / "alike-too"
+    for folder, name in ((project, "clock"), (source, "Clock")):
         folder.mkdir()
         house.ok("skill", "new", name, cwd=folder)
-    (other / ".agents/skills/Clock").rename(project / ".agents/skills/Clock")
+    (source / ".agents/skills/Clock").rename(project / ".agents/skills/Clock")
     house.approve(project, "Clock")
     _, lines = OnTerminal(house, "trust", str(project)).ended()
     assert any("differs only in case" in line for line in lines), lines
@@ -162,7 +162,7 @@ def test_a_skill_that_cannot_be_trusted(house: Omac) -> None:
 
 @pytest.mark.parametrize("words", [("config", "show"), ("secrets", "list")], ids=" ".join)
 def test_values_fit(house: Omac, words: tuple[str, ...]) -> None:
-    """A secret and what it is for take no more columns than they need."""
+    """The columns of a secret and of its description are no wider than their text."""
     project = house.root / "valued"
     project.mkdir(exist_ok=True)
     house.run("skill", "new", "hello", "--secret", "HELLO_TOKEN", cwd=project)
@@ -172,7 +172,7 @@ def test_values_fit(house: Omac, words: tuple[str, ...]) -> None:
 
 
 def test_a_refused_sandbox_fits(house: Omac) -> None:
-    """What the process says that would have built it."""
+    """The refusal of the process that would have built the sandbox fits the terminal."""
     home = house.environment["HOME"]
     status, lines = OnTerminal(house, "start", "--workdir", home, "--", "true").ended()
     assert (status, too_wide(lines)) == (2, []), lines
@@ -180,22 +180,22 @@ def test_a_refused_sandbox_fits(house: Omac) -> None:
 
 
 def test_times_are_local_and_to_the_second(house: Omac, used: Path) -> None:
-    """A row's time, as people see it, means the whole of its second when it is pasted."""
+    """The time in a row is local; pasted into a filter, it covers its whole second."""
     (row,) = house.audit("--dir", str(used))
     environment = {"TZ": "EST5EDT,M3.2.0,M11.1.0"}
     (line,) = house.process("audit", "--kind", "access", "--dir", str(used), extra=environment).out.splitlines()[1:]
     at = line[11:30]
     assert line.split()[0] == str(row["position"])
     assert at.replace(" ", "T") != row["at"][:19]
-    found = house.process(
+    audit = house.process(
         "audit", "--kind", "access", "--dir", str(used), "--since", at, "--until", at, extra=environment
     )
-    assert len(found.out.splitlines()) == 2
+    assert len(audit.out.splitlines()) == 2
     assert house.process("replay", "--at", at, "--json", extra=environment).status == 0
 
 
 def test_the_last_rows(house: Omac, used: Path) -> None:
-    """-n takes the newest, which come last."""
+    """The option -n selects the newest rows, which come last."""
     rows = [json.loads(line) for line in house.ok("audit", "--json").splitlines()]
     assert [json.loads(line) for line in house.ok("audit", "--json", "-n", "3").splitlines()] == rows[-3:]
     assert house.ok("audit", "--json", "-n", "0") == ""
@@ -204,7 +204,7 @@ def test_the_last_rows(house: Omac, used: Path) -> None:
 
 @pytest.mark.full
 def test_the_audit_is_followed(house: Omac, server: Serving, used: Path) -> None:
-    """What ends appears, once, while the command runs; Ctrl-C ends it."""
+    """Each access that ends while the command runs appears once; Ctrl-C ends the command."""
     follow = house.start("audit", "--follow", "-n", "0", "--json", "--kind", "access")
     time.sleep(1.5)
     base = server.skill(used)["base"]
@@ -218,7 +218,7 @@ def test_the_audit_is_followed(house: Omac, server: Serving, used: Path) -> None
 
 @pytest.mark.full
 def test_the_status_is_watched(house: Omac, server: Serving, used: Path) -> None:
-    """It is drawn again; not for a program."""
+    """The status is redrawn on a terminal; a program that asks for this is refused."""
     done = house.run("status", "--watch")
     assert (done.status, done.out) == (2, "")
     watch = OnTerminal(house, "status", "--watch")

@@ -1,4 +1,4 @@
-"""tools/cli/plain_start.py: a plain command line of `omac start` is taken apart as Typer does it, or left to Typer."""
+"""tools/cli/plain_start.py: a plain command line of `omac start` is parsed as Typer parses it, or left to Typer."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ NOT_PLAIN = [
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[StartRequest]:
-    """Each start that was asked for, and not carried out."""
+    """Return the list of start requests, which are noted and not carried out."""
     requests: list[StartRequest] = []
 
     def note(request: StartRequest, *_: object) -> int:
@@ -61,13 +61,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[StartRequest]:
 
 
 def comparable(request: StartRequest) -> dict[str, Any]:
-    """The request as data."""
+    """Return the request as data."""
     return request._asdict() | {"sandbox": request.sandbox.fields()}
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
 def test_a_plain_line_means_what_typer_takes_it_for(line: tuple[str, ...], asked: list[StartRequest]) -> None:
-    """Whoever takes it apart, the same is started."""
+    """The plain parser and Typer make the same request of a line."""
     plain = plain_start(line, {})
     assert plain is not None
     assert plain.run({}) == 0
@@ -78,23 +78,25 @@ def test_a_plain_line_means_what_typer_takes_it_for(line: tuple[str, ...], asked
 
 @pytest.mark.parametrize("line", NOT_PLAIN, ids=" ".join)
 def test_what_is_not_plain_is_left_to_typer(line: tuple[str, ...]) -> None:
-    """Help, data about a start, and whatever is wrong with a line."""
+    """The plain parser leaves help, data about a start, and faulty lines to Typer."""
     assert plain_start(line, {}) is None
 
 
 def test_inside_a_sandbox_no_line_is_plain() -> None:
-    """The refusal of a command of the host explains what it would do there."""
+    """Inside a sandbox each line is left to Typer, whose refusal explains what the host's command would do there."""
     assert plain_start(("start", "--", "true"), {"OMAC_SANDBOX": "1"}) is None
 
 
 def test_every_option_is_known_here() -> None:
-    """A new option of `omac start` is plain too, or one of those that are not for launching."""
-    options = {name for one in ALL["start",].params if one.param_type_name == "option" for name in one.opts}
+    """Each option of `omac start` is plain, or one of the few that do not launch."""
+    options = {
+        name for parameter in ALL["start",].params if parameter.param_type_name == "option" for name in parameter.opts
+    }
     assert options - {"--help", "-h"} == {*FLAGS, *VALUES, *SHARED, "--explain", "--json"}
 
 
 def test_a_start_goes_without_typer(tmp_path: Path) -> None:
-    """A refusal ends it early here: typer would have been loaded before."""
+    """A start is refused early, before Typer is loaded."""
     begin = (
         f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
         "os._exit = lambda status: (print('typer' in sys.modules, status, flush=True), leave(0))\n"

@@ -1,4 +1,4 @@
-"""`omac journal prune`: contents go, proofs and state stay."""
+"""`omac journal prune`: contents are dropped, proofs and state stay."""
 
 import json
 import os
@@ -54,15 +54,15 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, l
 
 @pytest.fixture
 def host(original: tuple[Omac, list[str], Path]) -> Omac:
-    """That host as it was in the beginning."""
+    """Return that host, reset to its state at the beginning."""
     omac, _, copy = original
     reset(omac, copy)
     return omac
 
 
 def pruned(omac: Omac, *options: str) -> list[dict[str, int]]:
-    found: list[dict[str, int]] = json.loads(omac.ok("journal", "prune", *options, "--yes", "--json"))["pruned"]
-    return found
+    segments: list[dict[str, int]] = json.loads(omac.ok("journal", "prune", *options, "--yes", "--json"))["pruned"]
+    return segments
 
 
 def head(omac: Omac) -> int:
@@ -75,7 +75,7 @@ def last_sealed(omac: Omac) -> list[int]:
 
 
 def sound(omac: Omac) -> dict[str, object]:
-    """What the verification says of a journal in which nothing is found."""
+    """Return the report of a verification that finds nothing."""
     omac.ok("journal", "check")
     verified: dict[str, object] = json.loads(omac.ok("audit", "verify", "--json"))
     assert (verified["findings"], verified["checked"]) == ([], verified["size"])
@@ -91,7 +91,7 @@ def sound(omac: Omac) -> dict[str, object]:
 def test_state_and_proofs_stay(
     original: tuple[Omac, list[str], Path], order: list[int], snapshots: bool, data: st.DataObject
 ) -> None:
-    """At and behind the last position that was pruned, every state, row and proof is what it was, byte for byte."""
+    """A prune keeps every state, row and proof byte for byte, from the last pruned position on."""
     omac, times, copy = original
     reset(omac, copy)
     until = head(omac)
@@ -131,7 +131,7 @@ def test_state_and_proofs_stay(
 
 @pytest.mark.full
 def test_what_ended_long_ago(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """More runs and launches than a state remembers: those that it has forgotten are dropped whole."""
+    """Runs and launches that the state has already forgotten are dropped whole."""
     with omac_in(tmp_path_factory.mktemp("long")) as omac:
         project = omac.project("shop", "echo")
         omac.approve(project, "echo")
@@ -149,19 +149,20 @@ def test_what_ended_long_ago(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_what_is_gone(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """It is said before, it is nowhere afterwards, and who asks for it is told since when."""
+    """The command announces what it will drop, and needs --yes. Dropped contents are in no file afterwards; commands
+    that need them print the date of the prune."""
     host.ok("audit", "--path", "/echo/*")
     done = host.run("journal", "prune", "--before", original[1][0])
     assert (done.status, "access.requested" in done.out, "for good" in done.out) == (2, True, True), done
     assert "--yes" in done.err
     assert not any(path.name.endswith(".pruned.db") for path in files(host))
-    (one,) = pruned(host, "--before", original[1][0])
-    assert one["dropped"]["access.requested"] == CALLED + 1  # type: ignore[index]
+    (segment,) = pruned(host, "--before", original[1][0])
+    assert segment["dropped"]["access.requested"] == CALLED + 1  # type: ignore[index]
     for path in [host.state / "journal.db", *files(host), *(host.state / "journals").rglob("*")]:
         if path.is_file():
             assert b"private-0" not in path.read_bytes()
     day = time.strftime("%Y-%m-%d", time.gmtime())
-    position = str(one["first"] + 5)
+    position = str(segment["first"] + 5)
     for command in (
         ("replay", "--at", position),
         ("audit", "prove", str(_dropped(host))),
@@ -176,14 +177,14 @@ def test_what_is_gone(original: tuple[Omac, list[str], Path], host: Omac) -> Non
 
 
 def _dropped(omac: Omac) -> int:
-    """A position whose contents are gone."""
+    """Return a position whose contents are gone."""
     with closing(sqlite3.connect(f"file:{files(omac)[0]}?immutable=1", uri=True)) as connection:
-        found = connection.execute("SELECT position FROM pruned").fetchone()
-    return int(found[0])
+        row = connection.execute("SELECT position FROM pruned").fetchone()
+    return int(row[0])
 
 
 def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """What is young, and what is pruned already."""
+    """Young segments and segments that are already pruned are left as they are."""
     assert "nothing is pruned" in host.ok("journal", "prune", "--keep", "400d")
     assert len(pruned(host, "--before", original[1][1])) == 2
     assert pruned(host, "--before", original[1][1]) == []
@@ -193,25 +194,25 @@ def test_nothing_to_prune(original: tuple[Omac, list[str], Path], host: Omac) ->
 
 
 def test_what_nobody_signed_is_not_pruned(host: Omac) -> None:
-    """Another key, and events that were changed."""
+    """A journal that another key signed, and one with changed events, are not pruned."""
     key = host.state / "signing.key"
-    kept = key.read_text()
+    private = key.read_text()
     key.unlink()
     done = host.run("journal", "prune", "--keep", "0s", "--yes")
     assert (done.status != 0, "has not signed" in done.err) == (True, True), done
     assert "--key KEY" in done.err
-    key.write_text(kept)
+    key.write_text(private)
     path = files(host)[0]
     path.chmod(0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE event SET at = at + 1 WHERE position = 4")
     done = host.run("journal", "prune", "--keep", "0s", "--yes")
-    assert (done.status, any(one.name.endswith(".pruned.db") for one in files(host))) == (10, False), done
+    assert (done.status, any(file.name.endswith(".pruned.db") for file in files(host))) == (10, False), done
     assert ("journal repair" in done.err, f"{path.name} (positions" in done.err) == (False, True), done
 
 
 def test_what_a_lost_key_signed(host: Omac) -> None:
-    """It is pruned by the public key of then, which a person names; any other is refused."""
+    """A journal signed by a lost key is pruned once the user names its public key; any other key is refused."""
     public = host.ok("key", "show").strip()
     (host.state / "signing.key").unlink()
     host.ok("key", "rotate", "--lost")
@@ -225,7 +226,7 @@ def test_what_a_lost_key_signed(host: Omac) -> None:
 
 @pytest.mark.full
 def test_it_goes_on(host: Omac) -> None:
-    """Approvals, calls, seals, exports and backups of a journal that was pruned."""
+    """A pruned journal takes approvals, calls, seals, exports, backups and a restore."""
     project = host.root / "shop"
     until = head(host)
     host.ok("replay", "--at", str(until), "--json")
@@ -269,7 +270,7 @@ STEPS = {
 def test_it_ends_at_any_step(
     original: tuple[Omac, list[str], Path], host: Omac, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """The contents are there or dropped, and the next prune undoes or finishes what was begun."""
+    """A killed prune has dropped the contents or left them there, and the next prune undoes or finishes it."""
     until = head(host)
     state = host.ok("replay", "--at", str(until), "--json")
 
@@ -291,7 +292,7 @@ def test_it_ends_at_any_step(
 
 @pytest.mark.full
 def test_killed_at_random_moments(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """kill -9: the state stays, and nothing is damaged."""
+    """A kill -9 during a prune keeps the state, and damages nothing."""
     until = head(host)
     state = host.ok("replay", "--at", str(until), "--json")
     for number in range(10):
@@ -309,7 +310,7 @@ def test_killed_at_random_moments(original: tuple[Omac, list[str], Path], host: 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_disk(host: Omac) -> None:
-    """Nothing is dropped, and that is recorded."""
+    """A prune on a full disk drops nothing, and the failure is recorded."""
     aside = host.folder / "aside"
     shutil.rmtree(aside, ignore_errors=True)
     shutil.copytree(folder(host), aside)
@@ -330,11 +331,11 @@ def test_a_full_disk(host: Omac) -> None:
 
 @pytest.mark.full
 def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """Whoever audits, verifies, checks, exports or appends meanwhile is right, or is told to try again."""
+    """Audits, verifications, checks, backups and approvals beside a prune succeed, or ask the user to try again."""
     until = head(host)
     state = host.ok("replay", "--at", str(until), "--json")
     commands = ("audit verify", "journal check", "audit --json", "approvals", "journal backup {}", "approve echo")
-    told: list[tuple[str, int, str]] = []
+    results: list[tuple[str, int, str]] = []
     ended = threading.Event()
 
     def repeat(number: int, command: str) -> None:
@@ -343,7 +344,7 @@ def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) ->
             count += 1
             words = command.format(host.folder / f"copy-{number}-{count}.db").split()
             done = host.process(*words, cwd=host.root / "shop")
-            told.append((command, done.status, done.out[-300:] + done.err))
+            results.append((command, done.status, done.out[-300:] + done.err))
 
     threads = [threading.Thread(target=repeat, args=pair) for pair in enumerate(commands)]
     for thread in threads:
@@ -357,15 +358,19 @@ def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) ->
         ended.set()
         for thread in threads:
             thread.join()
-    assert {command for command, _, _ in told} == set(commands)
-    wrong = [one for one in told if one[1] != 0 and not (one[1] == 5 and "the same command again" in one[2])]
+    assert {command for command, _, _ in results} == set(commands)
+    wrong = [
+        result
+        for result in results
+        if result[1] != 0 and not (result[1] == 5 and "the same command again" in result[2])
+    ]
     assert not wrong
     assert host.ok("replay", "--at", str(until), "--json") == state
     sound(host)
 
 
 def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """Who takes events out of a segment and says that they were pruned is found."""
+    """Verification and check find events that were taken out of a segment and passed off as pruned."""
     pruned(host, "--before", original[1][0])
     path = files(host)[0]
     path.chmod(0o600)
@@ -382,7 +387,7 @@ def test_a_prune_that_nobody_recorded(original: tuple[Omac, list[str], Path], ho
 
 
 def test_a_pruned_segment_that_is_missing(host: Omac) -> None:
-    """It is named, as any other."""
+    """Commands name a missing pruned segment as any other."""
     pruned(host, "--keep", "0s")
     files(host)[1].unlink()
     for command in ("audit verify", "journal check", "audit --json", "journal seal"):

@@ -1,4 +1,4 @@
-"""`omac ps` and `omac stop`: the runs that live, and the end of one in order."""
+"""`omac ps` and `omac stop`: list the runs that live, and end one in order."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def shop(omac: Omac) -> Path:
 
 
 def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
-    """A start and a server, until they end; the one that is stopped ends in order, by its name or its pid."""
+    """A start and a server are listed until they end. Each ends in order when it is stopped, by its name or its pid."""
     assert omac.ok("ps") == "no run lives\n"
     assert omac.ok("ps", "--json") == ""
     run = started(omac, shop, LOOP)
@@ -46,33 +46,33 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert row.split()[:4] == [str(run.process.pid), first["run"], "none", "(command)"]
     assert serving.split()[:4] == [str(server.process.pid), second["run"], "none", "(server)"]
     assert row.split()[-2:] == [str(shop), "echo"]
-    assert [one["run"] for one in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
+    assert [record["run"] for record in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
         [first["run"], second["run"]]
     )
-    other = omac.project("more/shop")
-    for project in (shop, other):
+    namesake = omac.project("more/shop")
+    for project in (shop, namesake):
         server.activate(project)
     *_, row = omac.ok("ps").splitlines()
-    assert row.endswith(f"  echo (not approved) in {other}; echo in {shop}"), "the same skill in two projects"
+    assert row.endswith(f"  echo (not approved) in {namesake}; echo in {shop}"), "the same skill in two projects"
     second = json.loads(omac.ok("ps", "--json").splitlines()[-1])
     assert second["skills"] == [
-        {"name": "echo", "state": "broken", "dir": str(other)}, {"name": "echo", "state": "ready", "dir": str(shop)}
+        {"name": "echo", "state": "broken", "dir": str(namesake)}, {"name": "echo", "state": "ready", "dir": str(shop)}
     ]  # fmt: skip
     assert omac.ok("stop", str(run.process.pid)) == f"run {first['run']} has ended\n"
     assert run.process.wait(5) == 143
     assert omac.ok("stop", second["run"]) == f"run {second['run']} has ended\n"
     assert server.process.wait(5) == 0
-    assert [one.event.why for one in omac.events(RunStopped)] == ["asked by SIGTERM"] * 2
+    assert [record.event.why for record in omac.events(RunStopped)] == ["asked by SIGTERM"] * 2
     assert omac.ok("ps") == "no run lives\n"
     assert omac.left() == []
 
 
 def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
-    """Neither a pid of another program nor a part of a name."""
+    """The pid of another program, a part of a run's name and an empty name stop nothing."""
     run = started(omac, shop, LOOP)
     assert run.line() == "up\n"
-    one = json.loads(omac.ok("ps", "--json"))
-    for name in ("1", one["run"][:6], "", "../x"):
+    record = json.loads(omac.ok("ps", "--json"))
+    for name in ("1", record["run"][:6], "", "../x"):
         done = omac.run("stop", name)
         assert (done.status, done.out) == (2, "")
         assert "  try: omac ps\n" in done.err
@@ -80,7 +80,7 @@ def test_a_name_of_no_run_stops_nothing(omac: Omac, shop: Path) -> None:
 
 
 def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
-    """It would notice the signal when somebody typed fg, and `omac stop` would wait in vain."""
+    """`omac stop` ends a run stopped by Ctrl-Z, which would otherwise notice the signal only after fg."""
     run = started(omac, shop, LOOP)
     assert run.line() == "up\n"
     os.kill(run.process.pid, signal.SIGSTOP)
@@ -91,13 +91,14 @@ def test_a_run_that_ctrl_z_stopped_ends_too(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
-    """It is seen, and ends, though it does not answer; what is said names it, and how it goes on."""
+    """A server stopped by Ctrl-Z is listed and can be ended, though it does not answer. The warning names its pid and
+    the command that continues it."""
     server = omac.serve()
     pid = server.process.pid
     os.kill(pid, signal.SIGSTOP)
-    told = f"the server (pid {pid}) at "
+    warning = f"the server (pid {pid}) at "
     for done in (omac.run("ps"), omac.run(cwd=shop)):
-        assert (done.status, told in done.err, f"  try: kill -CONT {pid}  #" in done.err) == (0, True, True), done
+        assert (done.status, warning in done.err, f"  try: kill -CONT {pid}  #" in done.err) == (0, True, True), done
         assert str(pid) in done.out
     ended = omac.run("stop", str(pid))
     assert (ended.status, "has ended" in ended.out) == (0, True), ended
@@ -106,16 +107,16 @@ def test_a_server_that_ctrl_z_stopped(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
-    """Two terminals that stop a run leave its command the time that one leaves it; a stop given up, and another, kill
-    it."""
+    """Several `omac stop` of a run leave its command the time that one of them leaves it. A second stop after a killed
+    one kills the command."""
     script = f"trap 'sleep 1; exit 3' TERM; echo up; {LOOP}"
     run = started(omac, shop, script)
     assert run.line() == "up\n"
     pid = str(run.process.pid)
     with ThreadPoolExecutor() as terminals:
         done = list(terminals.map(lambda _: omac.run("stop", pid), range(3)))
-    assert [one.status for one in done] == [0, 0, 0], done
-    assert {one.out for one in done} == {done[0].out}
+    assert [answer.status for answer in done] == [0, 0, 0], done
+    assert {answer.out for answer in done} == {done[0].out}
     assert run.process.wait(5) == 3
     assert omac.left() == []
     stuck = started(omac, shop, f"trap '' TERM; {LOOP}")

@@ -1,4 +1,4 @@
-"""Exports that leave out personal fields: commitments stand in their place, and what is shown is held to its own."""
+"""Exports that leave out personal fields: commitments replace them, and each field that is shown must match its own."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ def key(host: Omac) -> str:
 
 
 def whole(folder: Path) -> bytes:
-    """All that a bundle says, with what its evidence has in base64."""
+    """Return all content of a bundle, including decoded base64 of its evidence."""
     texts = [path.read_bytes() for path in sorted(folder.iterdir())]
     lines = [json.loads(line) for line in (folder / "evidence.jsonl").read_text().splitlines()]
     for line in lines:
@@ -40,13 +40,13 @@ def whole(folder: Path) -> bytes:
 
 
 def openings(line: dict[str, Any]) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = line.get("openings", [])
-    return found
+    opened: list[dict[str, str]] = line.get("openings", [])
+    return opened
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_field_is_left_out(host: Omac, key: str, tmp_path: Path, form: str) -> None:
-    """In every format: it is in no file, all else is, and the bundle verifies by the public key alone."""
+    """A redacted field is in no file of any format, and all else is. The bundle verifies by the public key alone."""
     folder = exported(
         host, tmp_path / "bundle", "--format", form, "--redact", "access.requested.path,access.refused.path"
     )
@@ -58,11 +58,11 @@ def test_a_field_is_left_out(host: Omac, key: str, tmp_path: Path, form: str) ->
 
 
 def test_what_readers_see(host: Omac, tmp_path: Path) -> None:
-    """The commitment, in the place of the field."""
+    """The commitment stands in the place of a redacted field."""
     folder = exported(host, tmp_path / "bundle", "--redact", "*.path,*.argv")
     records = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    (request,) = [one["event"] for one in records if one["kind"] == "access.requested"]
-    (launch,) = [one["event"] for one in records if one["kind"] == "sandbox.launch-requested"]
+    (request,) = [record["event"] for record in records if record["kind"] == "access.requested"]
+    (launch,) = [record["event"] for record in records if record["kind"] == "sandbox.launch-requested"]
     assert request["path"].startswith("(not shown: sha256 ")
     assert launch["argv"][0].startswith("(not shown: sha256 ")
     assert (request["skill"], request["method"], request["session"]) == ("echo", "GET", None)
@@ -79,7 +79,7 @@ def test_a_policy_that_means_nothing(host: Omac, tmp_path: Path) -> None:
 
 
 def altered(host: Omac, folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a line that opens a path, and sign the bundle anew, as whoever stole the key can."""
+    """Change a line that opens a path, and sign the bundle again, as a thief of the key can."""
     lines = [json.loads(line) for line in (folder / "evidence.jsonl").read_text().splitlines()]
     change(next(line for line in lines if any(opening["name"] == "path" for opening in openings(line))))
     (folder / "evidence.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -112,7 +112,7 @@ def invent(line: dict[str, Any]) -> None:
 def test_what_is_shown_is_what_was_committed_to(
     host: Omac, key: str, tmp_path: Path, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Even by whoever stole the key that signs: the leaf has the commitment."""
+    """Verification refuses a changed field even if a thief of the key signed it: the leaf has the commitment."""
     folder = exported(host, tmp_path / "bundle")
     altered(host, folder, change)
     done = verified(folder, key)
@@ -120,7 +120,7 @@ def test_what_is_shown_is_what_was_committed_to(
 
 
 def test_a_proof_of_one_event(host: Omac, key: str, tmp_path: Path) -> None:
-    """It shows the fields, and holds them to their commitments."""
+    """A proof of an event shows its fields, and verification checks them against their commitments."""
     position = next(row["position"] for row in host.audit() if PATH in row["path"])
     proof = tmp_path / "proof.json"
     proof.write_text(host.ok("audit", "prove", str(position)))
@@ -133,7 +133,7 @@ def test_a_proof_of_one_event(host: Omac, key: str, tmp_path: Path) -> None:
 
 
 def test_an_export_after_an_erasure(host: Omac, key: str, tmp_path: Path) -> None:
-    """It has the commitments, and verifies; the one from before still shows what was there, and verifies too."""
+    """An export after an erasure has the commitments. An earlier export still shows the fields. Both verify."""
     before = exported(host, tmp_path / "before")
     position = next(row["position"] for row in host.audit() if PATH in row["path"])
     host.ok("erase", str(host.root / "shop"), "--yes")

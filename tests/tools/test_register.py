@@ -1,4 +1,4 @@
-"""tools/cli/register.py: a person vouches for a skill and gives it values; all is recorded, or nothing is."""
+"""tools/cli/register.py: a user approves a skill and gives it values; omac records all of it, or nothing."""
 
 import json
 import os
@@ -45,66 +45,66 @@ ALL = {"OMAC_SECRET_TOKEN": SECRET, "OMAC_CONFIG_REGION": "eu"}
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project whose skill wants values, where secrets are kept in a vault."""
+    """Return a project whose skill wants values, with a vault for secrets."""
     with_vault(omac)
     return valued(omac, "shop", META)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """The same for tests that change nothing."""
+    """Yield a host and such a project, for tests that change nothing."""
     with omac_in(tmp_path_factory.mktemp("shared")) as omac:
         with_vault(omac)
         yield omac, valued(omac, "shop", META)
 
 
 def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command where there is no terminal, with `extra` in its environment."""
-    mine = copy(omac)
-    mine.environment = omac.environment | dict(extra or {})
-    return piped(mine, stdin, *arguments)
+    """Run a command without a terminal, with `extra` in its environment."""
+    host = copy(omac)
+    host.environment = omac.environment | dict(extra or {})
+    return piped(host, stdin, *arguments)
 
 
 def register(omac: Omac, project: Path, *flags: str, **extra: str) -> Done:
-    """`omac register slack` where there is no terminal."""
+    """Run `omac register slack` without a terminal."""
     return alone(omac, "register", "slack", "--workdir", str(project), *flags, extra=extra)
 
 
 def register_from(stdin: bytes, omac: Omac, project: Path, **extra: str) -> Done:
-    """`omac register slack` with secrets on stdin."""
+    """Run `omac register slack` with secrets on stdin."""
     where = ("--workdir", str(project))
     return alone(omac, "register", "slack", *where, "--secrets-from", "-", stdin=stdin, extra=extra)
 
 
 def taken(done: Done) -> dict[str, Any]:
-    """What a registration with --json says, that must succeed."""
+    """Return the JSON of a registration, which must succeed."""
     assert done.status == 0, done
-    found: dict[str, Any] = json.loads(done.out)
-    return found
+    report: dict[str, Any] = json.loads(done.out)
+    return report
 
 
 def stored(omac: Omac, scope: str, name: str = "TOKEN") -> str | None:
-    """A secret as the vault has it; `scope` is a project's path, "" for what all share, or DEFAULTS."""
-    place = scope if scope == DEFAULTS else ids.scope_of(scope)
-    service = credential.service(place, "slack")
-    found = Vault(str(omac.state / "vault")).read(key_at_hand(omac.environment, None), service, [name])
-    return found[name].reveal() if found else None
+    """Return a secret from the vault; `scope` is a project's path, "" for global skills, or DEFAULTS."""
+    credential_scope = scope if scope == DEFAULTS else ids.scope_of(scope)
+    service = credential.service(credential_scope, "slack")
+    secrets = Vault(str(omac.state / "vault")).read(key_at_hand(omac.environment, None), service, [name])
+    return secrets[name].reveal() if secrets else None
 
 
 def values(omac: Omac, project: Path) -> dict[str, Any]:
-    """What the journal says that a skill was given: names of secrets, and settings."""
+    """Return what the journal has for a skill: names of its secrets, and its settings."""
     (row,) = [row for row in status(omac)["registry"] if row["dir"] == str(project)]
     return {"secrets": row["secrets"], "config": row["config"]}
 
 
 def status(omac: Omac) -> dict[str, Any]:
-    """The projected state."""
-    found: dict[str, Any] = json.loads(omac.ok("status", "--json"))
-    return found
+    """Return the projected state."""
+    state: dict[str, Any] = json.loads(omac.ok("status", "--json"))
+    return state
 
 
 def nothing_recorded(omac: Omac) -> None:
-    """Neither an approval nor a value."""
+    """Assert that neither an approval nor a value is recorded."""
     assert not (omac.state / "journal.db").exists() or not omac.events(), omac.events()
 
 
@@ -112,7 +112,7 @@ def nothing_recorded(omac: Omac) -> None:
 
 
 def test_the_first_project_asks_and_the_second_need_not(omac: Omac, shop: Path) -> None:
-    """A person answers once; in the next project `--defaults` takes it all over, where nobody can be asked."""
+    """A user answers once. In the next project `--defaults` takes all values over without a terminal."""
     answers = [
         ("TOKEN (secret, required): opens the door", b"wrong\n"),
         ("2 more tries", SECRET.encode() + b"\n"),
@@ -126,8 +126,8 @@ def test_the_first_project_asks_and_the_second_need_not(omac: Omac, shop: Path) 
     first = typed(omac, answers, "register", "slack", "--workdir", str(shop))
     assert first.status == 0, first
     assert "secrets kept in the vault" in first.out
-    given = {"secrets": ["TOKEN"], "config": {"REGION": "us"}}
-    assert values(omac, shop) == given  # what was left out stays unset
+    expected = {"secrets": ["TOKEN"], "config": {"REGION": "us"}}
+    assert values(omac, shop) == expected  # what was left out stays unset
     assert status(omac)["defaults"] == {"slack": ["REGION", "TOKEN"]}
     assert (stored(omac, str(shop)), stored(omac, DEFAULTS)) == (SECRET, SECRET)
 
@@ -140,25 +140,25 @@ def test_the_first_project_asks_and_the_second_need_not(omac: Omac, shop: Path) 
     assert second["secrets"] == [{"name": "TOKEN", "store": "vault", "from": "default"}]
     assert second["config"] == [{"name": "REGION", "value": "us", "from": "default"}]
     assert (second["adopted"], second["missing"]) == (["TOKEN", "REGION"], [])
-    assert values(omac, market) == given
+    assert values(omac, market) == expected
     assert stored(omac, str(market)) == SECRET
-    assert {one.event.name for one in omac.events(DefaultAdopted)} == {"TOKEN", "REGION"}
+    assert {record.event.name for record in omac.events(DefaultAdopted)} == {"TOKEN", "REGION"}
     assert SECRET.encode() not in everywhere(omac, first, refused)
 
 
 def test_the_newest_value_is_remembered(omac: Omac, shop: Path) -> None:
-    """Every value used refreshes the defaults; what other projects have stays as it is."""
+    """Every value that is used refreshes the defaults; the values of other projects stay."""
     taken(register(omac, shop, "--json", **ALL))
     market, fair = valued(omac, "market", META), valued(omac, "fair", META)
     taken(register(omac, market, "--defaults", "--json", OMAC_SECRET_TOKEN=OTHER))
-    told = taken(register(omac, fair, "--defaults", "--json"))
-    assert [one["from"] for one in (*told["secrets"], *told["config"])] == ["default", "default"]
-    assert [stored(omac, str(one)) for one in (shop, market, fair)] == [SECRET, OTHER, OTHER]
+    report = taken(register(omac, fair, "--defaults", "--json"))
+    assert [item["from"] for item in (*report["secrets"], *report["config"])] == ["default", "default"]
+    assert [stored(omac, str(item)) for item in (shop, market, fair)] == [SECRET, OTHER, OTHER]
     assert stored(omac, DEFAULTS) == OTHER
 
 
 def test_with_defaults_only_what_is_required_and_new_is_asked_for(omac: Omac, shop: Path) -> None:
-    """The very first time `--defaults` asks too, but nothing that may be left out."""
+    """The very first `--defaults` asks for values too, but for no optional one."""
     answers = [("TOKEN (secret, required)", SECRET.encode() + b"\n"), ("REGION (enum, required)", b"eu\n")]
     done = typed(omac, answers, "register", "slack", "--workdir", str(shop), "--defaults")
     assert done.status == 0, done
@@ -168,27 +168,28 @@ def test_with_defaults_only_what_is_required_and_new_is_asked_for(omac: Omac, sh
 
 
 def test_what_was_given_here_is_kept(omac: Omac, shop: Path) -> None:
-    """Registering again needs no value again, with or without `--defaults`; asking again does, and Enter keeps it."""
+    """A second registration needs no value, with or without `--defaults`. With --reprompt flags it asks again, and
+    Enter keeps a value."""
     taken(register(omac, shop, "--json", **ALL))
     again = taken(register(omac, shop, "--json"))
     assert (again["new"], again["secrets"][0]["from"], again["config"][0]["from"]) == (False, "keep", "keep")
     assert register(omac, shop, "--reprompt-secrets").status == 9
     flags = ("--reprompt-secrets", "--reprompt-fields", "--defaults")
-    kept = taken(register(omac, shop, "--json", *flags))
-    assert kept["adopted"] == ["TOKEN", "REGION"]
+    again_with_flags = taken(register(omac, shop, "--json", *flags))
+    assert again_with_flags["adopted"] == ["TOKEN", "REGION"]
     answers = [
         ("TOKEN", b"\n"), ("SPARE", b"\n"), ("PEM", b"\n"), ("Enter keeps eu", b"us\n"), ("LIMIT", b"7\n"),
         ("NOTE", b"\n"),
     ]  # fmt: skip
-    asked = typed(omac, answers, "register", "slack", "--workdir", str(shop), *flags[:2])
-    assert asked.status == 0, asked
-    assert "keeps the value it has" in asked.out
+    reprompted = typed(omac, answers, "register", "slack", "--workdir", str(shop), *flags[:2])
+    assert reprompted.status == 0, reprompted
+    assert "keeps the value it has" in reprompted.out
     assert values(omac, shop) == {"secrets": ["TOKEN"], "config": {"LIMIT": "7", "REGION": "us"}}
     assert stored(omac, str(shop)) == SECRET
 
 
 def test_a_remembered_value_that_no_longer_fits(omac: Omac, shop: Path) -> None:
-    """A later version has another rule: it counts as not remembered, and that is told without the value."""
+    """A default that breaks a later version's rule is not used; omac reports this without the value."""
     taken(register(omac, shop, "--json", **ALL))
     strict = valued(omac, "strict", META.replace("^xoxb-[a-z0-9]+$", "^xapp-"))
     done = register(omac, strict, "--defaults")
@@ -199,7 +200,7 @@ def test_a_remembered_value_that_no_longer_fits(omac: Omac, shop: Path) -> None:
 
 
 def test_what_all_projects_share_has_no_defaults(omac: Omac, shop: Path) -> None:
-    """Its values are everybody's already: none is remembered, and none is taken over."""
+    """A global skill already shares its values with all projects: omac neither saves nor takes over defaults for it."""
     home = Path(omac.environment["HOME"]) / ".agents" / "skills"
     home.mkdir(parents=True)
     shutil.copytree(shop / ".agents" / "skills" / "slack", home / "slack")
@@ -216,14 +217,15 @@ def test_what_all_projects_share_has_no_defaults(omac: Omac, shop: Path) -> None
 
 
 def test_files_and_the_standard_input(omac: Omac, shop: Path) -> None:
-    """NAME=value lines, also with a carriage return at their end; files come before the environment."""
+    """Files and stdin hold NAME=value lines, also with a carriage return at their end. Files take precedence over the
+    environment."""
     secrets, fields = omac.folder / "secrets", omac.folder / "fields"
     secrets.write_bytes(f"# mine\r\nTOKEN={SECRET}\r\n\r\n".encode())
     fields.write_bytes(b"REGION=eu\r\nLIMIT=+07\r\nNOTE='a note'\r\n")
     secrets.chmod(0o600)
     flags = ("--secrets-from", str(secrets), "--fields-from", str(fields))
     done = register(omac, shop, *flags, "--json", OMAC_SECRET_TOKEN=OTHER)
-    assert [one["from"] for one in taken(done)["config"]] == ["given"] * 3
+    assert [field["from"] for field in taken(done)["config"]] == ["given"] * 3
     assert values(omac, shop)["config"] == {"LIMIT": "7", "NOTE": "a note", "REGION": "eu"}
     assert stored(omac, str(shop)) == SECRET
     assert "readable by other users" not in done.err
@@ -235,7 +237,8 @@ def test_files_and_the_standard_input(omac: Omac, shop: Path) -> None:
 
 
 def test_a_secret_of_many_lines_by_the_environment(omac: Omac, shop: Path) -> None:
-    """It arrives as it is; the environment's values for other skills are told of, and no reason to refuse."""
+    """A secret of several lines arrives unchanged. Variables for other skills are reported, and are no reason to
+    refuse."""
     pem = "-----BEGIN-----\nbGluZQ==\n-----END-----\n"
     extra = ALL | {"OMAC_SECRET_PEM": pem, "OMAC_SECRET_ELSE": "foreign-value", "OMAC_CONFIG_TOKEN": "foreign-value"}
     done = register(omac, shop, **extra)
@@ -265,7 +268,7 @@ def test_a_secret_of_many_lines_by_the_environment(omac: Omac, shop: Path) -> No
     ids=lambda value: "" if isinstance(value, bytes) else value.partition(":")[2].strip()[:20] or "large",
 )
 def test_secrets_that_are_refused(shared: tuple[Omac, Path], stdin: bytes, told: str) -> None:
-    """Exit 9, the value nowhere to be seen, and nothing recorded: not even the approval."""
+    """A refused secret gives exit 9; its value appears nowhere, and neither it nor the approval is recorded."""
     omac, project = shared
     done = register_from(stdin, omac, project, OMAC_CONFIG_REGION="eu")
     assert (done.status, done.out) == (9, ""), done
@@ -291,7 +294,7 @@ def test_secrets_that_are_refused(shared: tuple[Omac, Path], stdin: bytes, told:
 def test_values_of_the_environment_that_are_refused(
     shared: tuple[Omac, Path], extra: dict[str, str], told: list[str]
 ) -> None:
-    """All that is wrong is said at once."""
+    """All faulty values are reported at once."""
     omac, project = shared
     done = register(omac, project, **(ALL | extra))
     assert (done.status, done.out) == (9, "")
@@ -302,7 +305,8 @@ def test_values_of_the_environment_that_are_refused(
 
 
 def test_everything_that_is_missing_is_said_at_once(shared: tuple[Omac, Path]) -> None:
-    """With the ways to give it; nothing is recorded. `--no-input` asks nobody, even at a terminal."""
+    """All missing values are reported with the ways to give them, and nothing is recorded. With `--no-input` omac asks
+    no one, even at a terminal."""
     omac, project = shared
     done = register(omac, project)
     assert (done.status, done.out) == (9, "")
@@ -324,7 +328,7 @@ def test_everything_that_is_missing_is_said_at_once(shared: tuple[Omac, Path]) -
 
 
 def test_three_tries(shared: tuple[Omac, Path]) -> None:
-    """Then it is refused; what was answered before is not kept either. ^D ends the asking at once."""
+    """The third wrong answer is refused, and earlier answers are not kept either. ^D ends the questions at once."""
     omac, project = shared
     answers = [("TOKEN", b"hunter2\n"), ("2 more tries", b"hunter2\n"), ("1 more try", b"hunter2\n")]
     for typing in (answers, [("TOKEN", SECRET.encode() + b"\n"), ("SPARE", b"\x04")]):
@@ -349,13 +353,13 @@ def test_three_tries(shared: tuple[Omac, Path]) -> None:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_flags_that_make_no_sense(shared: tuple[Omac, Path], flags: list[str], told: str) -> None:
-    """They are misuse."""
+    """Contradictory or unusable flags are misuse."""
     done = register(shared[0], shared[1], *flags)
     assert (done.status, told in done.err) == (2, True), done
 
 
 def test_values_can_be_left_for_later(omac: Omac, shop: Path) -> None:
-    """`--no-secrets` and `--no-fields` register all the same, and say what it waits for."""
+    """`--no-secrets` and `--no-fields` register the skill all the same, and report the values that it waits for."""
     done = register(omac, shop, "--no-secrets", "--no-fields")
     assert done.status == 0, done
     assert "it does not start without: TOKEN, REGION" in done.err
@@ -364,7 +368,7 @@ def test_values_can_be_left_for_later(omac: Omac, shop: Path) -> None:
 
 
 def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
-    """Exit 8, and nothing is approved; a skill that is given no secret needs no store."""
+    """A locked vault gives exit 8, and nothing is approved. A skill that gets no secret needs no store."""
     locked = {"OMAC_VAULT_KEY_FILE": ""}
     done = register(omac, shop, **(ALL | locked))
     assert (done.status, "the vault is locked" in done.err, "&& omac unlock" in done.err) == (8, True, True)
@@ -373,7 +377,8 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
 
 
 def test_a_keychain(omac: Omac) -> None:
-    """A secret is kept there and taken over from there; once it is locked, nothing more is approved."""
+    """A secret is kept in the keychain and taken over from there. Once the keychain is locked, nothing more is
+    approved."""
     shop, market, fair = (valued(omac, name, META) for name in ("shop", "market", "fair"))
     with private_keyring(omac.folder) as keyring:
         omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
@@ -390,7 +395,7 @@ def test_a_keychain(omac: Omac) -> None:
 
 
 def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
-    """Whatever they hold, they are looked up and shown, never walked along."""
+    """An unknown name, even one like a path, is looked up and printed escaped; it never leads to a folder."""
     omac, project = shared
     for name in ("../slack", "slack/", "/etc", "sl\x1b[2Jack", "Slack", ""):
         done = alone(omac, "register", name, "--workdir", str(project), extra=ALL)
@@ -401,7 +406,7 @@ def test_names_that_mean_no_skill(shared: tuple[Omac, Path]) -> None:
 
 
 def test_skills_that_cannot_be_registered(omac: Omac, shop: Path) -> None:
-    """Without a sidecar there is nothing to register; names equal but for case, and broken ones, are refused."""
+    """A skill without a sidecar, a broken one, and one whose name differs only in case are refused."""
     skills = shop / ".agents" / "skills"
     (skills / "words").mkdir()
     (skills / "words" / "SKILL.md").write_text("---\nname: words\ndescription: only words\n---\n")
@@ -417,20 +422,20 @@ def test_skills_that_cannot_be_registered(omac: Omac, shop: Path) -> None:
 
 
 def test_a_name_that_means_several_skills(omac: Omac, shop: Path) -> None:
-    """Each can be meant: by its harness, its scope, or the hash of its code; the commands can be pasted."""
+    """An ambiguous name is narrowed by harness, scope or the hash of the code; the proposed commands can be pasted."""
     source = shop / ".agents" / "skills" / "slack"
     home = Path(omac.environment["HOME"]) / ".claude" / "skills" / "slack"
     sources = [shop / ".opencode" / "skills" / "slack", shop / ".claude" / "skills" / "slack", home]
-    for number, place in enumerate(sources):
-        shutil.copytree(source, place)
-        (place / "extra.py").write_text(f"{number}\n")
+    for number, copy_folder in enumerate(sources):
+        shutil.copytree(source, copy_folder)
+        (copy_folder / "extra.py").write_text(f"{number}\n")
     done = omac.run("register", "slack", "--no-secrets", "--no-fields", "--no-input", cwd=shop)
     assert done.status == 2, done
     assert "slack is ambiguous: 4 skills have this name" in done.err
     commands = [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
     registered = [taken(alone(omac, *shlex.split(line)[1:], "--json")) for line in commands]
-    assert {one["source"] for one in registered} == {str(source), *map(str, sources)}
-    (claude,) = [one for one in registered if one["source"] == str(sources[1])]
+    assert {report["source"] for report in registered} == {str(source), *map(str, sources)}
+    (claude,) = [report for report in registered if report["source"] == str(sources[1])]
     by_hash = register(omac, shop, "--hash", claude["bundle_hash"], "--no-secrets", "--no-fields", "--json")
     assert taken(by_hash)["source"] == str(sources[1])
     shutil.rmtree(sources[0])
@@ -443,7 +448,7 @@ def test_a_name_that_means_several_skills(omac: Omac, shop: Path) -> None:
 
 
 def test_code_that_changed(omac: Omac, shop: Path) -> None:
-    """It is registered again only if that is said; `--hash` holds both to the code that was shown."""
+    """Changed code is registered again only with `--force`; `--hash` limits this to the code that was shown."""
     first = taken(register(omac, shop, "--json", **ALL))
     (shop / ".agents" / "skills" / "slack" / "sidecar.py").write_text(PROGRAM + "# more\n")
     done = register(omac, shop)
@@ -461,7 +466,7 @@ def test_code_that_changed(omac: Omac, shop: Path) -> None:
 
 
 def test_it_says_what_was_vouched_for(omac: Omac, shop: Path) -> None:
-    """The code, what it may do, what it has been given, and what comes next; never the value of a secret."""
+    """The report has the code's hash, what the skill may do, its values and the next command, but no secret."""
     done = register(omac, shop, **ALL)
     source = shop / ".agents" / "skills" / "slack"
     lines = done.out.splitlines()
@@ -480,7 +485,7 @@ def test_it_says_what_was_vouched_for(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "long", "link", "fifo", "folder", "absent", "linked folder"])
 def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
-    """In a box, with control characters escaped; only a regular file of the skill is."""
+    """An install script that is a regular file of the skill is printed in a box, with control characters escaped."""
     with_vault(omac)
     project = valued(omac, "shop", META + "  install_scripts: {linux: scripts/install.sh, macos: scripts/install.sh}\n")
     folder = project / ".agents" / "skills" / "slack" / "scripts"
@@ -528,7 +533,8 @@ def test_the_install_script_is_shown_and_not_run(omac: Omac, kind: str) -> None:
 
 @pytest.mark.full
 def test_many_at_once(omac: Omac, shop: Path) -> None:
-    """Twelve registrations of other skills and of the same one: all are recorded, or say that others were first."""
+    """Twelve registrations of other skills and of the same one at once: each is recorded, or reports that others were
+    first."""
     projects = [valued(omac, f"p{number}", META) for number in range(6)] + [shop] * 6
 
     def one(number: int) -> Done:
@@ -550,7 +556,8 @@ def test_many_at_once(omac: Omac, shop: Path) -> None:
 
 
 def test_a_server_that_runs_takes_it_up(omac: Omac, shop: Path) -> None:
-    """Registering makes the skill ready where its directory is online, with its values; no next step is named."""
+    """A registration makes the skill ready with its values if its directory is online; it proposes no next step
+    then."""
     server = omac.serve()
     assert server.skill(shop, "slack")["state"] == "broken"
     assert taken(register(omac, shop, "--json", OMAC_CONFIG_NOTE="hi", **ALL))["next"] == []
@@ -559,20 +566,20 @@ def test_a_server_that_runs_takes_it_up(omac: Omac, shop: Path) -> None:
         skill = server.skill(shop, "slack")
         return skill["state"] == "ready" and told(skill)
 
-    found = eventually(ready, 10.0, "the skill with its values")
-    assert (found["TOKEN"], found["REGION"], found["NOTE"], found["LIMIT"]) == (SECRET, "eu", "hi", "3")
+    answer = eventually(ready, 10.0, "the skill with its values")
+    assert (answer["TOKEN"], answer["REGION"], answer["NOTE"], answer["LIMIT"]) == (SECRET, "eu", "hi", "3")
     assert SECRET.encode() not in everywhere(omac)
 
 
 def test_a_journal_that_cannot_be_written(omac: Omac, shop: Path) -> None:
-    """Exit 5, in omac's words."""
+    """An unusable journal gives exit 5 and no traceback; no secret is stored."""
     done = register(omac, shop, "--journal", str(omac.folder), **ALL)
     assert (done.status, "Traceback" in done.err) == (5, False), done
     assert stored(omac, str(shop)) is None
 
 
 def test_the_example_skill(omac: Omac) -> None:
-    """It wants nothing, so it is registered in one step, without any store for secrets."""
+    """The example skill needs no value, so one command registers it without any store for secrets."""
     project = omac.root / "plain"
     shutil.copytree(ECHO_SKILL, project / ".agents" / "skills" / "echo")
     done = alone(omac, "register", "echo", "--workdir", "plain", extra={"OMAC_SECRETS_STORE": "keychain"})

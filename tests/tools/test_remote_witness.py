@@ -1,4 +1,4 @@
-"""Another omac as a witness: two real servers, and whoever else answers or delivers."""
+"""Another omac as a witness: two real servers, foreign servers that answer, and strangers that deliver."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ from omac.services.kernel.checkpointing import WORTH
 
 
 class Keeper:
-    """A host that keeps the checkpoints of others, at a port of its own."""
+    """A host that keeps the checkpoints of others, and listens on a port of its own."""
 
     def __init__(self, omac: Omac) -> None:
         self.omac = omac
@@ -45,7 +45,7 @@ class Keeper:
         return self.omac.state / "witness.token"
 
     def received(self) -> list[CheckpointReceived]:
-        return [one.event for one in self.omac.events(CheckpointReceived)]
+        return [record.event for record in self.omac.events(CheckpointReceived)]
 
     def post(self, body: bytes | dict[str, Any], token: str | None = None) -> Answer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -55,7 +55,7 @@ class Keeper:
 
 @pytest.fixture
 def used(omac: Omac) -> Omac:
-    """A host whose next run has something to sign."""
+    """Return a host whose next run has something to sign."""
     omac.approve(omac.project("shop", "echo"), "echo")
     called_often(omac, WORTH)
     return omac
@@ -63,10 +63,10 @@ def used(omac: Omac) -> Omac:
 
 @pytest.fixture
 def keeper(used: Omac, tmp_path: Path) -> Iterator[Keeper]:
-    """The witness of that host, which has its token in a file."""
+    """Yield the witness of that host, whose token the host has in a file."""
     (tmp_path / "keeper").mkdir()
-    with omac_in(tmp_path / "keeper") as other:
-        made = Keeper(other)
+    with omac_in(tmp_path / "keeper") as witness_host:
+        made = Keeper(witness_host)
         token = used.folder / "token"
         shutil.copy(made.token, token)
         token.chmod(0o600)
@@ -76,7 +76,7 @@ def keeper(used: Omac, tmp_path: Path) -> Iterator[Keeper]:
 
 
 def test_it_keeps_what_the_other_signs(used: Omac, keeper: Keeper) -> None:
-    """Each checkpoint once; what it prints is what a verification on the first host takes, and finds a cut with."""
+    """The witness keeps each checkpoint once. The first host verifies the checkpoints that the witness prints."""
     ran(used)
     called_often(used, WORTH)
     ran(used)
@@ -86,9 +86,9 @@ def test_it_keeps_what_the_other_signs(used: Omac, keeper: Keeper) -> None:
     printed = keeper.omac.ok("checkpoint", "--received", "--of", first.journal)
     assert notes_of(printed) == ([first.note, second.note], 0)
     assert keeper.omac.ok("checkpoint", "--received", "--of", "0" * 32) == ""
-    kept = used.folder / "kept.txt"
-    kept.write_text(printed)
-    assert used.run("audit", "verify", "--checkpoint", str(kept)).status == 0
+    file = used.folder / "kept.txt"
+    file.write_text(printed)
+    assert used.run("audit", "verify", "--checkpoint", str(file)).status == 0
     again = keeper.post({"note": second.note, "key": second.key})
     assert (again.status, again.json()["size"], len(keeper.received())) == (200, second.size, 2)
     assert keeper.omac.run("audit", "verify").status == 0
@@ -96,7 +96,7 @@ def test_it_keeps_what_the_other_signs(used: Omac, keeper: Keeper) -> None:
 
 @pytest.mark.full
 def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) -> None:
-    """A history that was taken back, or rewritten, is told on both sides, and recorded once where it was seen."""
+    """A history that was put back or rewritten is reported on both sides, and recorded once, by the witness."""
     ran(used)
     with closing(sqlite3.connect(used.state / "journal.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -112,7 +112,7 @@ def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) 
     assert "answers 409" in done.err
     assert "its history was rewritten, or an old copy was put back" in done.err
     ran(used)
-    (contested,) = [one.event for one in keeper.omac.events(CheckpointContested)]
+    (contested,) = [record.event for record in keeper.omac.events(CheckpointContested)]
     assert contested.size < contested.received == keeper.received()[-1].size
     (row,) = [row for row in keeper.omac.attempts() if row["kind"] == "checkpoint.contested"]
     assert contested.journal in row["detail"]
@@ -122,12 +122,12 @@ def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) 
 
 @pytest.mark.full
 def test_a_key_that_gave_way(used: Omac, keeper: Keeper) -> None:
-    """The key that the first one gave way to is trusted; one that came from nowhere is not."""
+    """The witness trusts a key that the known key rotated to, and refuses an unrelated one."""
     ran(used)
     used.ok("key", "rotate")
     called_often(used, WORTH)
     ran(used)
-    assert len({one.key for one in keeper.received()}) == 2
+    assert len({receipt.key for receipt in keeper.received()}) == 2
     used.ok("key", "rotate")
     (used.state / "signing.key").unlink()
     used.ok("key", "rotate", "--lost")
@@ -138,7 +138,7 @@ def test_a_key_that_gave_way(used: Omac, keeper: Keeper) -> None:
 
 
 def test_one_that_is_away_is_owed(used: Omac, keeper: Keeper) -> None:
-    """Killed, it gets what is owed once it is back; nothing that was received is lost."""
+    """A killed witness gets the checkpoints that are owed once it is back, and loses none that it received."""
     ran(used)
     keeper.serving.process.kill()
     keeper.serving.process.wait()
@@ -147,7 +147,9 @@ def test_one_that_is_away_is_owed(used: Omac, keeper: Keeper) -> None:
     assert used.events(WitnessFailed)
     keeper.serve()
     ran(used)
-    assert [one.event.size for one in used.events(CheckpointWitnessed)] == [one.size for one in keeper.received()]
+    assert [record.event.size for record in used.events(CheckpointWitnessed)] == [
+        record.size for record in keeper.received()
+    ]
 
 
 def test_a_long_run_delivers_while_it_goes_on(used: Omac, keeper: Keeper) -> None:
@@ -170,7 +172,7 @@ def test_a_long_run_delivers_while_it_goes_on(used: Omac, keeper: Keeper) -> Non
     ids=["missing", "readable", "empty", "wrong", "link"],
 )
 def test_tokens(used: Omac, keeper: Keeper, prepare: Any, says: str) -> None:
-    """What is wrong with the token is told by its file, never by its text."""
+    """An error about the token names its file, never its text."""
     file = used.folder / "token"
     text = file.read_text()
     prepare(file)
@@ -181,11 +183,12 @@ def test_tokens(used: Omac, keeper: Keeper, prepare: Any, says: str) -> None:
 
 
 def test_strangers_and_their_bodies(used: Omac, keeper: Keeper) -> None:
-    """Nothing is recorded of what no key has signed; the token opens nothing else, and no other opens this."""
+    """The witness records nothing that no key has signed. Its token opens nothing else, and no other token opens the
+    witness."""
     ran(used)
-    (kept,) = keeper.received()
-    note, key = kept.note, kept.key
-    forged = note.replace(f"\n{kept.size}\n", f"\n{kept.size + 1}\n")
+    (receipt,) = keeper.received()
+    note, key = receipt.note, receipt.key
+    forged = note.replace(f"\n{receipt.size}\n", f"\n{receipt.size + 1}\n")
     bodies: list[bytes | dict[str, Any]] = [
         b"", b"{", b"[]", b"\0" * 100, b"[" * 60_000, {"note": note}, {"note": note, "key": key, "more": 1},
         {"note": "", "key": key}, {"note": forged, "key": key}, {"note": note, "key": key + "A"},
@@ -197,8 +200,8 @@ def test_strangers_and_their_bodies(used: Omac, keeper: Keeper) -> None:
     assert keeper.post(b"x" * (2 << 20)).status in (0, 413)
     assert keeper.post({"note": note, "key": key}, "wrong").status == 401
     assert keeper.post({"note": note, "key": key}, keeper.serving.token).status == 401
-    other = curl("-H", f"Authorization: Bearer {keeper.token.read_text()}", f"{keeper.url}/__omac__/status")
-    assert other.status == 403
+    refused = curl("-H", f"Authorization: Bearer {keeper.token.read_text()}", f"{keeper.url}/__omac__/status")
+    assert refused.status == 403
     assert len(keeper.received()) == 1
     assert keeper.token.stat().st_mode & 0o777 == 0o600
 
@@ -221,7 +224,7 @@ class _Elsewhere(HTTPServer):
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[_Elsewhere]:
-    """A server that answers each delivery like this."""
+    """Start a server that answers each delivery like this."""
     with _Elsewhere(("127.0.0.1", 0), _Answering) as server:
         server.answer, server.asked = answer, []
         thread = threading.Thread(target=server.serve_forever)
@@ -246,7 +249,7 @@ def answering(answer: bytes) -> Iterator[_Elsewhere]:
     ids=["redirect", "escape", "endless", "no http", "nothing"],
 )
 def test_who_answers_something_else(used: Omac, answer: bytes, says: str) -> None:
-    """It is owed; a redirect is not followed, and what is answered reaches no terminal as it is."""
+    """A witness's odd answer is reported and reaches no terminal raw; omac does not follow a redirect."""
     token = used.folder / "token"
     token.write_text("t0ken")
     token.chmod(0o600)
@@ -271,7 +274,7 @@ def test_who_answers_something_else(used: Omac, answer: bytes, says: str) -> Non
     ],
 )
 def test_addresses_that_are_refused(omac: Omac, word: str) -> None:
-    """In the clear to this machine alone; nothing but a server's name and port."""
+    """A witness is addressed by server name and port alone; plain HTTP is refused for other machines."""
     done = omac.run("settings", "set", "journal.witness", word)
     assert (done.status, "journal.witness takes" in done.err) == (2, True), done
     assert omac.run("settings", "set", "journal.witness", "https://witness.example.org:8443").status == 0
@@ -289,13 +292,13 @@ HASTILY = (sys.executable, "-c", HASTY)  # signs after half a second, not after 
 
 
 def paired(omacs: Sequence[Omac]) -> None:
-    """Have two hosts keep each other's checkpoints, by servers that sign hastily."""
+    """Let two hosts keep each other's checkpoints, with servers that sign hastily."""
     keepers = [Keeper(omac) for omac in omacs]
-    for keeper, other in zip(keepers, reversed(keepers), strict=True):
+    for keeper, peer in zip(keepers, reversed(keepers), strict=True):
         token = keeper.omac.folder / "token"
-        shutil.copy(other.token, token)
+        shutil.copy(peer.token, token)
         token.chmod(0o600)
-        kept_by(keeper.omac, other.url)
+        kept_by(keeper.omac, peer.url)
         keeper.omac.environment["OMAC_JOURNAL_WITNESS_TOKEN"] = str(token)
         keeper.serving.end()
     for keeper in keepers:
@@ -304,16 +307,17 @@ def paired(omacs: Sequence[Omac]) -> None:
 
 @pytest.mark.full
 def test_two_that_keep_each_other_come_to_rest(omac: Omac, tmp_path: Path) -> None:
-    """A receipt is an event, and makes no checkpoint due: two idle servers would sign and deliver for ever."""
+    """A receipt is an event that makes no checkpoint due; otherwise two idle servers would sign and deliver for
+    ever."""
     (tmp_path / "other").mkdir()
-    with omac_in(tmp_path / "other") as other:
-        both = (omac, other)
+    with omac_in(tmp_path / "other") as peer:
+        both = (omac, peer)
         paired(both)
-        for one in both:
-            eventually(lambda one=one: one.events(CheckpointReceived), 20.0, "a checkpoint of the other")  # type: ignore[misc]
+        for host in both:
+            eventually(lambda host=host: host.events(CheckpointReceived), 20.0, "a checkpoint of the other")  # type: ignore[misc]
         time.sleep(2.0)
-        heads = [len(one.events()) for one in both]
+        heads = [len(host.events()) for host in both]
         time.sleep(4.0)
-        assert [len(one.events()) for one in both] == heads
-        for one in both:
-            one.ok("audit", "verify")
+        assert [len(host.events()) for host in both] == heads
+        for host in both:
+            host.ok("audit", "verify")

@@ -1,4 +1,4 @@
-"""`omac journal check` and `omac journal repair`: what a person sees of damage, and the way back to work."""
+"""`omac journal check` and `omac journal repair`: the report of damage, and the way back to work."""
 
 import json
 import sqlite3
@@ -9,13 +9,14 @@ from real_omac import Omac
 
 
 def spoil(omac: Omac, statement: str) -> None:
-    """Change the journal as nothing of omac would."""
+    """Change the journal as no part of omac would."""
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
         connection.execute(statement)
 
 
 def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
-    """The check works while a server runs, which a repair would pull the ground from under."""
+    """The check works while a server runs; a repair is refused, because it would change the journal under the
+    server."""
     project = omac.project("shop", "echo")
     serving = omac.serve()
     omac.approve(project, "echo")
@@ -34,7 +35,8 @@ def test_check_beside_a_server_and_no_repair_under_it(omac: Omac) -> None:
 
 
 def test_from_damage_back_to_work(omac: Omac) -> None:
-    """Every command names the way back; after it, what was sound is as before and a server starts again."""
+    """Every command names the way back from damage. After the repair, sound events are as before, and a server starts
+    again."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     omac.ok("settings", "set", "secrets.store", "vault")
@@ -52,9 +54,9 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
     (finding,) = json.loads(omac.run("journal", "check", "--json").out)["findings"]
     assert (finding["position"], finding["kind"], finding["remedy"]) == (position, "setting.changed", "empty")
     assert f"position {position}" in omac.ok("journal", "repair", "--dry-run")
-    asked = omac.run("journal", "repair", "--position", str(position))
-    assert asked.status == 2
-    assert f"try: omac journal repair --position {position} --yes" in asked.err
+    refused = omac.run("journal", "repair", "--position", str(position))
+    assert refused.status == 2
+    assert f"try: omac journal repair --position {position} --yes" in refused.err
     assert omac.run("journal", "check").status == 10
     done = omac.run("journal", "repair", "--position", str(position), "--yes")
     assert done.status == 0, done
@@ -69,7 +71,7 @@ def test_from_damage_back_to_work(omac: Omac) -> None:
 
 
 def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
-    """A row that is missing is never passed over, by whichever command comes first."""
+    """Each command refuses a journal with a missing row."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     omac.ok("settings", "set", "secrets.store", "vault")
@@ -89,7 +91,7 @@ def test_a_gap_is_refused_by_every_command(omac: Omac) -> None:
 
 
 def test_nothing_to_check(omac: Omac) -> None:
-    """Without a journal there is nothing to check or to repair, and none is made."""
+    """Without a journal, check and repair are refused, and make none."""
     for command in (("check",), ("repair", "--yes")):
         done = omac.run("journal", *command)
         assert done.status == 5, done
@@ -98,7 +100,7 @@ def test_nothing_to_check(omac: Omac) -> None:
 
 
 def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
-    """Nothing damaged: nothing is done; a position that is sound is refused."""
+    """A repair leaves a sound journal as it is, and refuses a position that is sound."""
     omac.approve(omac.project("shop", "echo"), "echo")
     assert "nothing in" in omac.ok("journal", "repair", "--yes")
     done = omac.run("journal", "repair", "--position", "1", "--yes")
@@ -110,8 +112,8 @@ def test_a_sound_journal_is_not_repaired(omac: Omac) -> None:
 
 
 def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
-    """What was set aside goes into it as its leaf alone, and no proof of it is made; all others are proven, before and
-    after the events are sealed."""
+    """A position that was set aside is exported as its leaf alone, and cannot be proven. Its neighbor is proven, before
+    and after the events are sealed."""
     omac.approve(omac.project("shop", "echo"), "echo")
     for value in ("vault", "keychain", "vault"):
         omac.ok("settings", "set", "secrets.store", value)
@@ -121,8 +123,8 @@ def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
     key = omac.ok("key", "show").strip()
     for name in ("before", "sealed"):
         folder = tmp_path / name
-        told = json.loads(omac.ok("export", "--out", str(folder), "--json"))
-        assert told["without_content"] >= 1
+        manifest = json.loads(omac.ok("export", "--out", str(folder), "--json"))
+        assert manifest["without_content"] >= 1
         assert "set aside by a repair" in omac.ok("export", "verify", str(folder), "--key", key)
         refused = omac.run("audit", "prove", str(position - 2))
         assert (refused.status, "was set aside" in refused.err) == (10, True), refused
@@ -136,11 +138,11 @@ def test_an_export_after_a_repair(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_the_record_of_a_repair_is_damaged(omac: Omac) -> None:
-    """It is repaired like any other, and what it says still excuses the position that it set aside."""
+    """The record of a repair is repaired like any other event, and still excuses the position that it set aside."""
     omac.approve(omac.project("shop", "echo"), "echo")
     position = json.loads(omac.ok("journal", "check", "--json"))["position"]
     for damaged in (position, position + 1):
         spoil(omac, f"UPDATE event SET body = x'c1' WHERE position = {damaged}")
         omac.ok("journal", "repair", "--yes")
-    told = json.loads(omac.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["set_aside"]) == ([], [position, position + 1])
+    verified = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (verified["findings"], verified["set_aside"]) == ([], [position, position + 1])

@@ -1,5 +1,5 @@
-"""Approvals and values by repository, through the real command line and a real server: they hold in each worktree of
-it for exactly the approved files, and nothing that only claims to be a worktree gets one."""
+"""Approvals and values by repository, through the real command line and a real server. They hold in each worktree of it
+for exactly the approved files; a folder that only claims to be a worktree gets none."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def git(*arguments: str, cwd: Path) -> None:
 
 
 def repository(project: Path) -> Path:
-    """Make the project a repository with all of its files; the project."""
+    """Make the project a repository with all of its files, and return the project."""
     git("init", "-q", cwd=project)
     git("add", "-A", cwd=project)
     git("commit", "-q", "-m", "skills", cwd=project)
@@ -29,13 +29,13 @@ def repository(project: Path) -> Path:
 
 
 def worktree(main: Path, name: str) -> Path:
-    """A linked worktree beside the main checkout."""
+    """Add a linked worktree beside the main checkout."""
     git("worktree", "add", "-q", str(main.parent / name), cwd=main)
     return main.parent / name
 
 
 def listed(omac: Omac, project: Path, skill: str = "echo") -> dict[str, Any]:
-    """A skill of a project, as `omac list` has it."""
+    """Return a skill of a project from `omac list`."""
     rows = map(json.loads, omac.ok("list", "--workdir", str(project), "--json").splitlines())
     (row,) = [row for row in rows if row["name"] == skill]
     return dict(row)
@@ -47,7 +47,7 @@ def state(omac: Omac, project: Path, skill: str = "echo") -> str:
 
 @pytest.fixture
 def main(omac: Omac) -> Path:
-    """A repository with the echo skill, approved by repository."""
+    """Return a repository with the echo skill, approved by repository."""
     main = repository(omac.project("main"))
     omac.ok("approve", "echo", "--workdir", str(main), "--repository")
     return main
@@ -57,8 +57,8 @@ def main(omac: Omac) -> Path:
 
 
 def test_a_forged_pointer_inherits_nothing(omac: Omac, main: Path) -> None:
-    """Files that an agent copied, with a `.git` file that names the repository or one of its worktrees."""
-    one = worktree(main, "one")
+    """Copied files inherit nothing from a `.git` file that names the repository or one of its worktrees."""
+    linked = worktree(main, "one")
     forged = omac.project("forged")
     for target in (main / ".git", main / ".git/worktrees/one"):
         (forged / ".git").write_text(f"gitdir: {target}\n")
@@ -70,20 +70,20 @@ def test_a_forged_pointer_inherits_nothing(omac: Omac, main: Path) -> None:
     (forged / ".git").write_text(f"gitdir: {admin}\n")
     serving = omac.serve()
     assert serving.skill(forged)["state"] == "broken"
-    assert serving.skill(one)["state"] == "ready"
+    assert serving.skill(linked)["state"] == "ready"
     done = omac.run("approve", "echo", "--workdir", str(forged), "--repository")
     assert done.status == 7
     assert "/commondir names" in done.err
 
 
 def test_links_and_copies_inherit_nothing(omac: Omac, main: Path) -> None:
-    """A `.git` that is a link, a worktree that was copied or moved by hand; git's own move keeps the approval."""
-    one = worktree(main, "one")
+    """A linked `.git` and a worktree copied or moved by hand inherit nothing; git's own move keeps the approval."""
+    source = worktree(main, "one")
     linked = omac.project("linked")
     (linked / ".git").symlink_to(main / ".git")
-    shutil.copytree(one, omac.root / "copied")
-    assert [state(omac, place) for place in (linked, omac.root / "copied")] == ["not registered"] * 2
-    git("worktree", "move", str(one), str(omac.root / "moved"), cwd=main)
+    shutil.copytree(source, omac.root / "copied")
+    assert [state(omac, folder) for folder in (linked, omac.root / "copied")] == ["not registered"] * 2
+    git("worktree", "move", str(source), str(omac.root / "moved"), cwd=main)
     assert state(omac, omac.root / "moved") == "approved"
     (omac.root / "moved").rename(omac.root / "by-hand")
     assert state(omac, omac.root / "by-hand") == "not registered"
@@ -91,22 +91,22 @@ def test_links_and_copies_inherit_nothing(omac: Omac, main: Path) -> None:
 
 @pytest.mark.full
 def test_a_changed_file_in_one_worktree(omac: Omac, main: Path) -> None:
-    """Also one that the bundle hash leaves out: there it is not approved, in the others it is."""
-    one, two = worktree(main, "one"), worktree(main, "two")
-    program = one / ".agents/skills/echo/sidecar.py"
+    """A changed file ends the approval in its worktree alone, even a file that the bundle hash leaves out."""
+    first, second = worktree(main, "one"), worktree(main, "two")
+    program = first / ".agents/skills/echo/sidecar.py"
     program.write_text(program.read_text() + "# changed\n")
-    (two / ".agents/skills/echo/dist").mkdir()
-    (two / ".agents/skills/echo/dist/planted.js").write_text("x")
-    assert [state(omac, place) for place in (main, one, two)] == ["approved", "changed", "changed"]
+    (second / ".agents/skills/echo/dist").mkdir()
+    (second / ".agents/skills/echo/dist/planted.js").write_text("x")
+    assert [state(omac, tree) for tree in (main, first, second)] == ["approved", "changed", "changed"]
     serving = omac.serve()
-    assert [serving.skill(place)["state"] for place in (main, one, two)] == ["ready", "broken", "broken"]
-    done = omac.run("diff", "echo", "--workdir", str(one))
+    assert [serving.skill(tree)["state"] for tree in (main, first, second)] == ["ready", "broken", "broken"]
+    done = omac.run("diff", "echo", "--workdir", str(first))
     assert done.status == 1
     assert "+# changed" in done.out
 
 
 def test_a_nested_clone_inherits_nothing(omac: Omac, main: Path) -> None:
-    """In the main checkout, with the same files and commits."""
+    """A clone inside the main checkout inherits nothing, though its files and commits are the same."""
     git("clone", "-q", str(main), str(main / "nested"), cwd=main)
     assert state(omac, main / "nested") == "not registered"
     serving = omac.serve()
@@ -114,7 +114,7 @@ def test_a_nested_clone_inherits_nothing(omac: Omac, main: Path) -> None:
 
 
 def test_a_repository_that_was_made_again_inherits_nothing(omac: Omac, main: Path) -> None:
-    """Deleted and made again at the same path, with the same files."""
+    """A repository that is deleted and made again at the same path, with the same files, inherits nothing."""
     shutil.rmtree(main / ".git")
     repository(main)
     assert state(omac, main) == "not registered"
@@ -123,7 +123,7 @@ def test_a_repository_that_was_made_again_inherits_nothing(omac: Omac, main: Pat
 
 
 def test_another_project_folder_of_the_repository_inherits_nothing(omac: Omac, main: Path) -> None:
-    """The same files in a folder of the worktree that nobody approved."""
+    """Another folder of the worktree inherits nothing without an approval of its own, though its files are the same."""
     shutil.copytree(main / ".agents", main / "sub/.agents")
     assert state(omac, main / "sub") == "not registered"
     assert state(omac, main) == "approved"
@@ -133,80 +133,84 @@ def test_another_project_folder_of_the_repository_inherits_nothing(omac: Omac, m
 
 
 def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
-    """Worktrees made before and after it; list, show, approvals, status and audit tell that it is by repository."""
-    one = worktree(main, "one")
+    """An approval by repository holds in worktrees made later. The commands list, show, approvals, status and audit
+    report that it is by repository."""
+    linked = worktree(main, "one")
     common = f"{main}/.git"
-    assert listed(omac, one)["repository"] == common
+    assert listed(omac, linked)["repository"] == common
     serving = omac.serve()
-    assert serving.skill(one)["state"] == "ready"
+    assert serving.skill(linked)["state"] == "ready"
     assert f"approved for every worktree of {common}" in omac.ok("status")
-    assert f"its approval holds for the same files in every worktree of {common}" in omac.ok("show", "echo", cwd=one)
+    assert f"its approval holds for the same files in every worktree of {common}" in omac.ok("show", "echo", cwd=linked)
     (row,) = map(json.loads, omac.ok("approvals", "--json").splitlines())
     assert (row["scope"], row["repository"], row["code"]) == (f"every worktree of {common}", common, "ok")
     changes = [json.loads(line) for line in omac.ok("audit", "--kind", "skill", "--json").splitlines()]
     (approved,) = [change for change in changes if change["kind"] == "skill.approved"]
     assert (approved["actor"], approved["dir"]) == ("person", common)
     assert approved["detail"].endswith(f"for every worktree of {common}")
-    again = omac.ok("approve", "echo", "--workdir", str(one), "--repository")
+    again = omac.ok("approve", "echo", "--workdir", str(linked), "--repository")
     assert "already approved" in again
 
 
 @pytest.mark.full
 def test_an_approval_reaches_worktrees_that_are_online(omac: Omac) -> None:
-    """And its revocation too: each of them stops, and starts again when it is approved again."""
+    """An approval by repository starts the skill in all worktrees that are online, and its revocation stops it in
+    all."""
     main = repository(omac.project("main"))
-    one = worktree(main, "one")
+    linked = worktree(main, "one")
     serving = omac.serve()
-    places = (main, one)
-    assert [serving.skill(place)["state"] for place in places] == ["broken", "broken"]
+    trees = (main, linked)
+    assert [serving.skill(tree)["state"] for tree in trees] == ["broken", "broken"]
     omac.ok("approve", "echo", "--workdir", str(main), "--repository")
-    _await(serving, places, "ready")
-    done = omac.ok("revoke", "echo", "--workdir", str(one))
+    _await(serving, trees, "ready")
+    done = omac.ok("revoke", "echo", "--workdir", str(linked))
     assert f"no longer approved: echo in every worktree of {main}/.git" in done
-    _await(serving, places, "broken")
+    _await(serving, trees, "broken")
     assert state(omac, main) == "not approved"
     assert "echo" not in omac.ok("approvals")
 
 
 @pytest.mark.full
 def test_what_was_approved_in_one_worktree_alone_stays(omac: Omac, main: Path) -> None:
-    """Revoking the approval by repository only; without --repository the worktree's own ends too."""
-    one = worktree(main, "one")
-    omac.approve(one)
+    """`revoke --repository` leaves a worktree's own approval. Without the flag, revoking ends the worktree's own
+    approval too."""
+    linked = worktree(main, "one")
+    omac.approve(linked)
     serving = omac.serve()
-    assert [serving.skill(place)["state"] for place in (main, one)] == ["ready", "ready"]
-    omac.ok("revoke", "echo", "--workdir", str(one), "--repository")
+    assert [serving.skill(tree)["state"] for tree in (main, linked)] == ["ready", "ready"]
+    omac.ok("revoke", "echo", "--workdir", str(linked), "--repository")
     _await(serving, (main,), "broken")
-    _await(serving, (one,), "ready")
+    _await(serving, (linked,), "ready")
     omac.ok("approve", "echo", "--workdir", str(main), "--repository")
-    done = omac.ok("approve", "echo", "--workdir", str(one), "--revoke", "--json")
+    done = omac.ok("approve", "echo", "--workdir", str(linked), "--revoke", "--json")
     assert [json.loads(line)["repository"] for line in done.splitlines()] == ["", f"{main}/.git"]
-    _await(serving, (main, one), "broken")
+    _await(serving, (main, linked), "broken")
 
 
 def test_a_worktree_that_is_gone_can_still_be_revoked(omac: Omac) -> None:
-    """By the folder where it was approved, or by the git folder itself."""
+    """An approval of a removed worktree is revoked by its folder, or by the git folder itself."""
     main = repository(omac.project("main"))
-    for meant in (lambda one: one, lambda one: main / ".git"):
-        one = worktree(main, "one")
-        omac.ok("approve", "echo", "--workdir", str(one), "--repository")
-        git("worktree", "remove", "--force", str(one), cwd=main)
+    for meant in (lambda linked: linked, lambda linked: main / ".git"):
+        linked = worktree(main, "one")
+        omac.ok("approve", "echo", "--workdir", str(linked), "--repository")
+        git("worktree", "remove", "--force", str(linked), cwd=main)
         git("branch", "-D", "one", cwd=main)
         assert state(omac, main) == "approved"
-        omac.ok("revoke", "echo", "--workdir", str(meant(one)))
+        omac.ok("revoke", "echo", "--workdir", str(meant(linked)))
         assert state(omac, main) != "approved"
 
 
 @pytest.mark.full
 def test_a_secret_by_repository(omac: Omac) -> None:
-    """It reaches the sidecar in each worktree, a value of the worktree's own comes first, and unset ends it in all."""
+    """A secret by repository reaches the sidecar in each worktree. A worktree's own value takes precedence, and unset
+    ends the secret in all."""
     with_vault(omac)
     main = repository(valued(omac, "main"))
     one, two = worktree(main, "one"), worktree(main, "two")
-    given = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(main), "--repository", stdin=SECRET)
-    assert given.status == 0, given
-    assert f"for every worktree of {main}/.git" in given.out
-    assert "is not approved" in given.err
+    done = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(main), "--repository", stdin=SECRET)
+    assert done.status == 0, done
+    assert f"for every worktree of {main}/.git" in done.out
+    assert "is not approved" in done.err
     own = omac.run("secrets", "set", "slack", "TOKEN", "--workdir", str(two), stdin=b"abcd-own")
     assert own.status == 0, own
     omac.ok("config", "set", "slack", "REGION", "us", "--workdir", str(one), "--repository")
@@ -214,7 +218,7 @@ def test_a_secret_by_repository(omac: Omac) -> None:
     assert serving.skill(one, "slack")["state"] == "broken"
     omac.ok("approve", "slack", "--workdir", str(main), "--repository")
     _await(serving, (main, one, two), "ready", "slack")
-    values = [_values(omac, place) for place in (one, two)]
+    values = [_values(omac, tree) for tree in (one, two)]
     assert [one["TOKEN"] for one in values] == [SECRET.decode(), "abcd-own"]
     assert values[0]["REGION"] == "us"
     assert SECRET not in (omac.state / "journal.db").read_bytes()
@@ -226,7 +230,7 @@ def test_a_secret_by_repository(omac: Omac) -> None:
 
 
 def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
-    """It can be forgotten by the folder where the repository was, with its values; the store has none left."""
+    """A removed repository is deregistered by its former folder, with its values: the store has none left."""
     with_vault(omac)
     main = repository(valued(omac, "main"))
     assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
@@ -245,34 +249,34 @@ def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_secret_by_repository_is_not_for_other_code(omac: Omac) -> None:
-    """A worktree whose own code was approved alone does not get it."""
+    """A worktree with separately approved code does not get the secret of the repository."""
     with_vault(omac)
     main = repository(valued(omac, "main"))
-    one = worktree(main, "one")
-    program = one / ".agents/skills/slack/sidecar.py"
+    linked = worktree(main, "one")
+    program = linked / ".agents/skills/slack/sidecar.py"
     program.write_text(program.read_text() + "# other\n")
     omac.ok("approve", "slack", "--workdir", str(main), "--repository")
     assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
-    omac.ok("approve", "slack", "--workdir", str(one))
+    omac.ok("approve", "slack", "--workdir", str(linked))
     serving = omac.serve()
     assert serving.skill(main, "slack")["state"] == "ready"
-    assert serving.skill(one, "slack")["state"] == "pending_credentials"
+    assert serving.skill(linked, "slack")["state"] == "pending_credentials"
 
 
 def test_trust_by_repository(omac: Omac) -> None:
-    """Each skill is shown with what the approval will be for; afterwards each worktree has it."""
+    """`omac trust --repository` states that the approval holds in every worktree; afterwards each worktree has it."""
     main = repository(omac.project("main"))
-    one = worktree(main, "one")
+    linked = worktree(main, "one")
     answers = (("Approve it?", b"y\n"), ("ECHO_SECRET", b"\n"), ("ECHO_GREETING", b"\n"))
-    done: Done = typed(omac, answers, "trust", str(one), "--repository")
+    done: Done = typed(omac, answers, "trust", str(linked), "--repository")
     assert done.status == 0, done
     assert f"an approval holds for the same files in every worktree of {main}/.git" in done.out.replace("\r\n", "")
-    assert [state(omac, place) for place in (main, one)] == ["approved", "approved"]
+    assert [state(omac, tree) for tree in (main, linked)] == ["approved", "approved"]
     assert "1 approved before" in omac.ok("trust", str(main))
 
 
 def test_without_a_repository_it_is_refused(omac: Omac) -> None:
-    """With the command for the directory alone; a global skill has no repository."""
+    """The refusal outside of a repository proposes the command for the directory alone."""
     project = omac.project("plain")
     done = omac.run("approve", "echo", "--workdir", str(project), "--repository")
     assert done.status == 2
@@ -283,33 +287,33 @@ def test_without_a_repository_it_is_refused(omac: Omac) -> None:
 
 def _await(serving: Serving, places: tuple[Path, ...], wanted: str, skill: str = "echo") -> None:
     def holds() -> bool:
-        return all(serving.skill(place, skill)["state"] == wanted for place in places)
+        return all(serving.skill(tree, skill)["state"] == wanted for tree in places)
 
     eventually(holds, 20.0, f"{skill} to be {wanted}")
 
 
 def _values(omac: Omac, project: Path) -> dict[str, Any]:
-    """What the sidecar got, as it answers itself."""
+    """Return the values that the sidecar got, from its own answer."""
     return dict(json.loads(omac.ok("call", "slack", "/", cwd=project)))
 
 
 def test_each_command_shows_the_values_that_count(omac: Omac) -> None:
-    """In a worktree and in the main checkout, values of the repository, and over them those of the worktree's own."""
+    """Each worktree shows the values of the repository, and its own values over them."""
     with_vault(omac)
     main = repository(valued(omac, "main"))
-    one = worktree(main, "one")
-    for place in (main, one):
-        assert secrets_of(omac, place)["given"] == "no"
+    linked = worktree(main, "one")
+    for tree in (main, linked):
+        assert secrets_of(omac, tree)["given"] == "no"
     omac.ok("approve", "slack", "--repository", cwd=main)
     assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
     omac.ok("config", "set", "slack", "REGION", "us", "--repository", cwd=main)
-    for place in (main, one):
-        row = secrets_of(omac, place)
+    for tree in (main, linked):
+        row = secrets_of(omac, tree)
         assert (row["given"], row["store"], row["source"]) == ("yes", "vault", "stored")
         assert row["fingerprint"].startswith("hmac:")
-        assert omac.ok("config", "get", "slack", "REGION", cwd=place) == "us\n"
-    omac.ok("config", "set", "slack", "REGION", "asia", cwd=one)
-    assert omac.ok("config", "get", "slack", "REGION", cwd=one) == "asia\n"
+        assert omac.ok("config", "get", "slack", "REGION", cwd=tree) == "us\n"
+    omac.ok("config", "set", "slack", "REGION", "asia", cwd=linked)
+    assert omac.ok("config", "get", "slack", "REGION", cwd=linked) == "asia\n"
     assert omac.ok("config", "get", "slack", "REGION", cwd=main) == "us\n"
     (main / ".agents/skills/slack/note").write_text("changed")  # the approval no longer covers it
     assert secrets_of(omac, main)["fingerprint"] == "<missing>"
@@ -317,6 +321,6 @@ def test_each_command_shows_the_values_that_count(omac: Omac) -> None:
 
 
 def secrets_of(omac: Omac, place: Path) -> dict[str, Any]:
-    """What `omac secrets list --json` says of the token."""
+    """Return the token's row of `omac secrets list --json`."""
     rows = map(json.loads, omac.ok("secrets", "list", "slack", "--json", cwd=place).splitlines())
     return next(row for row in rows if row["name"] == "TOKEN")

@@ -1,4 +1,4 @@
-"""`omac continue` and `omac resume`: the agent that ran last in a project, with the agent's own words."""
+"""`omac continue` and `omac resume`: the agent that ran last in a project, with the agent's own arguments."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ CALLS = {
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project, and programs on PATH with the names of agents, which show how they were called."""
+    """Return a project, and put programs named like agents on PATH, which print their arguments."""
     folder = omac.folder / "bin"
     folder.mkdir()
     omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
@@ -31,8 +31,9 @@ def shop(omac: Omac) -> Path:
 @pytest.mark.parametrize("name", some(CALLS, of=4))
 @pytest.mark.full
 def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> None:
-    """The last session, a session by its id, or a list to choose from; further words follow."""
-    last, named, chosen = CALLS[name]
+    """Each agent gets its own arguments for the last session, a session by its id, or a list to choose from. Further
+    words follow them."""
+    last, by_id, chosen = CALLS[name]
     assert omac.run(*BARE, name, cwd=shop).status == 0
     assert omac.run(*BARE, "--", "true", cwd=shop).status == 0  # no agent: it counts for nothing
 
@@ -41,7 +42,7 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
 
     assert tail("continue").startswith(f"{name} ")
     assert tail("continue").endswith(f" {last}")
-    assert tail("continue", "-s", "0b3c").endswith(f" {named}")
+    assert tail("continue", "-s", "0b3c").endswith(f" {by_id}")
     more = omac.process("continue", "--no-sandbox", "--", "-x", "y", cwd=shop)
     assert more.out.strip().endswith(f" {last} -x y")
     if chosen:
@@ -55,17 +56,18 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
 
 @pytest.mark.full
 def test_the_project_decides_which_agent(omac: Omac, shop: Path) -> None:
-    """The last one there, from a folder below too; what ran elsewhere is no matter."""
-    other = omac.project("other")
-    for project, name in ((shop, "codex"), (shop, "claude"), (other, "codex")):
+    """The agent that ran last in the project is continued, also from --workdir; agents elsewhere do not count."""
+    elsewhere = omac.project("other")
+    for project, name in ((shop, "codex"), (shop, "claude"), (elsewhere, "codex")):
         assert omac.run(*BARE, "--workdir", str(project), name).status == 0
     assert omac.process("continue", "--no-sandbox", cwd=shop).out.startswith("claude ")
-    assert omac.process("continue", "--no-sandbox", "--workdir", str(other)).out.startswith("codex ")
+    assert omac.process("continue", "--no-sandbox", "--workdir", str(elsewhere)).out.startswith("codex ")
 
 
 @pytest.mark.full
 def test_without_an_agent_it_says_so(omac: Omac, shop: Path) -> None:
-    """Before anything was recorded, and where only commands ran; nor for an agent that omac cannot continue."""
+    """`omac continue` and `omac resume` are refused before any agent ran, after mere commands, and for an agent that
+    omac cannot continue."""
     for command in ("continue", "resume"):
         done = omac.process(command, cwd=shop)
         assert (done.status, done.out) == (2, "")

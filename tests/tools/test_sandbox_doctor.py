@@ -1,4 +1,4 @@
-"""omac sandbox doctor, on this machine and on one that refuses namespaces."""
+"""`omac sandbox doctor`, on this machine and on one that refuses namespaces."""
 
 import os
 import subprocess
@@ -18,7 +18,8 @@ NAMES = [
 
 
 def test_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a sandbox can be built the status is 0, and each finding is a line with its level."""
+    """The doctor exits with status 0 on a host that can build sandboxes, and prints a line with its level for each
+    finding."""
     assert run(False, os.environ) == 0
     lines = capsys.readouterr().out.splitlines()
     assert all(line.startswith(("[ok] ", "[warn] ", "  try: ")) for line in lines)
@@ -26,24 +27,24 @@ def test_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_programs_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """As JSON the findings have names and fields that stay."""
+    """The JSON has findings with stable names and fields."""
     assert run(True, os.environ) == 0
-    said = msgspec.json.decode(capsys.readouterr().out)
-    assert list(said) == ["healthy", "findings"]
-    assert said["healthy"] is True
-    assert [one["name"] for one in said["findings"]] == NAMES
-    assert all(set(one) == {"name", "level", "says", "fix"} for one in said["findings"])
+    report = msgspec.json.decode(capsys.readouterr().out)
+    assert list(report) == ["healthy", "findings"]
+    assert report["healthy"] is True
+    assert [finding["name"] for finding in report["findings"]] == NAMES
+    assert all(set(finding) == {"name", "level", "says", "fix"} for finding in report["findings"])
 
 
 def test_where_no_sandbox_can_be_built_the_status_says_so() -> None:
-    """Where the kernel refuses namespaces the status is 7, and the command that mends it is there."""
+    """The doctor exits with status 7 if the kernel refuses namespaces, and prints the command that mends it."""
     line = [*REFUSED, "sh", sys.executable, "-c", PROGRAM, "sandbox", "doctor"]
-    plain, told = (
+    plain, data = (
         subprocess.run([*line, *words], capture_output=True, text=True, timeout=60, check=False)
         for words in ((), ("--json",))
     )
-    assert (plain.returncode, told.returncode) == (7, 7)
+    assert (plain.returncode, data.returncode) == (7, 7)
     assert "  try: sysctl -w user.max_user_namespaces=15000\n" in plain.stdout
-    said = msgspec.json.decode(told.stdout)
-    assert said["healthy"] is False
-    assert {one["name"] for one in said["findings"] if one["level"] == "fail"} == {"namespaces"}
+    report = msgspec.json.decode(data.stdout)
+    assert report["healthy"] is False
+    assert {finding["name"] for finding in report["findings"] if finding["level"] == "fail"} == {"namespaces"}

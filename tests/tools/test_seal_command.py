@@ -1,4 +1,4 @@
-"""`omac journal seal`: old events in read-only files, of which every command reads as before."""
+"""`omac journal seal`: old events move to read-only files, and every command reads them as before."""
 
 import json
 import os
@@ -29,7 +29,7 @@ CHECKPOINTS = 4
 
 
 def folder(omac: Omac) -> Path:
-    """Where the segments of a host's journal lie."""
+    """Return the folder of the segments of a host's journal."""
     return omac.state / "journal.db.segments"
 
 
@@ -43,7 +43,7 @@ def sql(omac: Omac, query: str) -> list[tuple[object, ...]]:
 
 
 def moment() -> str:
-    """The present time, between two events."""
+    """Return the present time, between two events."""
     time.sleep(0.002)
     now = datetime.now(UTC).isoformat()
     time.sleep(0.002)
@@ -74,7 +74,7 @@ def grown(omac: Omac) -> list[str]:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, list[str], Path]]:
-    """A host with some checkpoints, the times behind them, and a copy of its state."""
+    """Yield a host with some checkpoints, the times behind them, and a copy of its state."""
     with omac_in(tmp_path_factory.mktemp("host")) as omac:
         times = grown(omac)
         copy = tmp_path_factory.mktemp("copy") / "state"
@@ -84,7 +84,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, l
 
 @pytest.fixture
 def host(original: tuple[Omac, list[str], Path]) -> Omac:
-    """That host as it was in the beginning."""
+    """Return that host, reset to its state at the beginning."""
     omac, _, copy = original
     reset(omac, copy)
     return omac
@@ -96,7 +96,7 @@ def reset(omac: Omac, copy: Path) -> None:
 
 
 def answers(omac: Omac, until: int, *, snapshots: bool) -> list[str]:
-    """What the commands print of the positions up to `until`."""
+    """Return the output of the commands about the positions up to `until`."""
     if not snapshots:
         shutil.rmtree(omac.state / "journals", ignore_errors=True)
     state = json.loads(omac.ok("status", "--json"))
@@ -126,7 +126,8 @@ def keep_notes(omac: Omac) -> None:
     snapshots=st.booleans(),
 )
 def test_every_answer_is_the_same(original: tuple[Omac, list[str], Path], order: list[int], snapshots: bool) -> None:
-    """Whatever is sealed, up to whichever checkpoints: byte for byte, also rebuilt from the events alone."""
+    """Commands print the same bytes after any seals, up to any checkpoints, also if states are rebuilt from the events
+    alone."""
     omac, times, copy = original
     reset(omac, copy)
     keep_notes(omac)
@@ -143,7 +144,8 @@ def test_every_answer_is_the_same(original: tuple[Omac, list[str], Path], order:
 
 
 def test_a_segment(host: Omac) -> None:
-    """A read-only file that names its journal, its positions and its root; what is recorded of it is what it is."""
+    """A segment is a read-only file that names its journal, its positions and its checkpoint; its record agrees with
+    the file."""
     done = json.loads(host.ok("journal", "seal", "--json"))["segment"]
     (path,) = files(host)
     assert (str(path), path.stat().st_mode & 0o777, folder(host).stat().st_mode & 0o777) == (done["file"], 0o400, 0o700)
@@ -160,7 +162,7 @@ def test_a_segment(host: Omac) -> None:
 
 
 def test_the_rows_are_gone(host: Omac) -> None:
-    """Nothing of a sealed event is left in the journal's own file."""
+    """A seal leaves nothing of a sealed event in the journal's own file."""
     approval = b"sha256:"  # of a hash that was approved; no later event has one
     assert approval in (host.state / "journal.db").read_bytes()
     host.ok("journal", "seal")
@@ -169,7 +171,7 @@ def test_the_rows_are_gone(host: Omac) -> None:
 
 
 def test_nothing_to_seal(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """Without a checkpoint of that time, and twice."""
+    """A seal does nothing if no checkpoint is old enough, and none is later than the last seal."""
     assert "no checkpoint of that time" in host.ok("journal", "seal", "--keep", "400d")
     assert "no checkpoint of that time" in host.ok("journal", "seal", "--before", "2020-01-01")
     assert not files(host)
@@ -184,7 +186,7 @@ def test_nothing_to_seal(original: tuple[Omac, list[str], Path], host: Omac) -> 
 
 
 def test_a_journal_of_another_host(host: Omac, tmp_path: Path) -> None:
-    """It has checkpoints, and none of this host; the command that is proposed makes one."""
+    """A restored journal of another host has no checkpoint of this host; the proposed command makes one."""
     backup, here = str(tmp_path / "backup.db"), {"OMAC_STATE_DIR": str(tmp_path / "state")}
     host.ok("journal", "backup", backup)
     host.ok("journal", "restore", backup, extra=here)
@@ -209,15 +211,15 @@ def test_misuse(host: Omac, options: tuple[str, ...], words: str) -> None:
 
 @pytest.mark.parametrize("moment", ["9999-12-31", "1000-01-01", "999999999d"])
 def test_moments_that_no_journal_reaches(host: Omac, moment: str) -> None:
-    """They are times like others."""
+    """Times long before and after the journal are accepted like others."""
     for command in ("journal seal --before", "journal prune --yes --before", "audit --since", "audit --until"):
         done = host.run(*command.split(), moment)
-        said = done.err.partition("\n")[0]
-        assert (done.status, said in ("", "no row matches")) == (0, True), (command, done)
+        line = done.err.partition("\n")[0]
+        assert (done.status, line in ("", "no row matches")) == (0, True), (command, done)
 
 
 def test_what_was_changed_is_not_sealed(host: Omac) -> None:
-    """A segment would make it look as if somebody had approved of it."""
+    """A changed event is not sealed, because a segment would make it look approved."""
     sql(host, "UPDATE event SET at = at + 1 WHERE position = 7")
     done = host.run("journal", "seal")
     assert (done.status, "position 7" in done.err, files(host)) == (10, True, []), done
@@ -225,24 +227,26 @@ def test_what_was_changed_is_not_sealed(host: Omac) -> None:
 
 
 def test_no_repair_reaches_into_a_segment(host: Omac) -> None:
-    """Where the journal lost a name that sealed events have, the check says so and the repair changes nothing."""
+    """The check reports a name that sealed events have and the journal lost; the repair changes nothing."""
     host.ok("checkpoint")
     host.ok("journal", "seal")
     sql(host, "UPDATE name SET text = 'x' WHERE text LIKE 'registration/%'")
-    found = [one for one in json.loads(host.run("journal", "check", "--json").out)["findings"] if one["position"]]
-    assert found
-    for one in found:
-        assert "in a sealed segment" in one["problem"] or one["position"] > sealed_to(host)
-        assert one["remedy"] == "none" or one["position"] > sealed_to(host)
+    findings = [
+        finding for finding in json.loads(host.run("journal", "check", "--json").out)["findings"] if finding["position"]
+    ]
+    assert findings
+    for finding in findings:
+        assert "in a sealed segment" in finding["problem"] or finding["position"] > sealed_to(host)
+        assert finding["remedy"] == "none" or finding["position"] > sealed_to(host)
     refused = host.run("journal", "repair", "--yes")
     assert refused.status == 10
-    assert f"beyond repair: at position {found[0]['position']}" in refused.err
+    assert f"beyond repair: at position {findings[0]['position']}" in refused.err
     assert "omac journal restore BACKUP" in refused.err
     assert host.run("audit").status == 10
 
 
 def test_a_segment_whose_schema_is_no_text(host: Omac) -> None:
-    """What SQLite says of it cannot be read as text: it is altered all the same."""
+    """A segment is reported as altered even if its schema is not text, so that SQLite's message cannot be decoded."""
     host.ok("checkpoint")
     host.ok("journal", "seal")
     (path,) = files(host)
@@ -255,7 +259,7 @@ def test_a_segment_whose_schema_is_no_text(host: Omac) -> None:
 
 
 def test_a_checkpoint_of_another_key_seals_nothing(host: Omac) -> None:
-    """Only what this host has signed."""
+    """A seal needs a checkpoint that this host's key has signed."""
     (host.state / "signing.key").unlink()
     done = host.run("journal", "seal")
     assert (done.status != 0, "has not signed" in done.err, files(host)) == (True, True, []), done
@@ -265,7 +269,7 @@ def test_a_checkpoint_of_another_key_seals_nothing(host: Omac) -> None:
 
 
 def test_an_aggregate_goes_on(host: Omac) -> None:
-    """Approvals that are sealed are known, and the next event of their stream has the next version."""
+    """Sealed approvals are known, and the next event of their stream has the next version."""
     project = host.root / "shop"
     host.ok("journal", "seal")
     assert "echo" in host.ok("list", cwd=project)
@@ -280,7 +284,7 @@ def test_an_aggregate_goes_on(host: Omac) -> None:
 
 @pytest.mark.full
 def test_beside_a_server(host: Omac) -> None:
-    """Whoever calls a skill meanwhile gets answers, and each of them is on record."""
+    """A skill answers calls during a seal, and each call is on record."""
     project = host.root / "shop"
     host.approve(project, "echo")
     called_often(host, 3_000)
@@ -313,9 +317,9 @@ def test_beside_a_server(host: Omac) -> None:
 
 
 def test_two_at_once(host: Omac) -> None:
-    """One seals, the other waits for nothing and harms nothing."""
+    """Several seals at once leave one segment and no damage; each succeeds, or is refused."""
     started = [host.start("journal", "seal") for _ in range(3)]
-    codes = sorted(one.process.wait(60) for one in started)
+    codes = sorted(seal.process.wait(60) for seal in started)
     assert (codes[0], set(codes) <= {0, 5}) == (0, True)
     assert len(files(host)) == 1
     host.ok("journal", "check")
@@ -337,12 +341,12 @@ STEPS = {
 
 
 class Killed(BaseException):
-    """What no handler of omac's catches."""
+    """An exception that no handler of omac catches."""
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_it_ends_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Everything is still there, and the next seal undoes or finishes what was begun."""
+    """A killed seal loses nothing, and the next seal undoes or finishes it."""
     until = json.loads(host.ok("status", "--json"))["position"]
     before = host.ok("audit", "--json", "--to", str(until))
 
@@ -378,7 +382,8 @@ LOST: dict[str, Callable[[Path], object]] = {
 def test_a_file_lost_before_it_was_listed(
     host: Omac, monkeypatch: pytest.MonkeyPatch, how: str, is_later: bool
 ) -> None:
-    """Its rows are still in the journal: nothing is lost, the next seal says so and makes it again."""
+    """The journal still has the rows of a segment that is lost before it is listed. The next seal reports this and
+    makes the segment again."""
     until = json.loads(host.ok("status", "--json"))["position"]
     before = host.ok("audit", "--json", "--to", str(until))
 
@@ -414,7 +419,7 @@ def test_a_file_lost_before_it_was_listed(
 
 @pytest.mark.full
 def test_killed_at_random_moments(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """kill -9, again and again, while events are appended beside it: nothing that was recorded is lost."""
+    """Repeated kill -9 during seals, with events appended in between, loses nothing that was recorded."""
     with omac_in(tmp_path_factory.mktemp("killed")) as omac:
         omac.approve(omac.project("shop", "echo"), "echo")
         for number in range(12):
@@ -425,8 +430,8 @@ def test_killed_at_random_moments(tmp_path_factory: pytest.TempPathFactory) -> N
             time.sleep(0.25 + 0.06 * number)
             os.kill(started.process.pid, signal.SIGKILL)
             started.process.wait()
-            told = json.loads(omac.ok("audit", "verify", "--json"))
-            assert (told["findings"], told["checked"] > events) == ([], True)
+            verified = json.loads(omac.ok("audit", "verify", "--json"))
+            assert (verified["findings"], verified["checked"] > events) == ([], True)
         omac.ok("journal", "check")
         omac.ok("journal", "seal")
         assert not list(folder(omac).glob("*.draft"))
@@ -435,7 +440,7 @@ def test_killed_at_random_moments(tmp_path_factory: pytest.TempPathFactory) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_disk(host: Omac) -> None:
-    """It is reported, recorded and undone; with space, the same command seals."""
+    """A full disk is reported and recorded, and the seal is undone. With space, the same command seals."""
     folder(host).mkdir(0o700)
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder(host))), check=True)
     try:
@@ -468,9 +473,9 @@ def flipped(path: Path) -> None:
 
 
 def swapped(path: Path) -> None:
-    other = next(one for one in sorted(path.parent.iterdir()) if one != path)
-    content, others = path.read_bytes(), other.read_bytes()
-    for file, now in ((path, others), (other, content)):
+    neighbor = next(file_beside for file_beside in sorted(path.parent.iterdir()) if file_beside != path)
+    content, neighbor_content = path.read_bytes(), neighbor.read_bytes()
+    for file, now in ((path, neighbor_content), (neighbor, content)):
         file.chmod(0o600)
         file.write_bytes(now)
 
@@ -491,7 +496,7 @@ def linked(path: Path) -> None:
 
 
 def of_another_kind(make: Callable[[Path], None]) -> Callable[[Path], None]:
-    """What puts something else in the place of a file."""
+    """Return a function that replaces a file by something else."""
 
     def replace(path: Path) -> None:
         path.unlink()
@@ -518,7 +523,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, int]] = {  # kind, and ho
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage(original: tuple[Omac, list[str], Path], host: Omac, damage: str, which: int) -> None:
-    """Each is found with its kind and first bad position; a backup's file mends it."""
+    """Each kind of damage is found with its kind and first bad position; the file from a backup mends it."""
     for number in (0, 2):
         host.ok("journal", "seal", "--before", original[1][number])
     backup = host.folder / f"backup-{damage.replace(' ', '-')}-{which}.db"
@@ -529,8 +534,8 @@ def test_damage(original: tuple[Omac, list[str], Path], host: Omac, damage: str,
     spoil(path)
     for command in ("audit verify", "journal check"):
         done = host.run(*command.split(), "--json")
-        findings = [one for one in json.loads(done.out)["findings"] if kind in json.dumps(one)]
-        assert (done.status, [one["position"] for one in findings][:1]) == (10, [first]), (command, done)
+        findings = [finding for finding in json.loads(done.out)["findings"] if kind in json.dumps(finding)]
+        assert (done.status, [finding["position"] for finding in findings][:1]) == (10, [first]), (command, done)
         assert "Traceback" not in host.run(*command.split()).err
     if damage not in ("edited", "overwritten"):  # which only who reads the whole file finds
         done = host.run("audit", "--json")
@@ -541,17 +546,17 @@ def test_damage(original: tuple[Omac, list[str], Path], host: Omac, damage: str,
         assert (done.status, "Traceback" in done.err, "  try: " in done.err) == (10, False, True), (command, done)
     assert not (host.folder / "no.db").exists()
     for good in Path(f"{backup}.segments").iterdir():
-        place = folder(host) / good.name
-        if place.is_dir() and not place.is_symlink():
-            place.rmdir()
-        place.unlink(missing_ok=True)
-        shutil.copy(good, place)
+        target = folder(host) / good.name
+        if target.is_dir() and not target.is_symlink():
+            target.rmdir()
+        target.unlink(missing_ok=True)
+        shutil.copy(good, target)
     host.ok("journal", "check")
     assert json.loads(host.ok("audit", "verify", "--json"))["findings"] == []
 
 
 def test_a_segment_that_is_huge(host: Omac) -> None:
-    """It is not copied into a backup, nor read to its end."""
+    """A huge segment is neither copied into a backup nor read to its end."""
     host.ok("journal", "seal")
     (path,) = files(host)
     path.chmod(0o600)
@@ -577,7 +582,7 @@ LISTS = {  # what somebody did to the journal's own list, and the first bad posi
 
 @pytest.mark.parametrize("what", LISTS)
 def test_a_list_that_was_changed(original: tuple[Omac, list[str], Path], host: Omac, what: str) -> None:
-    """It is found, and no repair fills in what lies in a segment."""
+    """A changed list of segments is found, and no repair fills in sealed events."""
     for number in (0, 2):
         host.ok("journal", "seal", "--before", original[1][number])
     statement, first = LISTS[what]
@@ -596,7 +601,7 @@ def test_a_list_that_was_changed(original: tuple[Omac, list[str], Path], host: O
 
 @pytest.mark.parametrize("statement", ["DELETE FROM sealed_version", "UPDATE sealed_version SET version = version + 1"])
 def test_last_versions_that_were_changed(host: Omac, statement: str) -> None:
-    """A repair makes them again, from the segments."""
+    """A repair makes the last versions of sealed streams again, from the segments."""
     host.ok("journal", "seal")
     before = sql(host, "SELECT * FROM sealed_version ORDER BY stream")
     sql(host, statement)
@@ -608,7 +613,7 @@ def test_last_versions_that_were_changed(host: Omac, statement: str) -> None:
 
 
 def test_a_record_that_cannot_follow(host: Omac) -> None:
-    """Whoever rewrote what was recorded of a seal is told of damage, and what he wrote obeys nobody."""
+    """A rewritten record of a seal is reported as damage, and its forged text does not reach the terminal."""
     host.ok("journal", "seal")
     forged = SealRequested(1, 2, "\x1b[31mred")
     kind, body = Codec().encode(forged)
@@ -621,7 +626,7 @@ def test_a_record_that_cannot_follow(host: Omac) -> None:
 
 
 def test_a_stream_whose_beginning_is_not_found(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """Whoever took the last versions of sealed streams away is told of damage: nothing is decided on half a stream."""
+    """Missing last versions of sealed streams are reported as damage: omac decides nothing on half a stream."""
     host.ok("journal", "seal", "--before", original[1][1])
     sql(host, "DELETE FROM sealed_version")
     done = host.run("approve", "echo", cwd=host.root / "shop")
@@ -632,24 +637,24 @@ def test_a_stream_whose_beginning_is_not_found(original: tuple[Omac, list[str], 
 
 
 def test_a_repair_behind_a_segment(host: Omac) -> None:
-    """What is damaged in the journal's own file is mended as ever, and sealed with the next segment."""
+    """Damage in the journal's own file is repaired as ever, and sealed with the next segment."""
     host.ok("journal", "seal")
     position = sealed_to(host) + 4
     sql(host, f"UPDATE event SET body = x'01' WHERE position = {position}")
     assert host.run("journal", "check").status == 10
     host.ok("journal", "repair", "--yes")
     host.ok("journal", "check")
-    told = json.loads(host.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["set_aside"]) == ([], [position])
+    verified = json.loads(host.ok("audit", "verify", "--json"))
+    assert (verified["findings"], verified["set_aside"]) == ([], [position])
     host.ok("checkpoint")
     host.ok("journal", "seal")
     host.ok("journal", "check")
-    told = json.loads(host.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["set_aside"], len(files(host))) == ([], [position], 2)
+    verified = json.loads(host.ok("audit", "verify", "--json"))
+    assert (verified["findings"], verified["set_aside"], len(files(host))) == ([], [position], 2)
 
 
 def test_a_start_reads_no_segment(host: Omac) -> None:
-    """Even one that is lost keeps nobody from working, where nothing of it is needed."""
+    """A lost segment stops no command that needs nothing of it."""
     host.ok("status")
     called_often(host, 5_000)  # the next to fold leaves a snapshot
     host.ok("checkpoint")
@@ -669,7 +674,8 @@ def test_a_start_reads_no_segment(host: Omac) -> None:
 
 
 def test_a_backup_has_the_segments(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """It is a whole journal elsewhere; restored, it is the journal again, and the one before is kept whole too."""
+    """A backup is a whole journal in another folder. A restore makes it the journal again, and keeps the previous one
+    whole."""
     host.ok("journal", "seal", "--before", original[1][0])
     host.ok("journal", "seal", "--before", original[1][1])
     backup = host.folder / "copies" / "monday.db"
@@ -678,8 +684,8 @@ def test_a_backup_has_the_segments(original: tuple[Omac, list[str], Path], host:
     backup.parent.mkdir()
     host.ok("journal", "backup", str(backup))
     copies = sorted(Path(f"{backup}.segments").iterdir())
-    assert [one.name for one in copies] == [one.name for one in files(host)]
-    assert {one.stat().st_mode & 0o777 for one in copies} == {0o400}
+    assert [file.name for file in copies] == [file.name for file in files(host)]
+    assert {file.stat().st_mode & 0o777 for file in copies} == {0o400}
     host.ok("journal", "check", "--journal", str(backup))
     host.ok("audit", "verify", "--journal", str(backup))
     until = json.loads(host.ok("status", "--json"))["position"]
@@ -690,13 +696,13 @@ def test_a_backup_has_the_segments(original: tuple[Omac, list[str], Path], host:
     assert host.ok("audit", "--json", "--to", str(until)) == before
     assert len(files(host)) == 2
     host.ok("journal", "check")
-    kept = host.state / "journal.db.before-restore-1"
-    assert len(list(Path(f"{kept}.segments").iterdir())) == 3
-    host.ok("journal", "check", "--journal", str(kept))
+    previous = host.state / "journal.db.before-restore-1"
+    assert len(list(Path(f"{previous}.segments").iterdir())) == 3
+    host.ok("journal", "check", "--journal", str(previous))
 
 
 def test_a_backup_that_lost_a_segment_is_not_restored(host: Omac) -> None:
-    """What is there is worth more."""
+    """A backup that lacks a segment is not restored, because the present journal is worth more."""
     host.ok("journal", "seal")
     backup = host.folder / "lost.db"
     host.ok("journal", "backup", str(backup))
@@ -710,10 +716,10 @@ def test_a_backup_that_lost_a_segment_is_not_restored(host: Omac) -> None:
 
 @pytest.mark.parametrize("name", [os.fsdecode(b"\xff\xfe"), "a b%41?mode=ro#'", "\n\x1b[31m"])
 def test_a_folder_of_any_name(original: tuple[Omac, list[str], Path], host: Omac, name: str) -> None:
-    """Segments are found beside their journal, whatever its folder is called."""
-    place = host.folder / name
-    place.mkdir(exist_ok=True)
-    journal = place / "journal.db"
+    """Segments are found beside their journal, whatever the name of its folder."""
+    parent = host.folder / name
+    parent.mkdir(exist_ok=True)
+    journal = parent / "journal.db"
     host.ok("journal", "backup", str(journal))
     at = ("--journal", str(journal))
     host.ok("checkpoint", *at)
@@ -722,6 +728,6 @@ def test_a_folder_of_any_name(original: tuple[Omac, list[str], Path], host: Omac
     for command in ("journal check", "audit verify", "audit --json", "checkpoint", "journal prune --keep 0s --yes"):
         done = host.run(*command.split(), *at)
         assert (done.status, "\x1b" in done.err + done.out) == (0, False), (command, done)
-    host.ok("journal", "backup", str(place / "copy.db"), *at)
-    host.ok("audit", "verify", "--journal", str(place / "copy.db"))
-    shutil.rmtree(place)
+    host.ok("journal", "backup", str(parent / "copy.db"), *at)
+    host.ok("audit", "verify", "--journal", str(parent / "copy.db"))
+    shutil.rmtree(parent)

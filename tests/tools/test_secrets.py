@@ -1,4 +1,4 @@
-"""tools/cli/secrets.py: secrets go from a person to a store and to the sidecar, and are seen nowhere else."""
+"""tools/cli/secrets.py: a secret goes from the user to a store and to the sidecar, and appears nowhere else."""
 
 import io
 import json
@@ -42,45 +42,45 @@ START_S = 5.0  # a small Python server, until it answers
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project whose skill wants values, where secrets are kept in a vault."""
+    """Return a project whose skill wants values, with a vault for secrets."""
     with_vault(omac)
     return valued(omac)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Path]]:
-    """The same for tests that change nothing: every value they give is refused."""
+    """Yield a host and such a project, for tests that change nothing: every value that they give is refused."""
     with omac_in(tmp_path_factory.mktemp("shared")) as omac:
         with_vault(omac)
         yield omac, valued(omac)
 
 
 def set_token(omac: Omac, project: Path, value: str = SECRET, name: str = "TOKEN") -> None:
-    """Give it by a pipe, and see that it was taken."""
+    """Give a secret by a pipe, and assert that it was accepted."""
     done = piped(omac, value.encode() + b"\n", "secrets", "set", "slack", name, "--workdir", str(project))
     assert done.status == 0, done
 
 
 def listed(omac: Omac, project: Path) -> dict[str, dict[str, Any]]:
-    """What `omac secrets list --json` says, by name."""
+    """Return the rows of `omac secrets list --json`, by name."""
     out = omac.ok("secrets", "list", "slack", "--json", "--workdir", str(project))
     return {row["name"]: row for row in map(json.loads, out.splitlines())}
 
 
 def ready(serving: Serving, project: Path, **wanted: str | None) -> dict[str, Any]:
-    """The skill, once its sidecar runs with these values."""
+    """Return the skill, once its sidecar runs with these values."""
 
     def look() -> dict[str, Any] | None:
         skill = serving.skill(project, "slack")
-        found = told(skill) if skill["state"] == "ready" else None
-        return skill if found and found == found | wanted else None
+        values = told(skill) if skill["state"] == "ready" else None
+        return skill if values and values == values | wanted else None
 
     skill: dict[str, Any] = eventually(look, START_S, f"a sidecar with {wanted}")
     return skill
 
 
 class Slow(io.RawIOBase):
-    """A standard input whose person does something else before the value comes."""
+    """A standard input that calls a function before the value comes."""
 
     def __init__(self, first: Callable[[], object], value: bytes) -> None:
         self._first = first
@@ -98,7 +98,8 @@ class Slow(io.RawIOBase):
 def test_the_store_that_is_reported_has_the_secret(
     omac: Omac, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Though a vault is made while the value is awaited, and would now be chosen."""
+    """The reported store has the secret, even if a vault that would now be chosen is made while omac waits for the
+    value."""
     project = valued(omac)
     with private_keyring(omac.folder) as keyring:
         omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
@@ -111,58 +112,58 @@ def test_the_store_that_is_reported_has_the_secret(
         reported = json.loads(capsys.readouterr().out)["store"]
         assert (omac.state / "vault").exists()
         assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"
-        assert [one.event.store for one in omac.events(SecretWritten)] == [reported]
+        assert [record.event.store for record in omac.events(SecretWritten)] == [reported]
 
 
 # ---- the journey of a secret ----
 
 
 def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
-    """What is said at each step; a value never is."""
+    """Each step reports the secret's state, and never its value."""
     where = ("--workdir", str(shop))
     done = piped(omac, SECRET.encode() + b"\n", "secrets", "set", "slack", "TOKEN", *where)
     assert (done.status, done.out) == (0, f"TOKEN of slack for {shop}: kept in the vault {omac.state / 'vault'}\n")
-    said, command = done.err.splitlines()
-    assert said == "slack is not approved: it receives its values after approval"
+    reason, command = done.err.splitlines()
+    assert reason == "slack is not approved: it receives its values after approval"
     assert command.startswith(f"  try: omac approve slack --workdir {shop} --harness opencode --hash sha256:")
     row = listed(omac, shop)["TOKEN"]
     fingerprint = row.pop("fingerprint")
-    told = {"given": "yes", "store": "vault", "source": "stored"}
-    assert row == {"name": "TOKEN", "required": True, "description": "opens the door", **told}
+    origin = {"given": "yes", "store": "vault", "source": "stored"}
+    assert row == {"name": "TOKEN", "required": True, "description": "opens the door", **origin}
     assert fingerprint.startswith("hmac:")
-    shown = json.loads(omac.ok("config", "show", "slack", "--json", *where))
-    assert [one["fingerprint"] for one in shown["secrets"]] == [fingerprint, "<missing>", "<missing>"]
+    config = json.loads(omac.ok("config", "show", "slack", "--json", *where))
+    assert [secret["fingerprint"] for secret in config["secrets"]] == [fingerprint, "<missing>", "<missing>"]
     text = omac.ok("secrets", "list", "slack", *where)
     assert [line.split()[:5] for line in text.splitlines()[1:3]] == [
         ["TOKEN", "yes", "yes", "vault", fingerprint],
         ["PEM", "no", "no", "-", "<missing>"],
     ]
-    taken = omac.run("secrets", "unset", "slack", "TOKEN", "SPARE", *where)
-    assert taken.out.splitlines() == [
+    unset = omac.run("secrets", "unset", "slack", "TOKEN", "SPARE", *where)
+    assert unset.out.splitlines() == [
         f"TOKEN is revoked from slack for {shop}",
         f"SPARE was not given to slack for {shop}",
     ]
-    assert f"try: omac secrets set slack TOKEN --workdir {shop} --harness opencode" in taken.err
-    assert "still a saved default" in taken.err
-    assert "--purge-defaults" in taken.err
+    assert f"try: omac secrets set slack TOKEN --workdir {shop} --harness opencode" in unset.err
+    assert "still a saved default" in unset.err
+    assert "--purge-defaults" in unset.err
     assert listed(omac, shop)["TOKEN"]["given"] == "remembered"
     assert listed(omac, shop)["TOKEN"]["fingerprint"] == "<missing>"
-    assert SECRET.encode() not in everywhere(omac, done, taken)
+    assert SECRET.encode() not in everywhere(omac, done, unset)
 
 
 def test_the_audit_of_a_project_has_its_first_secret(omac: Omac, shop: Path) -> None:
-    """What is given to a skill that nobody registered yet is recorded with its directory, too."""
+    """A secret given to a skill that is not registered yet is recorded with its directory, too."""
     set_token(omac, shop)
     rows = [json.loads(line) for line in omac.ok("audit", "--dir", str(shop), "--json").splitlines()]
     assert [row["kind"] for row in rows] == ["skill.registered", "secret.written"]
 
 
 def test_as_data(omac: Omac, shop: Path) -> None:
-    """What programs get for what they change."""
+    """Programs get the changes to secrets as JSON."""
     where = ("--workdir", str(shop), "--json")
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *where)
-    given = json.loads(done.out)
-    assert given == {
+    report = json.loads(done.out)
+    assert report == {
         "skill": "slack", "workdir": str(shop), "name": "TOKEN", "store": "vault",
         "fingerprint": listed(omac, shop)["TOKEN"]["fingerprint"],
     }  # fmt: skip
@@ -172,7 +173,7 @@ def test_as_data(omac: Omac, shop: Path) -> None:
 
 
 def test_what_is_piped_arrives(omac: Omac, shop: Path) -> None:
-    """As it stands, but for one newline at the end; also while its sidecar runs, which is then started anew."""
+    """A piped value arrives unchanged but for one newline at its end. A running sidecar is restarted with it."""
     set_token(omac, shop)
     omac.approve(shop, "slack")
     serving = omac.serve()
@@ -190,7 +191,7 @@ def test_what_is_piped_arrives(omac: Omac, shop: Path) -> None:
 
 
 def test_at_a_terminal(omac: Omac, shop: Path) -> None:
-    """It is asked for once, and not shown while it is typed."""
+    """A secret is asked for once, and not shown while it is typed."""
     answers = [("value (not shown)", SECRET.encode() + b"\r")]
     done = typed(omac, answers, "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
     assert done.status == 0, done
@@ -222,15 +223,15 @@ BAD: dict[str, tuple[str, bytes, str]] = {
 
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_values_by_a_pipe(shared: tuple[Omac, Path], bad: str) -> None:
-    """Refused before anything is recorded; nothing of the value is left anywhere."""
+    """A bad value is refused before anything is recorded, and no part of it remains anywhere."""
     omac, project = shared
     name, sent, problem = BAD[bad]
     done = piped(omac, sent, "secrets", "set", "slack", name, "--workdir", str(project))
     assert (done.status, done.out) == (9, ""), done
     assert problem in done.err
-    found = everywhere(omac, done)
-    assert b"zq91" not in found
-    assert b"zq92" not in found
+    traces = everywhere(omac, done)
+    assert b"zq91" not in traces
+    assert b"zq92" not in traces
     assert omac.events(SecretWriteRequested) == []
 
 
@@ -244,7 +245,7 @@ def test_bad_values_by_a_pipe(shared: tuple[Omac, Path], bad: str) -> None:
     ],
 )
 def test_bad_values_at_a_terminal(shared: tuple[Omac, Path], name: str, typing: bytes, problem: str) -> None:
-    """Three tries, and then no more; none is shown."""
+    """Bad values at a terminal are refused after three tries, and none is shown."""
     omac, project = shared
     answers = [("value (not shown)", typing)] * 3
     done = typed(omac, answers, "secrets", "set", "slack", name, "--workdir", str(project))
@@ -256,7 +257,7 @@ def test_bad_values_at_a_terminal(shared: tuple[Omac, Path], name: str, typing: 
 
 @pytest.mark.full
 def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
-    """^D and ^C are no values."""
+    """The keys ^D and ^C end the question without a value."""
     omac, project = shared
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert typed(omac, [("value (not shown)", b"\x04")], *command).status == 9
@@ -279,7 +280,7 @@ def test_giving_up_at_a_terminal(shared: tuple[Omac, Path]) -> None:
     ],
 )
 def test_slips(shared: tuple[Omac, Path], arguments: tuple[str, ...], status: int, message: str, fix: str) -> None:
-    """Each says what there is, and has a command that goes on."""
+    """The error for a slip lists the known names, and proposes the next command."""
     omac, project = shared
     done = piped(omac, b"xoxb-zq91", "secrets", *arguments, "--workdir", str(project))
     assert (done.status, done.out) == (status, ""), done
@@ -293,7 +294,7 @@ def test_slips(shared: tuple[Omac, Path], arguments: tuple[str, ...], status: in
     "extra", [("TOKEN", "xoxb-zq91"), ("TOKEN=xoxb-zq91",), ("TOKEN", "--xoxb-zq91"), ("TOKEN", "-zq91")]
 )
 def test_a_secret_on_the_command_line(shared: tuple[Omac, Path], extra: tuple[str, ...]) -> None:
-    """Is not taken, and not repeated."""
+    """A secret on the command line is neither accepted nor repeated."""
     omac, project = shared
     done = piped(omac, b"", "secrets", "set", "slack", *extra, "--workdir", str(project))
     assert (done.status, done.out) == (2, "")
@@ -302,7 +303,7 @@ def test_a_secret_on_the_command_line(shared: tuple[Omac, Path], extra: tuple[st
 
 
 def test_a_closed_stdin(shared: tuple[Omac, Path]) -> None:
-    """Is said to be closed."""
+    """A closed standard input is reported as closed."""
     omac, project = shared
     done = omac.run(
         "secrets", "set", "slack", "TOKEN", "--workdir", str(project), within=("sh", "-c", '"$@" <&-', "sh")
@@ -316,7 +317,7 @@ def test_a_closed_stdin(shared: tuple[Omac, Path]) -> None:
 
 @pytest.mark.full
 def test_import(omac: Omac, shop: Path) -> None:
-    """All lines of a file, or of a pipe; each as `set` would take it."""
+    """An import takes all lines of a file, or of a pipe, each as `set` would take it."""
     file = omac.folder / "slack.env"
     file.write_text(f"# from the safe\n\nTOKEN={SECRET}\r\nSPARE='with spaces'\n")
     done = omac.run("secrets", "import", "slack", "--from", str(file), "--workdir", str(shop), "--json")
@@ -345,14 +346,14 @@ def test_import(omac: Omac, shop: Path) -> None:
     ],
 )
 def test_imports_are_all_or_nothing(shared: tuple[Omac, Path], content: bytes, problem: str) -> None:
-    """One bad line, and none is given; nothing of any is shown."""
+    """A bad line makes an import give no secret at all, and no part of any value is shown."""
     omac, project = shared
     done = piped(omac, content, "secrets", "import", "slack", "--from", "-", "--workdir", str(project))
     assert (done.status, done.out) == (9, ""), done
     assert problem in done.err
-    found = everywhere(omac, done)
-    assert b"zq91" not in found
-    assert b"zq92" not in found
+    traces = everywhere(omac, done)
+    assert b"zq91" not in traces
+    assert b"zq92" not in traces
     assert omac.events(SecretWriteRequested) == []
 
 
@@ -360,7 +361,8 @@ def test_imports_are_all_or_nothing(shared: tuple[Omac, Path], content: bytes, p
 
 
 def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
-    """Without a reload and with the same token; a change starts it anew; taking the secret back stops it."""
+    """A secret makes a pending skill ready without a reload, with the same token. A new value restarts the sidecar;
+    unset stops it."""
     omac.approve(shop, "slack")
     serving = omac.serve()
     pending = waiting(serving, shop)
@@ -386,13 +388,13 @@ def test_a_pending_skill_comes_alive(omac: Omac, shop: Path) -> None:
     assert answer.json()["missing"] == ["TOKEN"]
     assert answer.json()["fix"] == [f"omac secrets set slack TOKEN --workdir {shop} --harness opencode"]
     eventually(lambda: not Path(f"/proc/{second}").exists(), START_S, "the end of the sidecar")
-    found = everywhere(omac)
-    assert SECRET.encode() not in found
-    assert OTHER.encode() not in found
+    traces = everywhere(omac)
+    assert SECRET.encode() not in traces
+    assert OTHER.encode() not in traces
 
 
 def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
-    """What was given waits for the approval; the command that was told gives it."""
+    """A secret waits for the approval of its skill; the proposed command approves it."""
     serving = omac.serve()
     assert serving.skill(shop, "slack")["state"] == "broken"
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
@@ -404,7 +406,7 @@ def test_an_unapproved_skill_gets_nothing(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_giving_the_same_changes_nothing(omac: Omac, shop: Path) -> None:
-    """A sidecar is not started anew for what it has."""
+    """A value that a sidecar already has does not restart it."""
     set_token(omac, shop)
     omac.approve(shop, "slack")
     serving = omac.serve()
@@ -415,7 +417,7 @@ def test_giving_the_same_changes_nothing(omac: Omac, shop: Path) -> None:
 
 
 def test_a_skill_that_all_share(omac: Omac, shop: Path) -> None:
-    """--global finds it, gives to it alone, and remembers nothing."""
+    """The flag --global selects the global skill, gives the secret to it alone, and saves no default."""
     source = Path(omac.environment["HOME"]) / ".agents" / "skills" / "slack"
     source.mkdir(parents=True)
     (source / "omac.yaml").write_text(META)
@@ -429,14 +431,14 @@ def test_a_skill_that_all_share(omac: Omac, shop: Path) -> None:
 
 
 def in_claude(shop: Path) -> tuple[str, ...]:
-    """A second skill of that name in the project; returns the flags that mean it."""
+    """Make a second skill of that name in the project; return the flags that select it."""
     shutil.copytree(shop / ".agents" / "skills" / "slack", shop / ".claude" / "skills" / "slack")
     return ("--workdir", str(shop), "--harness", "claude")
 
 
 @pytest.mark.full
 def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
-    """What the skill in one base folder was given is not handed to another, approved or not."""
+    """Values of the skill in one base folder do not reach its namesake in another one, approved or not."""
     claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *claude)
     assert (done.status, "is no longer set for" in done.err) == (0, False), done
@@ -459,12 +461,12 @@ def test_a_skill_of_the_same_name(omac: Omac, shop: Path) -> None:
 
 
 def test_an_approval_says_what_the_code_gets(omac: Omac, shop: Path) -> None:
-    """What was given before, to this very skill, and is declared; names only."""
+    """An approval lists the names of the declared values that this very skill was given before."""
     claude, agents = in_claude(shop), ("--workdir", str(shop), "--harness", "opencode")
     assert piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *agents).status == 0
     omac.ok("config", "set", "slack", "NOTE", "a note", *agents)
-    told = json.loads(omac.ok("approve", "slack", "--json", *agents))
-    assert told["gets"] == ["TOKEN", "NOTE"]
+    approval = json.loads(omac.ok("approve", "slack", "--json", *agents))
+    assert approval["gets"] == ["TOKEN", "NOTE"]
     again = omac.run("approve", "slack", *agents)
     assert again.out.endswith("  it receives values set before: TOKEN, NOTE\n")
     assert json.loads(omac.ok("approve", "slack", "--json", *claude))["gets"] == []
@@ -473,11 +475,11 @@ def test_an_approval_says_what_the_code_gets(omac: Omac, shop: Path) -> None:
 
 
 def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
-    """What failed once the value counted is a warning, with what mends it."""
-    one = Candidate(SkillScope("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
+    """A failure after a value has come into effect is a warning, with the command that mends it."""
+    candidate = Candidate(SkillScope("/w/shop"), FoundSkill("slack", "agents", "/s", "/s/slack", "sha256:1"))
     before = Credential(config={"A": "1", "B": "2"}, bases={"A": "claude", "B": "agents"})
     problem = Refusal("vault-locked", "stored, but saving it as a default failed: it is locked", fix=["omac unlock"])
-    report_besides(one, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
+    report_besides(candidate, Values({"T": Hidden(SECRET)}, {"A": "3", "B": "3"}), before, [problem])
     assert capsys.readouterr() == (
         "",
         "A is no longer set for slack in .claude/skills: a name has one value\n"
@@ -490,7 +492,8 @@ def test_what_is_told_besides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_locked_vault(omac: Omac, shop: Path) -> None:
-    """Nothing is recorded where nobody can be asked; taking back counts all the same, and can be finished later."""
+    """A secret for a locked vault is refused, and nothing is recorded. A revocation holds all the same, and its
+    deletion can be finished later."""
     set_token(omac, shop)
     before = len(omac.events())
     key = omac.environment.pop("OMAC_VAULT_KEY_FILE")
@@ -513,7 +516,7 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
 
 
 def test_no_store_at_all(omac: Omac) -> None:
-    """It is said before a value is taken, with the command that makes one."""
+    """A host without a store refuses the value, and proposes the command that makes one."""
     project = valued(omac)
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert done.status == 8, done
@@ -523,15 +526,16 @@ def test_no_store_at_all(omac: Omac) -> None:
 
 @pytest.fixture
 def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
-    """A real gnome-keyring, where there is one."""
+    """Yield a real gnome-keyring, or skip the test."""
     if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
         pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(tmp_path) as found:
-        yield found
+    with private_keyring(tmp_path) as service:
+        yield service
 
 
 def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
-    """The same journey, and what becomes of it when the keyring is locked."""
+    """A keyring keeps a secret on its whole journey. A locked one refuses new secrets, and sidecars keep their
+    values."""
     omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
     project = valued(omac)
     where = ("--workdir", str(project))
@@ -539,8 +543,8 @@ def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     assert (done.status, done.out) == (0, f"TOKEN of slack for {project}: kept in the system's keychain\n"), done
     row = listed(omac, project)["TOKEN"]
     assert (row["given"], row["store"]) == ("yes", "keychain")
-    shown = json.loads(omac.ok("config", "show", "slack", "--json", *where))
-    assert shown["secrets"][0]["fingerprint"] == row["fingerprint"]
+    config = json.loads(omac.ok("config", "show", "slack", "--json", *where))
+    assert config["secrets"][0]["fingerprint"] == row["fingerprint"]
     omac.approve(project, "slack")
     serving = omac.serve()
     ready(serving, project, TOKEN=SECRET)
@@ -552,9 +556,9 @@ def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     assert "  try: omac unlock" in locked.err
     assert listed(omac, project)["TOKEN"] == row
     assert ready(serving, project, TOKEN=SECRET), "it goes on with what it has"
-    taken = piped(omac, b"", "secrets", "unset", "slack", "TOKEN", *where)
-    assert taken.status == 8
+    unset = piped(omac, b"", "secrets", "unset", "slack", "TOKEN", *where)
+    assert unset.status == 8
     waiting(serving, project)
-    found = everywhere(omac, done, locked, taken)
-    assert SECRET.encode() not in found
-    assert OTHER.encode() not in found
+    traces = everywhere(omac, done, locked, unset)
+    assert SECRET.encode() not in traces
+    assert OTHER.encode() not in traces

@@ -1,4 +1,4 @@
-"""`omac serve` on its main road: online, used, audited, killed, recovered, stopped.
+"""The main path of `omac serve`: online, used, audited, killed, recovered, stopped.
 
 Projects hold copies of the example skill, or small skills of the tests' own; clients are curl.
 """
@@ -99,7 +99,7 @@ sidecar:
 
 
 class Idle(NamedTuple):
-    """A server of its own whose sidecars nobody has asked for anything since a moment, and their processes."""
+    """A server of its own with idle sidecars, their processes, and the time since when they idle."""
 
     server: Serving
     bases: list[str]
@@ -109,7 +109,7 @@ class Idle(NamedTuple):
 
 @pytest.fixture(scope="module", autouse=True)
 def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Idle]:
-    """Begun before the first test of this module, so that the others run while it idles."""
+    """Start a server before the first test of this module, so that the others run while it idles."""
     with omac_in(tmp_path_factory.mktemp("idle")) as omac:
         project = omac.project("p")
         omac.skill(project, "wrapped", WRAPPED_META, COUNTER)
@@ -123,7 +123,7 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Idle]:
 
 
 def tree(pid: int) -> set[int]:
-    """A process and all its descendants."""
+    """Return a process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -132,28 +132,29 @@ def tree(pid: int) -> set[int]:
             except OSError:
                 continue
             parents.setdefault(int(fields[1]), []).append(int(entry))
-    found, waiting = set(), [pid]
+    members, waiting = set(), [pid]
     while waiting:
-        one = waiting.pop()
-        found.add(one)
-        waiting += parents.get(one, [])
-    return found
+        process_id = waiting.pop()
+        members.add(process_id)
+        waiting += parents.get(process_id, [])
+    return members
 
 
 def is_up(skill: dict[str, Any]) -> bool:
-    """Whether a skill of a manifest can be called."""
+    """Return whether a skill of a manifest can be called."""
     return bool(skill["state"] == "ready")
 
 
 def test_the_ready_line_says_where_everything_is(house: Omac, server: Serving) -> None:
-    """One JSON object with exactly the promised keys; what it names is there, and private."""
+    """The ready line is a JSON object with exactly the promised keys; the files that it names exist, and are
+    private."""
     assert set(server.ready) == {
         "control_base", "control_socket", "control_token_file", "facade_base", "facade_socket", "journal", "run",
     }  # fmt: skip
     assert server.ready["journal"] == str(house.state / "journal.db")
     assert os.path.realpath(house.state / "run" / "current") == os.path.dirname(server.ready["control_socket"])
-    for place in ("control_socket", "control_token_file", "facade_socket", "journal"):
-        assert os.stat(server.ready[place]).st_mode & 0o777 == 0o600, place
+    for key in ("control_socket", "control_token_file", "facade_socket", "journal"):
+        assert os.stat(server.ready[key]).st_mode & 0o777 == 0o600, key
 
 
 def test_an_approved_skill_is_ready_on_first_activation(house: Omac, server: Serving) -> None:
@@ -175,28 +176,28 @@ def test_an_approved_skill_is_ready_on_first_activation(house: Omac, server: Ser
 
 
 def test_curl_uses_a_skill_and_the_audit_has_each_access_once(house: Omac, server: Serving) -> None:
-    """GET, POST, 50 MiB up, a stream, the Unix socket and two roads to nowhere: each is one row that says what was
-    asked, by whom, how it ended, how much moved and how long it took."""
+    """The audit has one row for each access: GET, POST, 50 MiB up, a stream, the Unix socket and two unknown routes. It
+    records the request, its caller, its outcome, the bytes moved and the duration."""
     project = house.project("journey")
     house.approve(project)
     base = server.skill(project)["base"]
     token = base.split("/")[3]
 
     answer = curl(f"{base}/echo/notes?draft=1")
-    seen = answer.json()
-    assert (answer.status, seen["method"], seen["path"], seen["query"]) == (200, "GET", "/echo/notes", "draft=1")
-    assert {name.lower(): value for name, value in seen["headers"].items()}["x-forwarded-prefix"] == "/echo"
+    echo = answer.json()
+    assert (answer.status, echo["method"], echo["path"], echo["query"]) == (200, "GET", "/echo/notes", "draft=1")
+    assert {name.lower(): value for name, value in echo["headers"].items()}["x-forwarded-prefix"] == "/echo"
     assert token not in answer.body
 
-    seen = curl("-H", "Content-Type: text/plain", "--data-binary", "good morning", f"{base}/echo").json()
-    assert (seen["method"], seen["body"]) == ("POST", "good morning")
+    echo = curl("-H", "Content-Type: text/plain", "--data-binary", "good morning", f"{base}/echo").json()
+    assert (echo["method"], echo["body"]) == ("POST", "good morning")
 
     body = os.urandom(1 << 20) * 50
     upload = house.folder / "upload"
     upload.write_bytes(body)
-    seen = curl("-T", str(upload), "-X", "POST", f"{base}/echo/upload").json()
+    echo = curl("-T", str(upload), "-X", "POST", f"{base}/echo/upload").json()
     upload.unlink()
-    assert seen == {"bytes": 50 << 20, "sha256": hashlib.sha256(body).hexdigest()}
+    assert echo == {"bytes": 50 << 20, "sha256": hashlib.sha256(body).hexdigest()}
 
     with subprocess.Popen([*CURL, "-N", f"{base}/ticks?n=4&ms=150"], stdout=subprocess.PIPE, bufsize=0) as client:
         assert client.stdout is not None
@@ -237,7 +238,8 @@ def test_curl_uses_a_skill_and_the_audit_has_each_access_once(house: Omac, serve
 
 
 def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, server: Serving) -> None:
-    """502 says why and how to mend it; the fix, pasted into a shell, makes the skill ready at once: same token."""
+    """A 502 names the reason and the fix. The fix, pasted into a shell, makes the skill ready at once, with the same
+    token."""
     project = house.project("with a 'quote'")
     manifest = server.activate(project)
     (skill,) = manifest["skills"]
@@ -265,7 +267,7 @@ def test_an_unapproved_skill_comes_online_by_the_fix_it_names(house: Omac, serve
 
 
 def test_code_that_changed_after_approval_does_not_run(house: Omac, server: Serving) -> None:
-    """An approval holds for the code that was seen: a changed file needs a new one."""
+    """An approval holds for the code that was shown: a changed file needs a new approval."""
     project = house.project("drift")
     house.approve(project)
     assert is_up(server.skill(project))
@@ -278,7 +280,8 @@ def test_code_that_changed_after_approval_does_not_run(house: Omac, server: Serv
 
 
 def test_a_skill_that_lacks_a_secret_is_pending(house: Omac, server: Serving) -> None:
-    """409 with JSON that names what is missing and what to do; the good skill beside it is ready."""
+    """A skill that lacks a secret answers 409, with JSON that names the secret and the fix. A skill beside it is
+    ready."""
     project = house.project("pending", "echo")
     house.skill(project, "wanting", WANTING_META)
     house.approve(project, "echo", "wanting")
@@ -291,21 +294,21 @@ def test_a_skill_that_lacks_a_secret_is_pending(house: Omac, server: Serving) ->
     assert skills["wanting"]["fix"]
     answer = curl(f"{server.ready['facade_base']}/{manifest['dir_token']}/wanting/x")
     assert (answer.status, answer.headers["x-omac-reason"]) == (409, "pending-credentials")
-    told = answer.json()
-    assert told["missing"] == ["WANTED_SECRET"]
-    assert told["fix"]
+    problem = answer.json()
+    assert problem["missing"] == ["WANTED_SECRET"]
+    assert problem["fix"]
 
 
 def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> None:
-    """A session's URL says who calls, and the audit names it; the launch token is nobody's; asking again changes
-    nothing."""
+    """Each session has its own token, and the audit names the session; calls by the launch token have none. A second
+    activation changes nothing."""
     project = house.project("sessions")
     house.approve(project)
-    shared, one, two = server.activate(project), server.activate(project, "s1"), server.activate(project, "s2")
-    assert len({shared["dir_token"], one["dir_token"], two["dir_token"]}) == 3
-    assert server.activate(project, "s1") == one
+    shared, first, second = server.activate(project), server.activate(project, "s1"), server.activate(project, "s2")
+    assert len({shared["dir_token"], first["dir_token"], second["dir_token"]}) == 3
+    assert server.activate(project, "s1") == first
     assert server.activate(project) == shared
-    for number, manifest in enumerate((shared, one, two)):
+    for number, manifest in enumerate((shared, first, second)):
         assert curl(f"{manifest['skills'][0]['base']}/echo/{number}").status == 200
     rows = eventually(lambda: len(rows := house.audit("--dir", str(project))) == 3 and rows, 20.0, "three accesses")
     assert [row["session"] for row in rows] == [None, "s1", "s2"]
@@ -314,7 +317,8 @@ def test_each_session_has_a_token_of_its_own(house: Omac, server: Serving) -> No
 
 
 def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Serving) -> None:
-    """While it is down its route answers 503 and the manifest says so; then it is ready again, at the same address."""
+    """A crashed sidecar's route answers 503 and the manifest reports it; then it is ready again, at the same
+    address."""
     project = house.project("crash")
     house.approve(project)
     skill = server.skill(project)
@@ -331,7 +335,7 @@ def test_a_sidecar_that_crashes_comes_back_by_itself(house: Omac, server: Servin
 
 @pytest.mark.full
 def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, server: Serving) -> None:
-    """A sidecar that keeps failing is `restarting` with what it is waiting for, then broken; a reload tries again."""
+    """A sidecar that keeps failing is `restarting` for a reason that it names, then broken; a reload tries again."""
     project = house.root / "brittle"
     house.skill(project, "brittle", BRITTLE_META, BRITTLE)
     house.approve(project, "brittle")
@@ -339,7 +343,7 @@ def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, serve
     skill = server.skill(project, "brittle")
     assert is_up(skill)
     (project / "mended").unlink()
-    (pid,) = [one["pid"] for one in server.call("status").json()["sidecars"] if one["dir"] == str(project)]
+    (pid,) = [sidecar["pid"] for sidecar in server.call("status").json()["sidecars"] if sidecar["dir"] == str(project)]
     for member in tree(pid) - {pid}:
         with contextlib.suppress(ProcessLookupError):  # one may end with another
             os.kill(member, signal.SIGKILL)
@@ -363,7 +367,8 @@ def test_the_manifest_says_restarting_while_a_sidecar_is_down(house: Omac, serve
 
 
 def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) -> None:
-    """`--unapproved allow` runs a skill nobody vouched for, without its pass-through; an approval gives it that."""
+    """`--unapproved allow` runs an unapproved skill without the host's variables that it declares; an approval adds
+    them."""
     project = omac.project("p")
     server = omac.serve("--unapproved", "allow", extra={"ECHO_PASSTHROUGH": "from the host", "NOT_DECLARED": "no"})
     skill = server.skill(project)
@@ -376,8 +381,8 @@ def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) ->
 
     def after() -> dict[str, str]:
         answer = curl(f"{skill['base']}/whoami")
-        found: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
-        return found if "ECHO_PASSTHROUGH" in found else {}
+        current: dict[str, str] = answer.json()["variables"] if answer.status == 200 else {}
+        return current if "ECHO_PASSTHROUGH" in current else {}
 
     variables = eventually(after, 20.0, "the pass-through")
     assert variables["ECHO_PASSTHROUGH"] == "from the host"
@@ -386,8 +391,8 @@ def test_variables_of_the_host_reach_a_sidecar_only_once_approved(omac: Omac) ->
 
 @pytest.mark.full
 def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
-    """kill -9 in mid-load: all that the sidecar received is in the journal, and the next start gives the rest an
-    outcome."""
+    """A kill -9 under load loses no record of a request that the sidecar received. The next start gives unfinished
+    accesses an outcome."""
     project = omac.root / "p"
     omac.skill(project, "counter", COUNTER_META, COUNTER)
     omac.approve(project, "counter")
@@ -423,9 +428,9 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
     assert {row["reason"] for row in aborted} <= {"omac-killed", "client-gone"}
     assert ("/hang", "omac-killed") in {(row["path"], row["reason"]) for row in aborted}
 
-    requested = [one.position for one in omac.events(AccessRequested)]
+    requested = [record.position for record in omac.events(AccessRequested)]
     outcomes = Counter(
-        one.event.request for one in omac.events() if isinstance(one.event, AccessCompleted | AccessAborted)
+        record.event.request for record in omac.events() if isinstance(record.event, AccessCompleted | AccessAborted)
     )
     assert outcomes == Counter(requested)
     (recovered,) = omac.events(RunRecovered)
@@ -440,8 +445,8 @@ def test_nothing_forwarded_is_lost_by_a_kill(omac: Omac) -> None:
 @pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
 def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
-    """Without bubblewrap omac says what it cannot promise; a sidecar that survives its kill -9 is ended at the next
-    start, recognised by more than its pid, and nobody else is."""
+    """omac without bubblewrap reports the missing pid namespace. The next start ends a sidecar that survived its kill
+    -9, and no other process: it compares more than the pid."""
     project = omac.project("p")
     omac.approve(project)
     hide = 'mount --bind /dev/null "$(command -v bwrap)" && exec "$@"'
@@ -466,7 +471,7 @@ def test_orphans_are_ended_where_bubblewrap_is_missing(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
-    """A bubblewrap that was killed with omac while it set up a namespace leaves one; the next start ends it."""
+    """A bubblewrap killed with omac while it sets up a namespace leaves an init process; the next start ends it."""
     project = omac.project("p")
     omac.approve(project)
     first = omac.serve()
@@ -488,7 +493,8 @@ def test_an_init_that_a_kill_left_waiting_is_ended(omac: Omac) -> None:
 
 
 def test_a_stop_is_in_order(omac: Omac) -> None:
-    """SIGTERM: accesses under way are recorded, directories go offline, the run says so; exit 0, nothing left."""
+    """SIGTERM records the accesses under way, takes directories offline and records the end of the run. The exit status
+    is 0, and no process is left."""
     project = omac.project("p")
     omac.approve(project)
     server = omac.serve("--workdir", str(project))
@@ -509,7 +515,7 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
-    """SIGTERM while `--workdir` still comes online ends omac at once, not after the slow sidecar's own time-out."""
+    """SIGTERM during an activation ends omac at once, and does not wait for the slow sidecar's own timeout."""
     project = omac.root / "p"
     meta = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health: {timeout_ms: 120000}\n"
     omac.skill(project, "mute", meta)
@@ -522,8 +528,8 @@ def test_a_stop_does_not_wait_for_an_activation(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_sidecars_outlive_idleness_but_not_omac(idle: Idle) -> None:
-    """Idle for 30 s, a sidecar is the same process still; started through shells that ignore signals, it is gone
-    within a second of omac's kill -9."""
+    """A sidecar that idles for 30 s is the same process still. Even if shells that ignore signals started it, it is
+    gone within a second of omac's kill -9."""
     passed = time.monotonic() - idle.since
     stays(lambda: idle.pids == _living(idle.pids), max(30.0 - passed, 0.1), "every process of the sidecars")
     assert _processes(idle.server) == idle.pids
@@ -534,8 +540,8 @@ def test_sidecars_outlive_idleness_but_not_omac(idle: Idle) -> None:
 
 
 def _processes(server: Serving) -> set[int]:
-    """All processes of all sidecars of a server."""
-    return {pid for one in server.call("status").json()["sidecars"] for pid in tree(one["pid"])}
+    """Return all processes of all sidecars of a server."""
+    return {pid for sidecar in server.call("status").json()["sidecars"] for pid in tree(sidecar["pid"])}
 
 
 def _arguments(pid: int) -> bytes:
@@ -546,19 +552,20 @@ def _arguments(pid: int) -> bytes:
 
 
 def _living(pids: set[int]) -> set[int]:
-    found = set()
+    living = set()
     for pid in pids:
         try:
             state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
         except OSError:
             continue
         if state not in (b"Z", b"X"):
-            found.add(pid)
-    return found
+            living.add(pid)
+    return living
 
 
 def test_commands_mean_the_journal_of_the_server_that_runs(omac: Omac) -> None:
-    """With `--journal` given to the server alone, approve and audit need not be told; without a server, they do."""
+    """Commands use the journal of the running server, even if `--journal` was given to it alone. Without a server they
+    use the default."""
     elsewhere = omac.folder / "elsewhere" / "other.db"
     project = omac.project("p")
     serving = omac.serve("--journal", str(elsewhere))
@@ -599,33 +606,33 @@ exit 12
 
 
 def test_an_agent_in_its_sandbox(omac: Omac) -> None:
-    """It may change what is below its root; with the token file it reaches the bridge's listener, which activates below
-    that root and offers nothing else, by its port as by its socket; without the token, neither answers. omac's own
-    files are out of reach, and no variable holds a routing token. Its exit status is omac's."""
-    project, other = omac.project("here/shop"), omac.project("there/shop")
+    """An agent may change files below its root. With the token file it reaches the bridge's listener, by port and by
+    socket, which activates directories below that root and offers nothing else. Without the token, neither answers. The
+    agent cannot reach omac's own files, and no variable holds a routing token. Its exit status is omac's."""
+    project, neighbor = omac.project("here/shop"), omac.project("there/shop")
     omac.approve(project)
-    omac.approve(other)
+    omac.approve(neighbor)
     here, home = project.parent, omac.environment["HOME"]
-    given = ("--root", str(here), "--workdir", str(project))
-    done = omac.run("serve", *given, "--", "bash", "-c", AGENT, "agent", str(other), str(omac.state), home)
+    options = ("--root", str(here), "--workdir", str(project))
+    done = omac.run("serve", *options, "--", "bash", "-c", AGENT, "agent", str(neighbor), str(omac.state), home)
     assert done.status == 12, done
     assert "omac serve: control plane on http://127.0.0.1:" in done.err
-    variables, _, said = done.out.partition("\nready\n")
+    variables, _, output = done.out.partition("\nready\n")
     assert "ECHO" not in variables
-    mine, foreign, *refused, by_socket, seen, kept = said.splitlines()
+    own, foreign, *refused, by_socket, listing, verdict = output.splitlines()
     assert [json.loads(line)["reason"] for line in refused] == [*["forbidden"] * 6, *["unauthorized"] * 2, "forbidden"]
-    assert json.loads(by_socket) == json.loads(mine)
-    (skill,) = json.loads(mine)["skills"]
+    assert json.loads(by_socket) == json.loads(own)
+    (skill,) = json.loads(own)["skills"]
     assert skill["state"] == "ready"
     assert skill["socket_base"].startswith("http+unix://%2Frun%2Fomac%2Ffacade.sock/")
-    assert json.loads(mine)["dir_token"] not in variables
+    assert json.loads(own)["dir_token"] not in variables
     assert json.loads(foreign)["reason"] == "outside-roots"
-    told = [one.event for one in omac.events() if isinstance(one.event, ControlRefused)]
-    assert {event.listener for event in told} == {"bridge"}
-    assert sum(event.count for event in told) == len(refused) + 1
-    assert "journal.db" not in seen
-    assert "state" not in seen.replace(str(omac.state), "")
-    assert kept == "kept"
+    refusals = [record.event for record in omac.events() if isinstance(record.event, ControlRefused)]
+    assert {event.listener for event in refusals} == {"bridge"}
+    assert sum(event.count for event in refusals) == len(refused) + 1
+    assert "journal.db" not in listing
+    assert "state" not in listing.replace(str(omac.state), "")
+    assert verdict == "kept"
     assert (here / "shop" / "made").exists()
     (token,) = {path.resolve() for path in (omac.state / "run").glob("*/control.token")}
     assert len(token.read_text()) == 64
@@ -633,16 +640,16 @@ def test_an_agent_in_its_sandbox(omac: Omac) -> None:
 
 
 def test_what_a_person_sees_by_the_private_socket(omac: Omac) -> None:
-    """All of the host, where the bearer of the token is told of the roots alone: the other half of the test above."""
-    project, other = omac.project("here/shop"), omac.project("there/shop")
+    """The private socket shows all of the host; the bearer of the token sees the roots alone, as in the test above."""
+    project, neighbor = omac.project("here/shop"), omac.project("there/shop")
     omac.approve(project)
-    omac.approve(other)
+    omac.approve(neighbor)
     server = omac.start("serve", "--no-inner", "--json", "--root", str(project.parent)).await_ready()
     server.activate(project)
     bearer = ("-H", f"Authorization: Bearer {server.token}")
-    told = {row["dir"] for row in server.call("status").json()["registry"]}
-    assert told == {str(project), str(other)}
+    registered = {row["dir"] for row in server.call("status").json()["registry"]}
+    assert registered == {str(project), str(neighbor)}
     narrow = server.call_tcp("status", *bearer).json()
     assert {row["dir"] for row in narrow["registry"]} == {str(project)}
-    assert [one["dir"] for one in narrow["directories"]] == [str(project)]
-    assert [one["log"] for one in narrow["sidecars"]] == [None]
+    assert [entry["dir"] for entry in narrow["directories"]] == [str(project)]
+    assert [entry["log"] for entry in narrow["sidecars"]] == [None]

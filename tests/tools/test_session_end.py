@@ -1,4 +1,4 @@
-"""What `omac start` tells when its command has ended, on stderr: in real sandboxes, with a real git."""
+"""The report of `omac start` on stderr when its command has ended: in real sandboxes, with a real git."""
 
 import subprocess
 from pathlib import Path
@@ -30,12 +30,13 @@ def shop(omac: Omac) -> Path:
 
 
 def end_of(err: str) -> list[str]:
-    """The lines of the report."""
+    """Return the lines of the report."""
     return err.partition(TITLE)[2].splitlines()
 
 
 def test_it_tells_what_was_used_committed_lost_and_denied(omac: Omac, shop: Path) -> None:
-    """A few lines on stderr, none on stdout; the command at the end shows the calls; the journal keeps what is lost."""
+    """The report is a few lines on stderr, none on stdout. Its last command lists the calls, and the journal keeps what
+    is lost."""
     script = f"""
         curl -sS "$OMAC_ECHO_BASE/a" "$OMAC_ECHO_BASE/b" >/dev/null
         echo x > note; git add note
@@ -58,11 +59,11 @@ def test_it_tells_what_was_used_committed_lost_and_denied(omac: Omac, shop: Path
     listed = omac.run(*more.split()[2:], cwd=shop)
     assert "echo/a" in listed.out
     assert f"gone with the sandbox: {home}/out/" in listed.out
-    assert [one.event.vanished for one in omac.events(LaunchExited)] == [(f"{home}/out/",)]
+    assert [record.event.vanished for record in omac.events(LaunchExited)] == [(f"{home}/out/",)]
 
 
 def test_what_a_skill_answered_with_5xx_is_counted(omac: Omac) -> None:
-    """Among its calls; the skill answers PUT, which it does not know, with 501."""
+    """The report counts calls that a skill answered with 5xx, here a PUT that it does not know (501)."""
     project = omac.root / "shop"
     omac.skill(project, "slack", META.replace("  secrets:", "  unused:"), PROGRAM)
     omac.approve(project, "slack")
@@ -73,7 +74,8 @@ def test_what_a_skill_answered_with_5xx_is_counted(omac: Omac) -> None:
 
 @pytest.mark.parametrize("sandbox", [[], ["--no-sandbox"]])
 def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -> None:
-    """Whether in a repository or not, in a sandbox or not; a commit that was there before is none of the session's."""
+    """The report is left out if there is nothing to report, in a repository or not, in a sandbox or not. Earlier
+    commits are none of the session's."""
     script = "cat note 2>/dev/null; git checkout -q -b other; git checkout -q --detach; mkdir -p ~/.cache/x"
     for project in (shop, omac.project("bare")):
         done = omac.run("start", *sandbox, "--workdir", str(project), "--", "sh", "-c", script)
@@ -82,7 +84,7 @@ def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -
 
 @pytest.mark.full
 def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
-    """Control characters are shown and not obeyed, and a line keeps to the width of a terminal."""
+    """Control characters in a subject are escaped, and a line keeps to the width of a terminal."""
     branch = "b" * 150
     script = f'git checkout -q -b {branch}; {AS_AGENT} commit -q --allow-empty -m "$(printf "x\\033[31m\\rred %0200d")"'
     done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
@@ -96,7 +98,7 @@ def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.parametrize("width", [80, 56])
 def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> None:
-    """Letters that take two columns, and a terminal that is narrower: nothing goes on at its left edge."""
+    """A subject of wide letters cannot pass for a line of the report, even on a narrower terminal: each line fits."""
     wide = "\uff21" * ((width - 34) // 2)
     script = f'{AS_AGENT} commit -q --allow-empty -m "{wide}  used      bank 5 calls"'
     words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
@@ -113,7 +115,7 @@ def test_no_subject_passes_for_a_line(omac: Omac, shop: Path, width: int) -> Non
 
 
 def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> None:
-    """Concealed letters, and signs for drawing lines in their place."""
+    """omac resets concealed text and line-drawing characters that the agent left set, so the report is readable."""
     script = f"{AS_AGENT} commit -q --allow-empty -m next; printf '\\033[8m\\033(0'"
     words = [*BARE, "--workdir", str(shop), "--", "sh", "-c", script]
     environment = {**omac.environment, "TERM": "xterm"}
@@ -127,7 +129,7 @@ def test_nothing_that_the_agent_left_set_hides_it(omac: Omac, shop: Path) -> Non
 
 
 def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
-    """A subject and a path go no further than they do."""
+    """The quotes around a subject and a path show where each ends."""
     script = f"""{AS_AGENT} commit -q --allow-empty -m "x' and 3 more"; echo > ~/"x and 5 more" """
     done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
     committed, lost, *_ = end_of(done.err)
@@ -137,7 +139,8 @@ def test_no_name_ends_its_quotes(omac: Omac, shop: Path) -> None:
 
 
 def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
-    """A folder whose name ends where the terminal does; nor where the program says that the terminal is wider."""
+    """A folder's name cannot pass for a line of omac, even if it ends where the terminal does, or a program enlarges
+    the terminal."""
     (shop / "wide.py").write_text(
         "import fcntl, termios; fcntl.ioctl(1, termios.TIOCSWINSZ, bytes([40, 0, 255, 0, 0, 0, 0, 0]))"
     )
@@ -157,7 +160,7 @@ def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
-    """Also what the record has no room for."""
+    """The report counts all lost files, even those that the record has no room for."""
     script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'
     done = omac.run("start", "--", "sh", "-c", script, cwd=shop)
     assert end_of(done.err)[0].endswith(" and 300 more")
@@ -168,7 +171,7 @@ def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
-    """Neither hooks, nor a monitor, nor a program that settings of the repository name."""
+    """The report runs no monitor and no program that settings of the repository name."""
     trap = omac.folder / "trap"
     trap.write_text(f"#!/bin/sh\necho ran >> {omac.folder}/ran\n")
     trap.chmod(0o755)

@@ -1,4 +1,4 @@
-"""tools/cli/settings.py: what is shown, what is changed, and what the journal says of it."""
+"""tools/cli/settings.py: it shows settings, changes them, and records the changes."""
 
 import json
 from collections.abc import Mapping
@@ -21,13 +21,14 @@ Environment = Mapping[str, str]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """A home and a state directory of this test's own."""
+    """Return an environment with a home and a state directory of this test's own."""
     return {"HOME": str(tmp_path / "home"), "OMAC_STATE_DIR": str(tmp_path / "state")}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project that says something omac cannot use, and something that it may not say."""
+    """Return the settings file of a project, with a name that omac does not know and values that a project may not
+    set."""
     file = tmp_path / "project" / ".omac" / "settings.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[serve]\nbundle_drift = "refuse"\nauto_register = true\nunaproved = "allow"\n')
@@ -35,19 +36,19 @@ def project(tmp_path: Path) -> Path:
 
 
 def clock() -> int:
-    """It is always the same moment."""
+    """Return always the same moment."""
     return 7
 
 
 def change(environment: Environment, name: str, value: str | None) -> int:
-    """`omac settings set` or `unset`."""
+    """Run `omac settings set` or `unset`."""
     if value is None:
         return unset(name, None, environment, clock)
     return set_(name, value, None, environment, clock)
 
 
 def recorded(environment: Environment) -> list[Recorded]:
-    """All that is in the journal."""
+    """Return all records of the journal."""
     journal = ReadJournal(f"{environment['OMAC_STATE_DIR']}/journal.db")
     try:
         return list(journal.records())
@@ -56,12 +57,12 @@ def recorded(environment: Environment) -> list[Recorded]:
 
 
 def streams(records: list[Recorded]) -> list[StreamId]:
-    """Of each record."""
+    """Return the stream of each record."""
     return [record.stream for record in records]
 
 
 def shown(capsys: pytest.CaptureFixture[str], project: Path, environment: Environment) -> dict[str, dict[str, Any]]:
-    """What `omac settings show --json` prints, by name."""
+    """Return the lines of `omac settings show --json`, by name."""
     capsys.readouterr()
     assert show(True, True, str(project.parent.parent), environment) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -70,7 +71,7 @@ def shown(capsys: pytest.CaptureFixture[str], project: Path, environment: Enviro
 
 
 def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line a setting, in columns; a warning about nothing is not given."""
+    """Each setting is one line, in columns; nothing is warned of."""
     assert show(False, False, str(tmp_path), environment) == 0
     text, warnings = capsys.readouterr()
     assert text.splitlines() == [
@@ -98,7 +99,8 @@ def test_as_text(environment: Environment, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_with_origins(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who said so, what was ignored and why; slips of the project are told of beside the data."""
+    """The origin of each value is printed, and why other values are ignored. Slips in the project's file are reported
+    beside the data."""
     change(environment, "serve.bundle_drift", "accept")
     capsys.readouterr()
     show(False, True, str(project.parent.parent), {**environment, "OMAC_SECRETS_STORE": "vault"})
@@ -131,7 +133,7 @@ def test_with_origins(environment: Environment, project: Path, capsys: pytest.Ca
 
 
 def test_as_data(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object a line."""
+    """The data is one object a line."""
     assert shown(capsys, project, environment)["serve.auto_register"] == {
         "name": "serve.auto_register",
         "value": "true",
@@ -142,14 +144,14 @@ def test_as_data(environment: Environment, project: Path, capsys: pytest.Capture
 
 
 def test_numbers(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A limit is set for all skills and for single ones; a file may have a number of TOML. A project has no say, and
-    what is no such number is refused with one that is."""
+    """A limit is set for all skills and for single ones; a file may have a TOML number. A project's limit is ignored,
+    and the refusal of a wrong number proposes a right one."""
     name = "limits.concurrent_calls"
     assert change(environment, name, "8,slack=2") == 0
     project.write_text("[limits]\nconcurrent_calls = 100\n")
-    found = shown(capsys, project, environment)[name]
-    assert (found["value"], found["origin"]) == ("8,slack=2", f"user {user_path(environment)}")
-    assert found["ignored"] == [f"project {project} says 100: a project may not choose this"]
+    row = shown(capsys, project, environment)[name]
+    assert (row["value"], row["origin"]) == ("8,slack=2", f"user {user_path(environment)}")
+    assert row["ignored"] == [f"project {project} says 100: a project may not choose this"]
     Path(user_path(environment)).write_text("[limits]\nconcurrent_calls = 16\n")
     assert shown(capsys, project, environment)[name]["value"] == "16"
     for word in ("0", "many", "8,9", "1000001", ""):
@@ -165,7 +167,8 @@ def test_numbers(environment: Environment, project: Path, capsys: pytest.Capture
 
 
 def test_changes_are_recorded(environment: Environment, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each change is requested before the file is touched, and done after it; what changes nothing is none."""
+    """Each change is recorded as requested before, and as done after the file is written. A change without effect is
+    not recorded."""
     for value in ("refuse", "refuse", "allow", None, None):
         assert change(environment, "serve.unapproved", value) == 0
         assert shown(capsys, project, environment)["serve.unapproved"]["value"] == value or "refuse"
@@ -182,7 +185,7 @@ def test_changes_are_recorded(environment: Environment, project: Path, capsys: p
 
 
 def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also when the environment says something else, and is heard."""
+    """Each change is reported, also when a variable of the environment overrides it."""
     loud = {**environment, "OMAC_SECRETS_STORE": "keychain"}
     for value in ("vault", "vault", None):
         change(loud, "secrets.store", value)
@@ -206,7 +209,7 @@ def test_what_was_done_is_said(environment: Environment, capsys: pytest.CaptureF
     ],
 )
 def test_slips_change_nothing(environment: Environment, name: str, value: str | None, told: str) -> None:
-    """They are misuse; neither the file nor the journal comes to be."""
+    """Slips are misuse; neither the file nor the journal is made."""
     with pytest.raises(Refusal) as caught:
         change(environment, name, value)
     assert (caught.value.reason, caught.value.exit_code) == ("misuse", 2)
@@ -216,7 +219,7 @@ def test_slips_change_nothing(environment: Environment, name: str, value: str | 
 
 
 def test_without_a_journal_nothing_changes(environment: Environment, tmp_path: Path) -> None:
-    """What cannot be recorded did not happen."""
+    """A change that cannot be recorded is refused, and the file is not written."""
     with pytest.raises(Refusal):
         set_("secrets.store", "vault", str(tmp_path), environment, clock)  # a folder is no journal
     assert not Path(user_path(environment)).exists()

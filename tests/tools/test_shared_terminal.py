@@ -1,4 +1,4 @@
-"""A terminal that a program in a sandbox has, too: nothing secret is typed there, and it is left as it was."""
+"""A terminal shared with a sandboxed program: no secret is typed there, and the terminal is left as it was."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ LISTENING = "import os, time; os.fork() or os.setsid(); print('UP', flush=True);
 
 @contextmanager
 def at_shell(omac: Omac) -> Iterator[tuple["pexpect.spawn[str]", Path]]:
-    """An interactive shell with omac in its PATH, in a project."""
+    """Yield an interactive shell with omac in its PATH, and its project."""
     program = omac.folder / "omac"
     program.write_text(f'#!/bin/sh\nexec {COMMAND[0]} -c "{COMMAND[2]}" "$@"\n')
     program.chmod(0o755)
@@ -37,7 +37,8 @@ def at_shell(omac: Omac) -> Iterator[tuple["pexpect.spawn[str]", Path]]:
 @pytest.mark.parametrize("words", [("sandbox", "run"), ("start",)])
 @pytest.mark.full
 def test_a_suspended_sandbox_hears_no_secret(omac: Omac, words: tuple[str, ...]) -> None:
-    """Until it has ended; what left its session would read along, whatever job control does."""
+    """omac asks for no secret while a suspended sandbox has the terminal: a program that left its session could read
+    it."""
     with at_shell(omac) as (shell, project):
         (project / "listening.py").write_text(LISTENING)
         shell.sendline(f"omac {' '.join(words)} -- /usr/bin/python3 listening.py")
@@ -66,7 +67,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("words", ["sandbox run", "start", "sandbox run --backend landlock --weaker-git"])
 def test_a_sandbox_in_the_background_has_no_terminal(omac: Omac, words: str) -> None:
-    """A person goes on typing there, secrets too; what the program prints is seen."""
+    """A sandbox in the background has no terminal, so the user can type secrets there; its output appears."""
     with at_shell(omac) as (shell, project):
         (project / "job.py").write_text(IN_BACKGROUND)
         shell.sendline(f"omac {words} -- /usr/bin/python3 job.py &")
@@ -96,7 +97,7 @@ TIOCGEXCL = 0x80045440
 
 @pytest.mark.parametrize("words", [("sandbox", "run"), ("start",)])
 def test_a_terminal_is_left_as_it_was(omac: Omac, words: tuple[str, ...]) -> None:
-    """By a program that is killed: it echoes, edits lines and shows what is written, and others can open it."""
+    """omac restores the terminal after a killed program: it echoes, edits lines and prints, and others can open it."""
     project = omac.project("shop")
     (project / "spoiling.py").write_text(SPOILING)
     argv = [*COMMAND[1:], *words, "--", "/usr/bin/python3", "spoiling.py"]
@@ -118,7 +119,7 @@ def test_a_terminal_is_left_as_it_was(omac: Omac, words: tuple[str, ...]) -> Non
 
 @pytest.mark.full
 def test_a_pager_behind_a_pipe_keeps_its_modes(omac: Omac) -> None:
-    """It set them while the program before it ran."""
+    """omac keeps the modes that a pager behind a pipe set while the sandbox ran."""
     project = omac.project("shop")
     omac_line = f'{COMMAND[0]} -c "{COMMAND[2]}" sandbox run -- sh -c "sleep 1"'
     script = f"{omac_line} | (stty raw -echo </dev/tty; cat; stty -a </dev/tty >/dev/tty; echo ENDED >/dev/tty)"

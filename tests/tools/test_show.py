@@ -1,4 +1,4 @@
-"""omac show and omac diff: a skill read before it is approved, and what has changed since."""
+"""`omac show` and `omac diff`: a skill read before it is approved, and its changes since."""
 
 import json
 import re
@@ -12,7 +12,7 @@ HASH = re.compile("sha256:[0-9a-f]{64}")
 
 @pytest.fixture
 def project(house: Omac, request: pytest.FixtureRequest) -> Path:
-    """A project with the echo skill."""
+    """Return a project with the echo skill."""
     return house.project(request.node.name.replace("[", "-").replace("]", ""))
 
 
@@ -21,7 +21,8 @@ def source(project: Path) -> Path:
 
 
 def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:
-    """What it is, runs and wants, its files with sizes, and the command that comes next."""
+    """The output has the skill's description, its command, the values it wants, its files with sizes, and the next
+    command."""
     done = house.run("show", "echo", cwd=project)
     assert done.status == 0
     for text in (
@@ -41,23 +42,23 @@ def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:
 
 
 def test_a_skill_after_its_approval(house: Omac, project: Path) -> None:
-    """Which hash is approved, since when; values that are set are said to be, and never shown."""
+    """The output has the approved hash and the time of the approval. It marks values as set, and never shows them."""
     house.approve(project)
     house.ok("config", "set", "echo", "ECHO_GREETING", "hidden-away", cwd=project)
     done = house.run("show", "echo", "--workdir", str(project))
-    told = json.loads(house.ok("show", "echo", "--json", cwd=project))
-    assert f": {told['digest']}\n" in done.out
+    report = json.loads(house.ok("show", "echo", "--json", cwd=project))
+    assert f": {report['digest']}\n" in done.out
     assert "  approved since 20" in done.out
     assert "ECHO_GREETING (setting, string; set)" in done.out
     assert "hidden-away" not in done.out
-    assert (told["state"], told["approved_hash"], told["missing"]) == ("approved", told["bundle_hash"], [])
-    assert told["files"]["sidecar.py"]["size"] == (source(project) / "sidecar.py").stat().st_size
+    assert (report["state"], report["approved_hash"], report["missing"]) == ("approved", report["bundle_hash"], [])
+    assert report["files"]["sidecar.py"]["size"] == (source(project) / "sidecar.py").stat().st_size
     assert done.err == ""
 
 
 def test_limits_are_shown_with_whose_they_are(house: Omac, project: Path) -> None:
-    """The skill's own, the owner's for all skills and for this one; the stricter of two. Defaults are in --json alone,
-    and nothing is said where nobody set any."""
+    """The stricter of the skill's limits and the user's is shown, with its owner. Defaults are in --json alone, and
+    without any limit the text has none."""
     house.skill(project, "plain", "name: plain\nsidecar:\n  command: [python3, sidecar.py]\n")
     assert "limits of its calls" not in house.ok("show", "plain", cwd=project)
     house.skill(
@@ -69,16 +70,16 @@ def test_limits_are_shown_with_whose_they_are(house: Omac, project: Path) -> Non
     for name, word in settings.items():
         house.ok("settings", "set", f"limits.{name}", word)
     try:
-        shown = " ".join(house.ok("show", "limited", cwd=project).split())
-        told = json.loads(house.ok("show", "limited", "--json", cwd=project))["limits"]
+        text = " ".join(house.ok("show", "limited", cwd=project).split())
+        limits = json.loads(house.ok("show", "limited", "--json", cwd=project))["limits"]
     finally:
         for name in settings:
             house.ok("settings", "unset", f"limits.{name}")
     assert (
         "limits of its calls: max_body_bytes 1000 (your settings), total_timeout_secs 50 (its omac.yaml), "
         "calls_per_second 7 (its omac.yaml), all_concurrent_calls 20 (your settings)"
-    ) in shown
-    assert told == {
+    ) in text
+    assert limits == {
         "max_body_bytes": {"value": 1000, "whose": "settings"},
         "idle_timeout_secs": {"value": 300, "whose": "default"},
         "total_timeout_secs": {"value": 50, "whose": "omac.yaml"},
@@ -91,50 +92,51 @@ def test_limits_are_shown_with_whose_they_are(house: Omac, project: Path) -> Non
 
 
 def test_one_hash_for_an_approval(house: Omac, project: Path) -> None:
-    """Whatever shows it, proposes it or refuses another says the same one, over every file; once they changed, each
-    hash of before and of now is one of two."""
+    """Every output and refusal has the same hash, over every file. Once the files have changed, each output has the
+    hash of before or that of now."""
     (source(project) / "dist").mkdir()
     (source(project) / "dist" / "built.js").write_text("built")
     where = ("--workdir", str(project))
-    shown, refused = house.run("show", "echo", cwd=project), house.run("approve", "echo", "--hash", "sha256:0", *where)
-    hashes = set(HASH.findall(shown.out + shown.err + refused.err))
+    show, refused = house.run("show", "echo", cwd=project), house.run("approve", "echo", "--hash", "sha256:0", *where)
+    hashes = set(HASH.findall(show.out + show.err + refused.err))
     assert len(hashes) == 1, hashes
     (own,) = hashes
     registered = house.ok("register", "echo", "--hash", own, "--no-secrets", "--no-fields", *where)
-    said = [registered, *(house.ok(*words, cwd=project) for words in (("show", "echo"), ("approve", "echo")))]
+    outputs = [registered, *(house.ok(*words, cwd=project) for words in (("show", "echo"), ("approve", "echo")))]
     audit = [row["detail"] for row in map(json.loads, house.ok("audit", "--dir", str(project), "--json").splitlines())]
-    assert {one for text in (*said, *audit) for one in HASH.findall(text)} == {own}
+    assert {digest for text in (*outputs, *audit) for digest in HASH.findall(text)} == {own}
     assert own[:19] in house.ok("approvals")
     (source(project) / "dist" / "built.js").write_text("built again")
     changed = house.run("register", "echo", "--no-input", *where)
-    shown, compared = (house.run(word, "echo", cwd=project) for word in ("show", "diff"))
-    hashes = set(HASH.findall(changed.err + shown.out + shown.err + compared.err))
+    show, compared = (house.run(word, "echo", cwd=project) for word in ("show", "diff"))
+    hashes = set(HASH.findall(changed.err + show.out + show.err + compared.err))
     assert own in hashes
     assert len(hashes) == 2, hashes
 
 
 def test_settings_that_cannot_be_read_hide_the_limits_alone(house: Omac, project: Path) -> None:
-    """A person still sees all of a skill, and how to mend the settings."""
+    """Unreadable settings hide the limits alone; the error names the faulty setting."""
     file = Path(house.environment["XDG_CONFIG_HOME"]) / "omac" / "settings.toml"
     house.approve(project)
     house.ok("settings", "set", "limits.concurrent_calls", "8")
-    kept = file.read_text()
-    file.write_text(kept.replace("8", "eight"))
+    content = file.read_text()
+    file.write_text(content.replace("8", "eight"))
     try:
-        done, told = house.run("show", "echo", cwd=project), house.run("show", "echo", "--json", cwd=project)
+        done, as_json = house.run("show", "echo", cwd=project), house.run("show", "echo", "--json", cwd=project)
     finally:
-        file.write_text(kept)
+        file.write_text(content)
         house.ok("settings", "unset", "limits.concurrent_calls")
-    assert (done.status, told.status) == (0, 0), (done, told)
+    assert (done.status, as_json.status) == (0, 0), (done, as_json)
     assert "sidecar.py" in done.out
-    for shown in (done, told):
-        assert "the limits of its calls are unknown" in shown.err
-        assert "settings.toml: limits.concurrent_calls takes" in shown.err
-    assert json.loads(told.out)["limits"] is None
+    for answer in (done, as_json):
+        assert "the limits of its calls are unknown" in answer.err
+        assert "settings.toml: limits.concurrent_calls takes" in answer.err
+    assert json.loads(as_json.out)["limits"] is None
 
 
 def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -> None:
-    """Text line by line, a binary file by name, what is new, gone or executable; then nothing, once it is approved."""
+    """Text is compared line by line, a binary file by name; new, removed and executable files are marked. An approved
+    skill has no difference."""
     (source(project) / "data.bin").write_bytes(b"\0\1")
     house.approve(project)
     same = house.run("diff", "echo", cwd=project)
@@ -161,15 +163,15 @@ def test_a_change_is_shown_as_a_unified_difference(house: Omac, project: Path) -
     ):
         assert text in done.out, text
     assert "try: omac approve echo --hash sha256:" in done.err
-    shown = house.run("show", "echo", cwd=project)
-    assert "CHANGED after it was approved since" in shown.out
-    assert "try: omac diff echo\n" in shown.err
+    show = house.run("show", "echo", cwd=project)
+    assert "CHANGED after it was approved since" in show.out
+    assert "try: omac diff echo\n" in show.err
     house.approve(project)
     assert house.run("diff", "echo", cwd=project).status == 0
 
 
 def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path) -> None:
-    """A script that names its folder says the copy's in the copy; people see it as it was."""
+    """The copy of a script that names its folder names the copy's folder instead; this is no difference."""
     script = source(project) / "tool"
     script.write_text(f"#!{source(project)}/run\n")
     script.chmod(0o755)
@@ -184,7 +186,7 @@ def test_a_copy_that_names_its_own_place_is_no_change(house: Omac, project: Path
 
 @pytest.mark.parametrize("relpath", ["sidecar.py", "dist/built.js", "node_modules/x/index.js"])
 def test_what_is_offered_approves_what_was_shown(house: Omac, project: Path, relpath: str) -> None:
-    """An agent that changes a file between the command and the next one gets nothing approved, also in folders that the
+    """The proposed command approves nothing if an agent changes a file after it is printed, even in folders that the
     bundle hash leaves out."""
     file = source(project) / relpath
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +214,7 @@ def test_what_is_offered_approves_what_was_shown(house: Omac, project: Path, rel
 
 @pytest.mark.parametrize("what", ["show", "diff"])
 def test_what_an_agent_wrote_is_not_obeyed(house: Omac, project: Path, what: str) -> None:
-    """Escapes in names, texts and descriptions are written out; a difference in tabs alone can be seen."""
+    """Control characters in names, texts and descriptions are escaped. A difference in tabs alone is visible."""
     (source(project) / "tabs").write_text("a\tb\n")
     house.approve(project)
     (source(project) / "tabs").write_text("a       b\n")
@@ -227,7 +229,8 @@ def test_what_an_agent_wrote_is_not_obeyed(house: Omac, project: Path, what: str
 
 
 def test_what_is_large_is_bounded(house: Omac, project: Path) -> None:
-    """A file of many lines or bytes is named, not compared for minutes; two of one size are told apart."""
+    """A file of many lines or bytes is named, not compared for minutes. Two different large files of one size are told
+    apart."""
     (source(project) / "lines").write_text("".join(f"{number % 7}\n" for number in range(50_000)))
     (source(project) / "large").write_bytes(b"x" * 300_000)
     house.approve(project)
@@ -240,7 +243,7 @@ def test_what_is_large_is_bounded(house: Omac, project: Path) -> None:
 
 
 def test_contents_are_printed(house: Omac, project: Path) -> None:
-    """Every text file with line numbers; others by name."""
+    """Every text file is printed with line numbers; a binary file is only named."""
     (source(project) / "data.bin").write_bytes(b"\0")
     out = house.ok("show", "echo", "--contents", cwd=project)
     assert "+-- data.bin: a binary file\n" in out
@@ -248,14 +251,14 @@ def test_contents_are_printed(house: Omac, project: Path) -> None:
 
 
 def test_a_command_is_shown_word_by_word(house: Omac, project: Path) -> None:
-    """Blanks in a word do not pass for the end of it."""
+    """A word with blanks is quoted, so that it does not pass for several words."""
     meta = source(project) / "omac.yaml"
     meta.write_text(meta.read_text().replace('"sidecar.py"', '"sidecar.py --safe"', 1))
     assert "it runs as you: python3 'sidecar.py --safe'\n" in house.ok("show", "echo", cwd=project)
 
 
 def test_a_skill_without_a_sidecar(house: Omac, project: Path) -> None:
-    """Guidance is shown too; there is nothing to approve."""
+    """A skill of mere guidance is shown too, and no approval is proposed."""
     guide = project / ".agents" / "skills" / "guide"
     guide.mkdir()
     (guide / "SKILL.md").write_text("---\nname: guide\ndescription: Words only.\n---\n")
@@ -265,15 +268,15 @@ def test_a_skill_without_a_sidecar(house: Omac, project: Path) -> None:
 
 
 def test_refusals(house: Omac, project: Path) -> None:
-    """A skill that is not there, nothing to compare with, and a copy that is gone."""
+    """An unknown skill, one without an approval, and one whose approved copy is unreadable are refused."""
     assert house.run("show", "ehco", cwd=project).status == 4
     assert "try: omac show echo" in house.run("show", "ehco", cwd=project).err
     done = house.run("diff", "echo", cwd=project)
     assert done.status == 9
     assert "is not approved" in done.err
     house.approve(project)
-    told = json.loads(house.ok("show", "echo", "--json", cwd=project))
-    copy = house.state / "frozen" / told["digest"].partition(":")[2]
+    report = json.loads(house.ok("show", "echo", "--json", cwd=project))
+    copy = house.state / "frozen" / report["digest"].partition(":")[2]
     copy.chmod(0o700)
     copy.rename(copy.with_name("elsewhere"))
     (source(project) / "new.py").write_text("")

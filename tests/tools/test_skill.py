@@ -1,4 +1,4 @@
-"""omac skill new and omac skill check: an author's first minutes."""
+"""`omac skill new` and `omac skill check`: an author's first minutes."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from omac.domain.skills.schema import schema
 
 
 def new(omac: Omac, project: Path, name: str) -> Path:
-    """Begin a skill; its folder."""
+    """Begin a skill, and return its folder."""
     project.mkdir(exist_ok=True)
     omac.ok("skill", "new", name, cwd=project)
     return project / ".agents" / "skills" / name
@@ -21,7 +21,7 @@ def new(omac: Omac, project: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("name", some(["My.Skill_2", "slack", "9lives", "a-b"], of=4))
 def test_a_new_skill_passes_and_runs(house: Omac, name: str) -> None:
-    """As it is: it has no problem, is approved, comes online and answers by the variable that its guide names."""
+    """A new skill has no problem, can be approved, comes online, and answers at the variable that its guide names."""
     project = house.root / f"new-{name}"
     source = new(house, project, name)
     assert sorted(os.listdir(source)) == ["SKILL.md", "omac.yaml", "sidecar.py"]
@@ -39,7 +39,7 @@ def test_a_new_skill_passes_and_runs(house: Omac, name: str) -> None:
 
 
 def test_the_commented_values_work(house: Omac) -> None:
-    """Without the # signs the examples of a secret and a setting are what they say."""
+    """The commented examples of a secret and a setting work once their # signs are removed."""
     project = house.root / "commented"
     source = new(house, project, "slack")
     meta = source / "omac.yaml"
@@ -52,7 +52,7 @@ def test_the_commented_values_work(house: Omac) -> None:
 
 
 def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
-    """`--secret` declares it: the skill waits for a value, and its sidecar then uses it."""
+    """`--secret` declares a secret of the new skill, and its sidecar reads that variable."""
     project = house.root / "secretive"
     project.mkdir()
     out = house.ok("skill", "new", "slack", "--secret", "SLACK_TOKEN", "--secret", "SLACK_KEY", cwd=project)
@@ -73,7 +73,7 @@ def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:
 
 
 def test_the_form_is_printed(house: Omac) -> None:
-    """The schema, the example that explains each line, and where either is; in a sandbox too."""
+    """The command prints the schema, the commented example and the path of either, inside a sandbox too."""
     out = house.ok("skill", "schema")
     assert json.loads(out) == schema()
     assert Path(house.ok("skill", "schema", "--path").strip()).read_text() == out
@@ -83,7 +83,7 @@ def test_the_form_is_printed(house: Omac) -> None:
 
 
 def test_nothing_is_overwritten(house: Omac) -> None:
-    """A skill, a file or a link of that name stays as it is; a link in the way leads nowhere."""
+    """An existing skill, file or link stays as it is; a linked folder is not followed."""
     project = house.root / "twice"
     source = new(house, project, "slack")
     (source / "SKILL.md").write_text("mine")
@@ -93,17 +93,17 @@ def test_nothing_is_overwritten(house: Omac) -> None:
         assert (done.status, done.out) == (2, "")
         assert "exists already; nothing was written" in done.err
     assert (source / "SKILL.md").read_text() == "mine"
-    other = house.root / "linked"
-    other.mkdir()
-    (other / ".agents").symlink_to(house.root / "twice" / ".agents")
-    done = house.run("skill", "new", "mail", cwd=other)
+    linked = house.root / "linked"
+    linked.mkdir()
+    (linked / ".agents").symlink_to(house.root / "twice" / ".agents")
+    done = house.run("skill", "new", "mail", cwd=linked)
     assert (done.status, done.out) == (5, ""), done
     assert "is a link or no folder" in done.err
     assert not (project / ".agents/skills/mail").exists()
 
 
 def test_a_place_where_nothing_can_be_written(house: Omac) -> None:
-    """The message names the path, and the command lists a folder that exists."""
+    """The error names the path, and its command lists a folder that exists."""
     done = house.run("skill", "new", "mail", cwd=Path("/proc"))
     assert (done.status, done.out) == (5, "")
     assert "omac: /proc/.agents cannot be written: " in done.err
@@ -111,7 +111,7 @@ def test_a_place_where_nothing_can_be_written(house: Omac) -> None:
 
 
 def test_nothing_is_left_of_a_skill_that_could_not_be_made(tmp_path: Path) -> None:
-    """The same command works once there is room again."""
+    """A skill that could not be written leaves no files, and a second try succeeds."""
     with pytest.raises(OSError, match="lib/a") as caught:
         create_skill(str(tmp_path), "agents", "mail", {"SKILL.md": "x", "lib/a": "y"})
     assert caught.value.filename == str(tmp_path / ".agents/skills/mail/lib/a")
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_skill_that_could_not_be_made(tmp_path: Path) -> No
 
 
 def test_a_name_that_cannot_be(house: Omac) -> None:
-    """Another one is offered."""
+    """The refusal of an impossible name proposes another one."""
     done = house.run("skill", "new", "../my skill")
     assert done.status == 2
     assert "try: omac skill new my-skill" in done.err
@@ -128,7 +128,8 @@ def test_a_name_that_cannot_be(house: Omac) -> None:
 
 
 def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
-    """Of both files, with the near name of a key that is mistyped; the exit code is 3."""
+    """Problems of both files are reported with their lines, and with the likely name for a mistyped key; the exit code
+    is 3."""
     project = house.root / "wrong"
     source = new(house, project, "slack")
     (source / "omac.yaml").write_text(
@@ -140,7 +141,7 @@ def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
     assert (done.status, done.err) == (3, "")
     lines = done.out.splitlines()
     assert lines[0] == "slack: 7 problems"
-    for begin, what in (
+    for begin, text in (
         ("omac.yaml, line 4: an unknown key", "did you mean sidecar.mount?"),
         ("omac.yaml, line 5: sidecar.mount: ", "must be 1 to 63"),
         ("omac.yaml, line 7: sidecar.secrets[0].name: ", "must be 1 to 128"),
@@ -149,13 +150,13 @@ def test_every_problem_is_reported_with_its_line(house: Omac) -> None:
         ("SKILL.md, line 2: name: ", "as the skill is called"),
         ("SKILL.md, line 2: description: ", "is missing"),
     ):
-        assert any(line.startswith(f"  {begin}") and what in line for line in lines), (begin, done.out)
-    told = json.loads(house.run("skill", "check", "--json", cwd=project).out)
-    assert [f"  {one}" for one in told["problems"]] == lines[1:]
+        assert any(line.startswith(f"  {begin}") and text in line for line in lines), (begin, done.out)
+    report = json.loads(house.run("skill", "check", "--json", cwd=project).out)
+    assert [f"  {problem}" for problem in report["problems"]] == lines[1:]
 
 
 def test_names_that_only_case_tells_apart(house: Omac) -> None:
-    """What omac does not use for it has that problem, whether the project is checked or the skill that omac names."""
+    """Skills whose names differ only in case have that problem, in a check of the project and in one of the skill."""
     project = house.root / "alike"
     new(house, house.root / "other", "Clock").rename(new(house, project, "clock").with_name("Clock"))
     done = house.run("skill", "new", "Clock", cwd=project)
@@ -165,16 +166,17 @@ def test_names_that_only_case_tells_apart(house: Omac) -> None:
     done = house.run("skill", "check", cwd=project)
     assert (done.status, "count: ok" in done.out) == (3, True), done
     beside = source.parent
-    for name, other in (("clock", "Clock"), ("Clock", "clock")):
-        told = f"the name {name} differs only in case from {other}, which {beside / other} has; rename one of the two"
-        assert f"{name}: 1 problem\n  {told}\n" in done.out
-        one = house.run("skill", "check", str(beside / name))
-        assert (one.status, one.out) == (3, f"{name}: 1 problem\n  {told}\n"), one
+    for name, twin in (("clock", "Clock"), ("Clock", "clock")):
+        problem = f"the name {name} differs only in case from {twin}, which {beside / twin} has; rename one of the two"
+        assert f"{name}: 1 problem\n  {problem}\n" in done.out
+        checked = house.run("skill", "check", str(beside / name))
+        assert (checked.status, checked.out) == (3, f"{name}: 1 problem\n  {problem}\n"), checked
     assert house.ok("skill", "check", str(source)) == "count: ok\n"
 
 
 def test_what_only_the_folder_shows(house: Omac) -> None:
-    """A script that is missing, a program that is not executable, a link out, a SKILL.md that is not there."""
+    """The check reports a missing script, a program that is not executable, a link out of the folder, and a missing
+    SKILL.md."""
     project = house.root / "folder"
     source = new(house, project, "a")
     (source / "sidecar.py").unlink()
@@ -195,7 +197,7 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
 
 @pytest.mark.parametrize("meta", ["name: [", "", "- a", "\x1b[2J", "name: !!python/x y"])
 def test_hostile_files_are_shown_and_not_obeyed(house: Omac, tmp_path: Path, meta: str) -> None:
-    """Whatever an agent left in a file, the answer is a problem, printed harmlessly."""
+    """A hostile file is reported as a problem, and its control characters do not reach the terminal."""
     (tmp_path / "omac.yaml").write_text(meta)
     done = house.run("skill", "check", str(tmp_path))
     assert done.status == 3
@@ -204,19 +206,19 @@ def test_hostile_files_are_shown_and_not_obeyed(house: Omac, tmp_path: Path, met
 
 
 def test_a_project_without_skills(house: Omac, tmp_path: Path) -> None:
-    """There is nothing to check, and a skill can be begun."""
+    """The check of a project without skills proposes the command that begins one."""
     done = house.run("skill", "check", str(tmp_path))
     assert (done.status, done.out) == (4, "")
     assert "try: omac skill new" in done.err
 
 
 def test_the_example_has_no_problem(house: Omac) -> None:
-    """The skill that the documents point to passes."""
+    """The example skill that the documents point to passes the check."""
     assert house.ok("skill", "check", str(ECHO_SKILL)) == "echo: ok\n"
 
 
 def test_a_skill_is_written_inside_a_sandbox(house: Omac) -> None:
-    """Neither command needs the host."""
+    """Both commands work inside a sandbox, without the host."""
     project = house.root / "inside"
     project.mkdir()
     done = house.run("skill", "new", "slack", cwd=project, extra={"OMAC_SANDBOX": "1"})

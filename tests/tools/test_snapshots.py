@@ -1,4 +1,4 @@
-"""Snapshots as people meet them: a long journal that starts like a short one, and tells the same with and without."""
+"""Snapshots: a long journal starts like a short one, and commands print the same with and without them."""
 
 import json
 import shutil
@@ -26,13 +26,13 @@ def called_often(omac: Omac, times: int) -> None:
     with closing(open_journal(str(omac.state / "journal.db"), "busy", time.time_ns)) as journal:
         request = AccessRequested(str(omac.root / "shop"), "echo", "echo", None, "GET", "/x")
         groups = [journal.group((Draft(log, None, request),), journal.envelope(AGENT)) for _ in range(times)]
-        ends = [AccessCompleted(found[0].position, 200, 1, 2, 3) for found in journal.commit(groups)]  # type: ignore[index]
+        ends = [AccessCompleted(records[0].position, 200, 1, 2, 3) for records in journal.commit(groups)]  # type: ignore[index]
         journal.commit([journal.group((Draft(log, None, end),), journal.envelope(AGENT)) for end in ends])
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host whose journal is long enough for snapshots, with a skill that is approved."""
+    """Yield a host whose journal is long enough for snapshots, with an approved skill."""
     with omac_in(tmp_path_factory.mktemp("busy")) as house:
         house.approve(house.project("shop", "echo"), "echo")
         called_often(house, WORTH)
@@ -41,7 +41,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A snapshot of another journal."""
+    """Yield a snapshot of another journal."""
     with omac_in(tmp_path_factory.mktemp("foreign")) as house:
         house.approve(house.project("shop", "echo"), "echo")
         called_often(house, WORTH)
@@ -54,47 +54,48 @@ def snapshots(omac: Omac) -> list[Path]:
 
 
 def approvals(omac: Omac, project: Path) -> list[dict[str, str]]:
-    """Those of one directory."""
+    """Return the approvals of one directory."""
     every = [json.loads(line) for line in omac.ok("approvals", "--json", cwd=project).splitlines()]
-    return [one for one in every if one["scope"] == str(project)]
+    return [approval for approval in every if approval["scope"] == str(project)]
 
 
 def told(omac: Omac) -> tuple[str, ...]:
-    """What the commands say that read snapshots."""
+    """Return the output of the commands that read snapshots."""
     position = json.loads(omac.ok("status", "--json"))["position"]
     commands = (("status",), ("replay", "--at", str(position - 100)), ("approvals",), ("list",))
     return tuple(omac.ok(*words, "--json", cwd=omac.root / "shop") for words in commands)
 
 
 def test_with_and_without(busy: Omac) -> None:
-    """The first command leaves a snapshot, later ones begin there; deleted, all is told again as it was."""
+    """The first command leaves a snapshot, and later ones begin there. Without the snapshot, commands print the
+    same."""
     first = told(busy)
-    kept = snapshots(busy)
-    assert kept
+    paths = snapshots(busy)
+    assert paths
     assert told(busy) == first
-    shutil.rmtree(kept[0].parent)
+    shutil.rmtree(paths[0].parent)
     assert told(busy) == first
-    assert snapshots(busy) == kept
+    assert snapshots(busy) == paths
 
 
 @pytest.mark.parametrize("damage", ["cut", "edited", "of another journal"])
 def test_damaged(busy: Omac, foreign: Path, damage: str) -> None:
-    """Whatever was done to it, the journal is what counts, and nobody is told of it."""
+    """A damaged or foreign snapshot is ignored without a message: commands answer from the journal."""
     first = told(busy)
-    for one in snapshots(busy):
-        content = one.read_bytes()
+    for snapshot in snapshots(busy):
+        content = snapshot.read_bytes()
         match damage:
             case "cut":
-                one.write_bytes(content[: len(content) // 2])
+                snapshot.write_bytes(content[: len(content) // 2])
             case "edited":
-                one.write_bytes(content.replace(b"echo", b"evil"))
+                snapshot.write_bytes(content.replace(b"echo", b"evil"))
             case _:
-                shutil.copy(foreign, one)
+                shutil.copy(foreign, snapshot)
     assert told(busy) == first
 
 
 def test_a_run_begins_from_it(busy: Omac) -> None:
-    """A start on a long journal knows what is approved, and what it adds is folded on."""
+    """A start on a long journal knows the approvals, and its own events are folded on the snapshot."""
     told(busy)
     done = busy.run("start", "--", "sh", "-c", "curl -sf $OMAC_ECHO_BASE/echo/again", cwd=busy.root / "shop")
     assert done.status == 0, done
@@ -105,17 +106,17 @@ def test_a_run_begins_from_it(busy: Omac) -> None:
 
 
 def test_two_at_once(busy: Omac) -> None:
-    """Four commands that find no snapshot make one each, and tell the same."""
+    """Four commands that find no snapshot at once print the same."""
     first = told(busy)
     shutil.rmtree(snapshots(busy)[0].parent)
     started = [busy.start("status", "--json") for _ in range(4)]
-    assert {one.process.communicate(timeout=60)[0].decode() for one in started} == {first[0]}
+    assert {command.process.communicate(timeout=60)[0].decode() for command in started} == {first[0]}
     assert told(busy) == first
 
 
 def test_a_forged_approval(busy: Omac) -> None:
-    """One that was written into a snapshot as omac would is believed by whoever reads it; the check of the journal
-    tells it from what the events give, and says which file to delete."""
+    """Commands believe an approval forged into a snapshot. The check of the journal finds that the events do not give
+    it, and names the file to delete."""
     projects = {name: busy.project(name, "echo") for name in ("mine", "other")}
     codes = {name: project / ".agents/skills/echo/sidecar.py" for name, project in projects.items()}
     digests = {}
@@ -126,27 +127,27 @@ def test_a_forged_approval(busy: Omac) -> None:
     codes["mine"].write_bytes(codes["other"].read_bytes())
     called_often(busy, WORTH)
     told(busy)
-    assert [one["code"] for one in approvals(busy, projects["mine"])] != ["ok"]
+    assert [approval["code"] for approval in approvals(busy, projects["mine"])] != ["ok"]
     busy.ok("journal", "check")
 
     newest = snapshots(busy)[-1]
     snapshot = newest.read_bytes()[64:].replace(digests["mine"].encode(), digests["other"].encode())
     newest.write_bytes(newest.read_bytes()[:32] + sha256(snapshot).digest() + snapshot)
-    assert [one["code"] for one in approvals(busy, projects["mine"])] == ["ok"]
+    assert [approval["code"] for approval in approvals(busy, projects["mine"])] == ["ok"]
     checked = busy.run("journal", "check", "--json")
     (finding,) = json.loads(checked.out)["findings"]
     assert (checked.status, finding["position"], finding["remedy"]) == (10, int(newest.name), "snapshot")
-    shown = busy.run("journal", "check")
-    assert f"the snapshot {newest} is not what the events give" in shown.out
-    assert f"try: rm {newest}" in shown.err
+    report = busy.run("journal", "check")
+    assert f"the snapshot {newest} is not what the events give" in report.out
+    assert f"try: rm {newest}" in report.err
     newest.unlink()
     busy.ok("journal", "check")
-    assert [one["code"] for one in approvals(busy, projects["mine"])] != ["ok"]
+    assert [approval["code"] for approval in approvals(busy, projects["mine"])] != ["ok"]
 
 
 @pytest.mark.full
 def test_a_copy_that_was_put_back(omac: Omac) -> None:
-    """What was approved after the copy was made is not approved in it, whatever a snapshot said."""
+    """An approval made after the backup does not hold in the restored journal, whatever a snapshot contains."""
     project = omac.project("shop", "echo")
     omac.ok("start", "--", "true", cwd=project)
     called_often(omac, WORTH)

@@ -1,6 +1,6 @@
-"""`omac start`: one command in one directory with its skills, from the first line of its output to nothing left.
+"""`omac start`: a command in a directory with its skills, from its first line of output until no process is left.
 
-Most of these run without a sandbox, for what they are about is omac's own; what needs one says so.
+Most of these tests run without a sandbox, because they are about omac's own work.
 """
 
 import json
@@ -37,7 +37,7 @@ def shop(omac: Omac) -> Path:
 
 @pytest.fixture
 def agent(omac: Omac) -> Path:
-    """A program called claude on PATH that shows how it was called."""
+    """Put a program called claude on PATH, which prints its arguments."""
     folder = omac.folder / "bin"
     folder.mkdir()
     omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
@@ -48,14 +48,14 @@ def agent(omac: Omac) -> Path:
 
 
 def test_a_person_with_settings(omac: Omac, shop: Path) -> None:
-    """The sandbox's own process reads them too, with the libraries that it takes: it could not from a checkout."""
+    """The sandbox's own process reads the user's settings too, with the libraries that it needs for that."""
     omac.ok("settings", "set", "serve.auto_register", "false")
     done = omac.run("start", "--workdir", str(shop), "--", "true")
     assert (done.status, done.err) == (0, ""), done
 
 
 def sharing(omac: Omac) -> None:
-    """A skill that all projects share, approved."""
+    """Make a global skill, and approve it."""
     source = Path(omac.environment["XDG_CONFIG_HOME"]) / "opencode" / "skills" / "common"
     echo = omac.project("source") / ".agents" / "skills" / "echo"
     source.parent.mkdir(parents=True)
@@ -66,20 +66,24 @@ def sharing(omac: Omac) -> None:
 
 
 def test_a_command_has_the_skills_of_its_directory(omac: Omac, shop: Path) -> None:
-    """By flat names: by TCP, by the Unix socket, and those of a skill that is not ready. Only the command writes to
-    stdout, its exit status is omac's, and afterwards nothing is left, neither running nor online."""
+    """The command gets flat variables of its skills: for TCP, for the Unix socket, and for skills that are not ready.
+    Only the command writes to stdout, and its exit status is omac's. Afterwards nothing is running or online."""
     omac.skill(shop, "late-one", "name: late-one\nsidecar:\n  command: [python3, sidecar.py]\n")
     script = 'curl -sS "$OMAC_ECHO_BASE/echo/by-tcp" >&2; env; exit 23'
     done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
     assert done.status == 23, done
-    given = dict(line.split("=", 1) for line in done.out.splitlines())
-    run = given["OMAC_RUN"]
-    base, socket = given["OMAC_ECHO_BASE"], given["OMAC_SOCKET"]
+    variables = dict(line.split("=", 1) for line in done.out.splitlines())
+    run = variables["OMAC_RUN"]
+    base, socket = variables["OMAC_ECHO_BASE"], variables["OMAC_SOCKET"]
     token = base.split("/")[3]
-    assert (given["OMAC_WORKDIR"], given["OMAC_SKILLS"], given["OMAC_HARNESS"]) == (str(shop), "echo", "opencode")
-    assert base == f"{given['OMAC_BASE']}{token}/echo"
-    assert given["OMAC_ECHO_SOCKET_BASE"] == f"http+unix://{socket.replace('/', '%2F')}/{token}/echo"
-    assert given["OMAC_LATE_ONE_BASE"] == f"{given['OMAC_BASE']}{token}/late-one"
+    assert (variables["OMAC_WORKDIR"], variables["OMAC_SKILLS"], variables["OMAC_HARNESS"]) == (
+        str(shop),
+        "echo",
+        "opencode",
+    )
+    assert base == f"{variables['OMAC_BASE']}{token}/echo"
+    assert variables["OMAC_ECHO_SOCKET_BASE"] == f"http+unix://{socket.replace('/', '%2F')}/{token}/echo"
+    assert variables["OMAC_LATE_ONE_BASE"] == f"{variables['OMAC_BASE']}{token}/late-one"
     assert os.path.dirname(socket) == str(omac.state / "run" / run)
     assert '"path": "/echo/by-tcp"' in done.err
     assert not (omac.state / "run" / "current").is_symlink()
@@ -96,24 +100,24 @@ def test_a_command_has_the_skills_of_its_directory(omac: Omac, shop: Path) -> No
     [("true", 0), ("exit 37", 37), ("kill -KILL $$", 137), ("kill -TERM $$", 143)],
 )
 def test_the_exit_status_is_the_commands(house: Omac, script: str, status: int) -> None:
-    """Its own, or 128 and the number of the signal that killed it; a second run is no worse for the first."""
+    """The exit status is the command's, or 128 and the number of the signal that killed it; also in later runs."""
     assert house.run(*BARE, "--", "sh", "-c", script).status == status
 
 
 @pytest.mark.full
 def test_nobody_reads_what_it_reports(omac: Omac, shop: Path) -> None:
-    """Where the reader of stderr is gone, the exit status is the command's, and the end is recorded."""
+    """A closed reader of stderr changes neither the exit status nor the record of the run's end."""
     unread = ("bash", "-c", '"$@" 2> >(exec 0<&-; sleep 1)', "bash")
     script = "sleep 0.5; curl -s $OMAC_ECHO_BASE/echo; exit 23"
     done = omac.run("start", "--workdir", str(shop), "--", "sh", "-c", script, within=unread)
     assert done.status == 23, done
-    assert [one.event for one in omac.events(RunStopped)]
+    assert [record.event for record in omac.events(RunStopped)]
     assert omac.left() == []
 
 
 def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
-    """With a harness, the words after -- are its arguments, behind omac's own; without one they are the command,
-    whatever it is called; the harness that was named is the one that skills are looked for."""
+    """Words after -- are the arguments of a named agent, behind omac's own; without an agent they are the command. A
+    named agent determines where skills are searched."""
     cases: list[tuple[list[str], str, str]] = [
         (["claude", "--", "--resume", "-x"], "claude --resume -x", "claude"),
         (["claude"], "claude", "claude"),
@@ -152,7 +156,7 @@ def test_an_agent_by_name_or_a_command(omac: Omac, agent: Path) -> None:
 def test_what_cannot_be_started_is_said_before_anything_is(
     house: Omac, words: list[str], status: int, says: list[str]
 ) -> None:
-    """With the exit code, what is wrong and how to mend it; no sidecar was asked for."""
+    """A command that cannot start gives its exit code, the reason and the fix, before any sidecar is requested."""
     spawned = len(house.events(SpawnRequested)) if (house.state / "journal.db").exists() else 0
     done = house.run(*BARE, *words, extra={"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"})
     assert done.status == status, done
@@ -174,31 +178,31 @@ def test_what_cannot_be_started_is_said_before_anything_is(
     ],
 )
 def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: list[str]) -> None:
-    """What is offered is a line of the command that was typed, not of `omac sandbox run`."""
+    """The refusal of a wrong value proposes a line of the command that was typed, not of `omac sandbox run`."""
     done = house.run(*line)
-    assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {one}" for one in fix]), done
+    assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {command}" for command in fix]), done
 
 
 @pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
 def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> None:
-    """The run and the sandbox that it launches read the file; one of them reports the slip."""
+    """The run and its sandbox both read the project's settings; one of them reports each slip."""
     file = omac.project("shop") / ".omac" / "settings.toml"
     file.parent.mkdir()
     file.write_text("[serve]\nunapproved = 'maybe'\n[git]\nhooks = 'maybe'\n")
     done = omac.run("start", *sandbox, "--workdir", str(omac.root / "shop"), "--", "true")
     slips = [line.partition(": ")[2] for line in done.err.splitlines() if str(file) in line]
-    told = [
+    expected = [
         f"{file}: {name} takes {words}, not 'maybe'; ignored"
         for name, words in (
             ("git.hooks", "deny or read"),
             ("serve.unapproved", "refuse, confine or allow"),
         )
     ]
-    assert (done.status, sorted(slips)) == (0, told), done
+    assert (done.status, sorted(slips)) == (0, expected), done
 
 
 def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
-    """What was launched in one directory by two runs without sessions, by the ids of the runs."""
+    """The audit filters and counts launches by run, though the runs share a directory and have no sessions."""
     for word in ("one", "two"):
         omac.ok("start", "--", "echo", word)
     rows = [json.loads(line) for line in omac.ok("audit", "--kind", "sandbox", "--json").splitlines()]
@@ -211,15 +215,15 @@ def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
 
 
 def test_without_a_sandbox_it_says_so(house: Omac) -> None:
-    """Loudly, on stderr, what that means."""
+    """A start without a sandbox warns loudly on stderr."""
     done = house.run(*BARE, "--", "true")
     assert "WITHOUT A SANDBOX" in done.err
     assert done.out == ""
 
 
 def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
-    """The command runs all the same; the fix on stderr, pasted in another terminal, makes the skill answer under the
-    name it had from the beginning."""
+    """The command runs without a skill that is not ready. The fix on stderr, pasted into another terminal, makes the
+    skill answer at the variable that it had from the beginning."""
     project = omac.project("p")
     run = started(omac, project, SHOW)
     base = told(run)["OMAC_ECHO_BASE"]
@@ -232,7 +236,8 @@ def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
-    """`omac reload DIR` means that directory wherever it is online; where it is not, the server activates it."""
+    """`omac reload DIR` reloads the directory in every run where it is online. A directory that is online nowhere is
+    activated by the server."""
     run = started(omac, shop, f"echo ready; {WAIT}")
     told(run)
     generation = len(omac.events(SpawnRequested))
@@ -247,7 +252,8 @@ def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
 
 
 def test_an_activation_looks_again_at_code_that_was_restored(omac: Omac, shop: Path) -> None:
-    """A refusal for code that is there no longer is not repeated; one that still holds is, and nothing is recorded."""
+    """An activation repeats no refusal for code that is restored. A refusal that still holds is repeated, and nothing
+    is recorded."""
     server = omac.serve()
     server.activate(shop)
     sidecar = shop / ".agents/skills/echo/sidecar.py"
@@ -262,7 +268,7 @@ def test_an_activation_looks_again_at_code_that_was_restored(omac: Omac, shop: P
 
 
 class Several:
-    """A server and two starts, all with one directory online; a skill of its own and one that all share."""
+    """A server and two starts with the same directory online; it has its own skill and a global one."""
 
     def __init__(self, omac: Omac) -> None:
         sharing(omac)
@@ -272,19 +278,19 @@ class Several:
         manifest = self.server.activate(self.project)
         skills = {skill["name"]: skill["base"] for skill in manifest["skills"]}
         self.starts = [started(omac, self.project, SHOW) for _ in range(2)]
-        given = [told(start) for start in self.starts]
+        environments = [told(start) for start in self.starts]
         self.bases = [
             (skills["echo"], skills["common"]),
-            *((one["OMAC_ECHO_BASE"], one["OMAC_COMMON_BASE"]) for one in given),
+            *((variables["OMAC_ECHO_BASE"], variables["OMAC_COMMON_BASE"]) for variables in environments),
         ]
-        self.runs = [self.server.ready["run"], *(one["OMAC_RUN"] for one in given)]
+        self.runs = [self.server.ready["run"], *(variables["OMAC_RUN"] for variables in environments)]
 
 
 @pytest.mark.full
 def test_one_directory_in_several_runs(omac: Omac) -> None:
-    """A server and two starts have the same directory, each with tokens and sidecars of its own, of what all share
-    too. No token of one opens anything at another, and the end of one, in order or by kill -9, takes nothing from the
-    others; the next run settles what was killed, and nothing else."""
+    """A server and two starts of one directory have their own tokens and sidecars, of the global skill too. A token
+    works only at its own run. The end of a run, in order or by kill -9, leaves the others alone. The next run settles
+    the killed run, and nothing else."""
     several = Several(omac)
 
     def works(at: int) -> bool:
@@ -293,14 +299,14 @@ def test_one_directory_in_several_runs(omac: Omac) -> None:
     assert [works(at) for at in range(3)] == [True] * 3
     status = json.loads(omac.ok("status", "--json"))
     assert sorted(run["command"] for run in status["runs"]) == ["serve", "start", "start"]
-    assert [one["dir"] for one in status["directories"]] == [str(several.project)] * 3
-    assert Counter(one["skill"] for one in status["sidecars"]) == {"echo": 3, "common": 3}
-    assert len({one["pid"] for one in status["sidecars"]}) == 6
-    for mine in range(3):
-        for other in range(3):
-            facade, token = several.bases[mine][0].split("/")[2], several.bases[other][0].split("/")[3]
+    assert [row["dir"] for row in status["directories"]] == [str(several.project)] * 3
+    assert Counter(row["skill"] for row in status["sidecars"]) == {"echo": 3, "common": 3}
+    assert len({row["pid"] for row in status["sidecars"]}) == 6
+    for at_facade in range(3):
+        for of_token in range(3):
+            facade, token = several.bases[at_facade][0].split("/")[2], several.bases[of_token][0].split("/")[3]
             answers = [curl(f"http://{facade}/{token}/{mount}/echo") for mount in ("echo", "__global__/common")]
-            assert [answer.status for answer in answers] == ([200] * 2 if mine == other else [404] * 2)
+            assert [answer.status for answer in answers] == ([200] * 2 if at_facade == of_token else [404] * 2)
 
     several.starts[0].end(signal.SIGKILL)
     assert several.starts[1].end() == 143
@@ -319,8 +325,8 @@ def test_one_directory_in_several_runs(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
-    """A start needs no server, keeps none from beginning, and does not miss one that is killed; what the next server
-    settles is the dead server's, though the start has the same directory online."""
+    """A start needs no server, does not keep one from starting, and survives the kill of one. The next server settles
+    the dead server alone, though the start has the same directory online."""
     run = started(omac, shop, SHOW)
     base = told(run)["OMAC_ECHO_BASE"]
     first = omac.serve()
@@ -329,7 +335,7 @@ def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
     first.end(signal.SIGKILL)
     second = omac.serve()
     assert second.call("dirs").json() == {"dirs": []}
-    assert [one.event.directories for one in omac.events(RunRecovered)] == [1]
+    assert [record.event.directories for record in omac.events(RunRecovered)] == [1]
     assert second.activate(shop)["state"] == "active"
     assert curl(f"{base}/echo").status == 200
     assert run.end() == 143
@@ -338,8 +344,8 @@ def test_a_server_comes_and_goes_beside_a_start(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
-    """A cleaner of /tmp takes the folders of all runs: no other run takes the server for dead, a second server is
-    refused, and the end of each is recorded once, so that the journal can be read for ever."""
+    """A cleaner of /tmp may delete the folders of all runs. Other runs still see that the server lives, and a second
+    server is refused. The end of each run is recorded once."""
     server = omac.serve()
     base = server.skill(shop)["base"]
     server.process.send_signal(signal.SIGSTOP)  # so that it does not notice before the others look
@@ -359,7 +365,8 @@ def test_a_server_lives_without_its_run_folder(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> None:
-    """By the server and by a start: commands find both again, and a sidecar that ends is started again."""
+    """A server and a start each make their removed folder again: commands find both, and a sidecar that ends is
+    restarted."""
     server = omac.serve()
     skill = server.skill(shop)
     beside = started(omac, shop, f"echo ready; {WAIT}")
@@ -377,7 +384,7 @@ def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> 
 
     def sidecar() -> Any:
         listed = json.loads(omac.ok("status", "--json"))["sidecars"]
-        (pid,) = [one["pid"] for one in listed if one["state"] == "healthy" and server.ready["run"] in one["log"]] or [
+        (pid,) = [row["pid"] for row in listed if row["state"] == "healthy" and server.ready["run"] in row["log"]] or [
             0
         ]
         return pid
@@ -391,8 +398,8 @@ def test_a_run_folder_that_was_removed_is_made_again(omac: Omac, shop: Path) -> 
 
 @pytest.mark.full
 def test_many_begin_at_once(omac: Omac) -> None:
-    """Seven in seven projects, the moment after another was killed: each gets its skill, the dead one is settled
-    once, and no run's folder is cleared away by another that begins."""
+    """Seven starts in seven projects, just after a kill of another run, each get their skill. The killed run is settled
+    once, and no start removes the folder of another."""
     sharing(omac)
     projects = [omac.project(f"p{number}") for number in range(7)]
     for project in projects:
@@ -405,13 +412,13 @@ def test_many_begin_at_once(omac: Omac) -> None:
     assert [run.process.wait(60) for run in runs] == [0] * 7, [run.said() for run in runs]
     assert len(omac.events(RunRecovered)) == 1
     assert len(omac.events(RunStopped)) == 7
-    ended = Counter(one.stream for one in omac.events(Deactivated))
-    assert ended == Counter(one.stream for one in omac.events(ActivationRequested))
+    ended = Counter(record.stream for record in omac.events(Deactivated))
+    assert ended == Counter(record.stream for record in omac.events(ActivationRequested))
     eventually(lambda: not omac.left(), 1.0, "nothing to be left")
 
 
 def test_nothing_of_an_outer_omac_is_handed_on(omac: Omac, shop: Path) -> None:
-    """An omac within an omac: the inner one's command has no name that leads to a directory of the outer one."""
+    """A command of a nested omac has no variable that leads to a directory of the outer omac."""
     outer = {"OMAC_OTHER_BASE": "http://127.0.0.1:9/token/other", "OMAC_D_X_OTHER_BASE": "x", "OMAC_WORKDIR": "/w"}
     done = omac.run(*BARE, "--workdir", str(shop), "--", "env", extra=outer)
     assert "OTHER" not in done.out
@@ -422,8 +429,8 @@ def test_nothing_of_an_outer_omac_is_handed_on(omac: Omac, shop: Path) -> None:
 
 
 def test_a_subfolder_is_part_of_its_project(omac: Omac) -> None:
-    """In a checkout the project begins at its top, which is said; a folder that was named, or has skills of its own,
-    or lies in a home that is a checkout, stays."""
+    """A start in a subfolder of a checkout uses its top folder, and reports this. A folder that is named, has its own
+    skills, or lies in a home that is a checkout is used itself."""
     project = omac.project("p")
     below = project / "src" / "deep"
     below.mkdir(parents=True)
@@ -436,7 +443,7 @@ def test_a_subfolder_is_part_of_its_project(omac: Omac) -> None:
     done = omac.run("start", "--", "pwd", cwd=below)
     assert (done.out, "starting in" in done.err) == (f"{below}\n", False)
     home = Path(omac.environment["HOME"])
-    other = home / "notes"
-    other.mkdir()
+    notes = home / "notes"
+    notes.mkdir()
     subprocess.run(["git", "init", "-q", str(home)], check=True, env=omac.environment)
-    assert omac.run("start", "--", "pwd", cwd=other).out == f"{other}\n"
+    assert omac.run("start", "--", "pwd", cwd=notes).out == f"{notes}\n"

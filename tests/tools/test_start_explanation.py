@@ -1,4 +1,4 @@
-"""`omac start --explain`: what it says is what a launch then shows, and nothing is left of it."""
+"""`omac start --explain`: a launch does what the explanation says, and the explanation leaves nothing behind."""
 
 import json
 import shlex
@@ -13,7 +13,8 @@ OF_THE_SHELL = {"_", "SHLVL", "OLDPWD", "PWD"}
 
 @pytest.fixture
 def shop(omac: Omac) -> Path:
-    """A project with an approved skill, and programs with the names of agents, which show their arguments."""
+    """Return a project with an approved skill, and put programs named like agents on PATH, which print their
+    arguments."""
     folder = omac.folder / "bin"
     folder.mkdir()
     omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
@@ -27,34 +28,34 @@ def shop(omac: Omac) -> Path:
 
 
 def names(text: str) -> set[str]:
-    """The names of the variables that env printed."""
+    """Return the names of the variables that env printed."""
     return {line.partition("=")[0] for line in text.splitlines() if "=" in line} - OF_THE_SHELL
 
 
 @pytest.mark.full
 def test_a_command_gets_what_was_said(omac: Omac, shop: Path) -> None:
-    """Each variable by its name, none that was said to be dropped, and a value nowhere."""
+    """The explanation names each variable that the command gets and each that is dropped, without values."""
     omac.environment |= {"FOO_KEY": "not-for-anybody", "BAR": "for-the-command"}
     words = ("start", "--workdir", str(shop), "--env", "BAR")
-    said = json.loads(omac.ok(*words, "--explain", "--json", "--", "env"))
-    assert said["command"] == ["/usr/bin/env"]
-    assert said["skills"] == {"echo": "approved"}
+    explanation = json.loads(omac.ok(*words, "--explain", "--json", "--", "env"))
+    assert explanation["command"] == ["/usr/bin/env"]
+    assert explanation["skills"] == {"echo": "approved"}
     launched = names(omac.ok(*words, "--", "env"))
-    assert set(said["gets"]) - OF_THE_SHELL == launched
+    assert set(explanation["gets"]) - OF_THE_SHELL == launched
     assert "BAR" in launched
-    assert "FOO_KEY" in said["drops"]
-    assert not launched & set(said["drops"])
+    assert "FOO_KEY" in explanation["drops"]
+    assert not launched & set(explanation["drops"])
     text = omac.ok(*words, "--explain", "--", "env")
     assert "drops    " in text
     assert "not-for-anybody" not in text
     assert "for-the-command" not in text
-    for path in (one for one in said["sandbox"]["paths"] if one["access"] == "write"):
+    for path in (entry for entry in explanation["sandbox"]["paths"] if entry["access"] == "write"):
         assert f"write    {path['path']}" in text
 
 
 @pytest.mark.parametrize("words", [("start", "--explain"), ("sandbox", "run", "--explain")])
 def test_a_secret_that_was_typed_is_not_repeated(omac: Omac, shop: Path, words: tuple[str, ...]) -> None:
-    """What is shown is pasted into reports: it is as the journal would have it."""
+    """A secret in the arguments is hidden, as in the journal: the output may be pasted into reports."""
     done = omac.run(*words, "--", "echo", "--api-key=s3cret-in-words", cwd=shop)
     assert done.status == 0, done
     text = done.out
@@ -64,24 +65,27 @@ def test_a_secret_that_was_typed_is_not_repeated(omac: Omac, shop: Path, words: 
 
 @pytest.mark.parametrize("agent", some(["codex", "claude", "opencode", "pi"], of=4))
 def test_an_agent_is_called_as_was_said(omac: Omac, shop: Path, agent: str) -> None:
-    """With the arguments that omac adds, and what it turns off since the sandbox is omac's."""
+    """An agent is called with the explained arguments, which include omac's own, such as those that turn off codex's
+    sandbox."""
     words = ("start", agent, "--workdir", str(shop))
-    said = json.loads(omac.ok(*words, "--explain", "--json", "--", "-p", "hi"))
+    explanation = json.loads(omac.ok(*words, "--explain", "--json", "--", "-p", "hi"))
     assert omac.run(*words, "--", "-p", "hi").status == 0
     called = (shop / "arguments").read_text().splitlines()
-    assert said["agent"] == agent
-    expected = [one if one != "<settings>" else called[number] for number, one in enumerate(said["command"][1:])]
+    assert explanation["agent"] == agent
+    expected = [
+        word if word != "<settings>" else called[number] for number, word in enumerate(explanation["command"][1:])
+    ]
     assert expected == called
-    assert set(said["gets"]) - OF_THE_SHELL == names((shop / "variables").read_text())
+    assert set(explanation["gets"]) - OF_THE_SHELL == names((shop / "variables").read_text())
     text = omac.ok(*words, "--explain", "--", "-p", "hi")
     assert ("off      its own sandbox and approvals: -c" in text) == (agent == "codex")
     unfolded = " ".join(text.split())
-    assert f"runs {shlex.quote(said['command'][0])} " in unfolded
+    assert f"runs {shlex.quote(explanation['command'][0])} " in unfolded
 
 
 @pytest.mark.full
 def test_nothing_comes_of_it(omac: Omac) -> None:
-    """No record, no folder of a run, no cache; what would be refused is refused."""
+    """An explanation leaves no record, no folder of a run and no cache, and refuses the same as a launch."""
     project = omac.project("shop")
     before = sorted(path for path in omac.folder.rglob("*") if "bin" not in path.parts)
     assert "not approved" in omac.ok("start", "--workdir", str(project), "--explain", "--", "true")

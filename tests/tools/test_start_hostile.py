@@ -1,4 +1,4 @@
-"""`omac start` with what an agent left in the project, or asks of the bridge in its sandbox."""
+"""`omac start` with hostile files of an agent in the project, and hostile requests to the bridge in its sandbox."""
 
 import os
 
@@ -34,21 +34,21 @@ print(ask("status"))
 
 
 def test_a_bridge_is_for_its_one_directory(omac: Omac) -> None:
-    """From inside a sandbox: neither the person's session, nor a project below with secrets of its own; and claims
-    without end hide nothing that is refused after them."""
+    """An agent in a sandbox can use neither the user's session nor a project below with its own secrets. Its endless
+    claims of denials hide no later refusal."""
     project, below = omac.project("p"), omac.project("p/below")
     omac.approve(project)
     omac.approve(below)
     done = omac.run("start", "--workdir", str(project), "--", "python3", "-c", AGENT)
     assert done.out.split() == ["200", "403", "403", "400", "403"], done
-    refused = [one.event for one in omac.events(ControlRefused) if isinstance(one.event, ControlRefused)]
+    refused = [record.event for record in omac.events(ControlRefused) if isinstance(record.event, ControlRefused)]
     assert [(event.action, event.reason) for event in refused] == [
         ("activate", "forbidden"),
         ("deactivate", "forbidden"),
         ("activate", "outside-roots"),
         ("status", "forbidden"),
     ]
-    denied = [one.event for one in omac.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+    denied = [record.event for record in omac.events(GuardDenied) if isinstance(record.event, GuardDenied)]
     assert sum(event.count for event in denied) == 300
     assert len(denied) < 80
 
@@ -66,7 +66,7 @@ for path in ("/elsewhere/" + "x/" * 1000 + "end", "/elsewhere/" + chr(0xDC80) * 
 
 
 def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
-    """An agent cannot keep a denied write out of the audit by the length of what it names."""
+    """A denied write is recorded even if the agent names a very long path or one that is not text."""
     project = omac.project("p")
     folder = omac.folder / "bin"
     folder.mkdir()
@@ -75,13 +75,13 @@ def test_a_denial_of_a_long_path_is_recorded(omac: Omac) -> None:
     path = {"PATH": f"{folder}:{omac.environment['PATH']}"}
     done = omac.run("start", "opencode", "--workdir", str(project), extra=path)
     assert done.out == "2 False\n2 False\n", done
-    denied = [one.event for one in omac.events(GuardDenied) if isinstance(one.event, GuardDenied)]
+    denied = [record.event for record in omac.events(GuardDenied) if isinstance(record.event, GuardDenied)]
     assert [event.path[:14] for event in denied] == ["/elsewhere/x/x", ""], "the latter is no text"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "loop", "long"])
 def test_a_git_pointer_that_is_none_is_no_defect_of_omacs(omac: Omac, kind: str) -> None:
-    """omac start codex reads it to learn whether the person trusts the clone; the sandbox names what is wrong."""
+    """A malformed .git file is reported by the sandbox, and is no defect of `omac start codex`, which reads it too."""
     project = omac.root / "p"
     project.mkdir()
     pointer = project / ".git"

@@ -1,4 +1,4 @@
-"""omac status, where runs live, end in order and are killed; with a server and without one."""
+"""`omac status` for runs that live, that ended in order and that were killed, with a server and without one."""
 
 import json
 import signal
@@ -11,19 +11,20 @@ from started import LOOP, started
 
 
 def recorded(omac: Omac) -> dict[str, Any]:
-    """The projected state, which programs get."""
+    """Return the projected state, which programs get."""
     status: dict[str, Any] = json.loads(omac.ok("status", "--json"))
     return status
 
 
 def kill(omac: Omac, run: Serving) -> None:
-    """Kill an omac, and wait until what it had started is gone."""
+    """Kill an omac, and wait for the end of the processes that it started."""
     run.end(signal.SIGKILL)
     eventually(lambda: not omac.left(), 10.0, "the end of its sidecars")
 
 
 def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
-    """People hear that it ended, and of nothing online; programs get the fold of the journal, as replay does."""
+    """The text reports a killed server as ended, and nothing as online. The JSON is the fold of the journal, as in a
+    replay."""
     project = omac.project("shop")
     omac.approve(project)
     server = omac.serve()
@@ -38,14 +39,14 @@ def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     assert "no directory is online" in out
     assert "healthy" not in out
     status = recorded(omac)
-    assert [one["run"] for one in status["runs"]] == [run]
+    assert [record["run"] for record in status["runs"]] == [run]
     assert omac.ok("replay", "--at", str(status["position"]), "--json") == omac.ok("status", "--json")
     omac.serve().end()  # which records the end
     assert run not in omac.ok("status")
 
 
 def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
-    """Each living run with its directory; one that ended in order is gone."""
+    """Each living run is listed with its directory; a run that ended in order is not."""
     shop, mail = omac.project("shop"), omac.project("mail")
     omac.approve(shop)
     first, second = started(omac, shop, LOOP), started(omac, mail, LOOP)
@@ -63,13 +64,13 @@ def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
     assert f"(pid {second.process.pid} is gone)" in out
     assert f"pid {second.process.pid}, in" not in out
     first.end()
-    gone = f"pid {first.process.pid}"  # the server reads what other processes append some milliseconds later
-    eventually(lambda: gone not in omac.ok("status"), 5.0, "the end of the run in the server's status")
+    stopped = f"pid {first.process.pid}"  # the server reads what other processes append some milliseconds later
+    eventually(lambda: stopped not in omac.ok("status"), 5.0, "the end of the run in the server's status")
 
 
 @needs_bubblewrap
 def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
-    """Without a server too; killed, it is gone or reported as ended."""
+    """A sandbox is listed without a server too; once it is killed, it is no longer listed as launched."""
     project = omac.project("shop")
     run = omac.start("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", "echo up; sleep 60")
     assert run.line() == "up\n"
@@ -79,7 +80,7 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
 
 
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
-    """It is shown as what it is, and each command for it names the one that takes it offline."""
+    """A directory moved while online is reported as moved. Each command for it names the one that takes it offline."""
     project = omac.project("shop")
     omac.approve(project)
     server = omac.serve()
@@ -87,18 +88,18 @@ def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
     run = started(omac, project, LOOP)
     assert run.line() == "up\n"
     project.rename(omac.root / "elsewhere")
-    gone = "  the directory was moved or removed, and is still online\n  try: "
+    moved = "  the directory was moved or removed, and is still online\n  try: "
     out = omac.ok("status")
-    assert f"{gone}omac deactivate {project}\n" in out
-    assert f"{gone}omac stop {run_of(omac, run)}\n" in out
+    assert f"{moved}omac deactivate {project}\n" in out
+    assert f"{moved}omac stop {run_of(omac, run)}\n" in out
     stop = f"  try: omac stop {run_of(omac, run)}\n"
-    told = f"omac: {project} does not exist any more, but is still online\n"
+    refusal = f"omac: {project} does not exist any more, but is still online\n"
     for words in (("reload",), ("activate",), ("url", "echo", "--workdir")):
         refused = omac.run(*words, str(project))
-        assert (refused.status, refused.err) == (2, f"{told}  try: omac deactivate {project}\n{stop}")
+        assert (refused.status, refused.err) == (2, f"{refusal}  try: omac deactivate {project}\n{stop}")
     still = f"omac: {project} is still online in run {run_of(omac, run)}, an omac start\n"
     assert omac.run("deactivate", str(project)) == (0, f"{project}: deactivated\n", still + stop)
-    assert omac.run("reload", str(project)).err == told + stop
+    assert omac.run("reload", str(project)).err == refusal + stop
     assert omac.ok("status").count("was moved") == 1
     server.end()
     assert omac.run("deactivate", str(project)).err == f"omac: no omac serve is running here\n{stop}"
@@ -107,6 +108,6 @@ def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:
 
 
 def run_of(omac: Omac, run: Serving) -> str:
-    """The name of a run, by its pid."""
-    (name,) = (one["run"] for one in recorded(omac)["runs"] if one["pid"] == run.process.pid)
+    """Return the name of a run, by its pid."""
+    (name,) = (record["run"] for record in recorded(omac)["runs"] if record["pid"] == run.process.pid)
     return str(name)

@@ -1,4 +1,4 @@
-"""The commands that omac offers for skills of a project whose name an agent chose: the name is one word of them."""
+"""The commands that omac proposes for skills of a project whose name an agent chose: the name is one word of them."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ NAME = "x;>pwned;$(>pwned)`>pwned` 'y\" -z"  # needs no program to be found
 
 
 def offered(value: object) -> Iterator[str]:
-    """Every command under a key `fix` of decoded JSON."""
+    """Yield every command under a key `fix` of decoded JSON."""
     if isinstance(value, dict):
         yield from (command for command in value.get("fix", ()) if isinstance(command, str))
         value = list(value.values())
@@ -23,7 +23,8 @@ def offered(value: object) -> Iterator[str]:
 
 
 def test_every_offered_command_is_quoted(omac: Omac, tmp_path: Path) -> None:
-    """Unapproved, without its values, broken, changed, unknown or outside: what is offered can be pasted."""
+    """Each proposed command can be pasted, for skills that are unapproved, incomplete, broken, changed, unknown or
+    outside."""
     project = omac.project(NAME, "fresh")
     omac.skill(project, "waits", meta("waits"), "pass")
     omac.skill(project, "broken", "name: [", "")

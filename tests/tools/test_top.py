@@ -1,4 +1,4 @@
-"""`omac top`: the calls of the last seconds, from the journal of a server that runs."""
+"""`omac top`: the calls of the last seconds, from the journal of a running server."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def shop(omac: Omac) -> Path:
 
 
 def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
-    """Each by itself, the busier first; a call to nowhere failed; where the output is no terminal it is shown once."""
+    """Calls are listed by session, the busier first. Without a terminal the table is printed once."""
     server = omac.serve()
     assert omac.ok("top").splitlines()[1:] == ["no calls"]
     for session, count in (("one", 3), ("two", 1)):
@@ -29,13 +29,15 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
         for _ in range(count):
             assert curl(f"{skill['base']}/status").status == 200
     eventually(lambda: all(row["outcome"] == "completed" for row in omac.audit()), 5.0, "the outcomes")
-    (said,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
-    assert said["window"] == 10
-    assert [(one["skill"], one["session"], one["rate"], one["failed"], one["under_way"]) for one in said["calls"]] == [
+    (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
+    assert report["window"] == 10
+    assert [
+        (call["skill"], call["session"], call["rate"], call["failed"], call["under_way"]) for call in report["calls"]
+    ] == [
         ("echo", "one", 0.3, 0, 0),
         ("echo", "two", 0.1, 0, 0),
     ]
-    assert all(0 < one["median"] <= one["p99"] < 5 and one["dir"] == str(shop) for one in said["calls"])
+    assert all(0 < call["median"] <= call["p99"] < 5 and call["dir"] == str(shop) for call in report["calls"])
     _, heads, first, second = omac.ok("top").splitlines()
     assert heads.split() == ["SKILL", "PROJECT", "SESSION", "CALLS/S", "OPEN", "FAILED", "MEDIAN", "P99", "BYTES"]
     assert first.split()[:6] == ["echo", "shop", "one", "0.3", "0", "0"]
@@ -44,22 +46,22 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.full
 def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
-    """Their paths tell them apart."""
-    other = omac.project("more/shop")
-    omac.approve(other)
+    """Projects of the same name are told apart by their paths."""
+    namesake = omac.project("more/shop")
+    omac.approve(namesake)
     server = omac.serve()
-    for project in (shop, other):
+    for project in (shop, namesake):
         assert curl(f"{server.skill(project)['base']}/status").status == 200
 
     def named() -> bool:
-        return {row.split()[1] for row in omac.ok("top").splitlines()[2:]} == {str(shop), str(other)}
+        return {row.split()[1] for row in omac.ok("top").splitlines()[2:]} == {str(shop), str(namesake)}
 
     eventually(named, 5.0, "both, by their paths")
 
 
 @pytest.mark.full
 def test_it_is_shown_again_and_again(omac: Omac, shop: Path) -> None:
-    """As calls come, for programs a line each time; on a terminal it is drawn anew until Ctrl-C."""
+    """Programs get a line each time, with new calls; a terminal is redrawn until Ctrl-C."""
     server = omac.serve()
     base = server.skill(shop)["base"]
     line = [*COMMAND, "top", "-n", "3", "--json"]
@@ -84,6 +86,6 @@ def test_it_is_shown_again_and_again(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["-1", "x", ""])
 def test_a_number_that_is_none(omac: Omac, typed: str) -> None:
-    """It is misuse."""
+    """A count that is no number is misuse."""
     slip = omac.run("top", "-n", typed)
     assert (slip.status, slip.out) == (2, "")

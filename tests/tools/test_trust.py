@@ -1,4 +1,4 @@
-"""omac trust at a terminal: each skill is read, and approved as it was read."""
+"""`omac trust` at a terminal: each skill is shown, and approved as it was shown."""
 
 import json
 import shutil
@@ -18,13 +18,13 @@ def trust(omac: Omac, project: Path, *answers: tuple[str, bytes]) -> Done:
 
 
 def states(omac: Omac, project: Path) -> dict[str, str]:
-    """Each skill of the project and its state, as `omac list` has it."""
+    """Return each skill of the project and its state, from `omac list`."""
     rows = map(json.loads, omac.ok("list", "--workdir", str(project), "--json").splitlines())
     return {row["name"]: row["state"] for row in rows}
 
 
 def test_skills_are_approved_one_after_the_other(omac: Omac) -> None:
-    """Each is shown with what it runs and its files; yes approves, no leaves it, and the end says how many."""
+    """Each skill is shown with its command and its files. Yes approves it, no leaves it, and the end counts both."""
     project = omac.project("shop", "echo", "mail", "news")
     done = trust(omac, project, *YES, ("Approve it?", b"n\n"), *YES)
     assert done.status == 0
@@ -45,7 +45,7 @@ def test_skills_are_approved_one_after_the_other(omac: Omac) -> None:
 
 @pytest.mark.parametrize(("agents", "start"), [((), "{} -- bash"), (("claude",), "claude {}")])
 def test_what_comes_next_is_there(omac: Omac, agents: tuple[str, ...], start: str) -> None:
-    """An agent that is installed, in the project that was asked about; without one, a shell where it would run."""
+    """The next command starts an installed agent in the project, or a shell if no agent is installed."""
     project = omac.project("shop")
     programs = omac.folder / "programs"
     programs.mkdir()
@@ -58,7 +58,7 @@ def test_what_comes_next_is_there(omac: Omac, agents: tuple[str, ...], start: st
 
 
 def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
-    """To the copy that was approved; then the new code is approved."""
+    """A changed skill is shown as its difference to the approved copy; then the new code is approved."""
     project = omac.project("shop")
     omac.approve(project)
     program = project / ".agents/skills/echo/sidecar.py"
@@ -73,7 +73,7 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
 
 
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
-    """The copy that was shown counts: other files in its place are not approved."""
+    """Only the copy that was shown is approved: files changed meanwhile are not."""
     project = omac.project("shop")
     program = project / ".agents/skills/echo/sidecar.py"
     waits = tmp_path / "watch.sh"
@@ -96,7 +96,7 @@ def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
-    """A secret is typed unseen; a project with the same files is offered it, other files of that name are not."""
+    """A secret is typed unseen. A project with the same files is offered it; other files of that name are not."""
     with_vault(omac)
     first, second, third = valued(omac, "first"), valued(omac, "second"), valued(omac, "third")
     (third / ".agents/skills/slack/sidecar.py").write_text("# somebody else's\n")
@@ -110,14 +110,14 @@ def test_values_are_asked_for_and_offered_to_the_same_files(omac: Omac) -> None:
     assert secret.decode() not in done.out
     offered = trust(omac, second, ("Approve it?", b"y\n"), ("The same files got TOKEN in another project", b"y\n"))
     assert "taken from saved defaults: TOKEN" in offered.out, offered.out
-    other = trust(omac, third, ("Approve it?", b"y\n"), *values)
-    assert "The same files" not in other.out
-    assert "1 approved" in other.out
+    refused = trust(omac, third, ("Approve it?", b"y\n"), *values)
+    assert "The same files" not in refused.out
+    assert "1 approved" in refused.out
     assert states(omac, second) == {"slack": "approved"}
 
 
 def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
-    """Nothing is approved; what each skill needs can be pasted."""
+    """omac without a terminal approves nothing, and proposes a command to paste for each skill."""
     project = omac.project("shop", "echo", "mail")
     omac.approve(project, "mail")
     (project / ".agents/skills/mail/new").write_text("x")
@@ -138,7 +138,7 @@ def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
 
 @pytest.mark.skipif(not Path("/usr/bin/less").exists(), reason="less is not installed")
 def test_files_are_read_in_a_pager(omac: Omac) -> None:
-    """Screen after screen; then the question is asked again."""
+    """A pager shows the files screen by screen; then the question is asked again."""
     project = omac.project("shop")
     omac.environment["TERM"] = "vt100"
     done = trust(omac, project, ("Approve it?", b"f\n"), ("3  description", b"q"), ("Approve it?", b"n\n"))
@@ -148,7 +148,7 @@ def test_files_are_read_in_a_pager(omac: Omac) -> None:
 
 
 def test_nothing_to_do(omac: Omac) -> None:
-    """A project whose skills are approved needs no terminal; one without skills is told how to begin."""
+    """A project whose skills are approved needs no terminal; for one without skills omac proposes how to begin."""
     project = omac.project("shop")
     omac.approve(project)
     assert "echo: approved already" in omac.ok("trust", str(project))
@@ -160,7 +160,7 @@ def test_nothing_to_do(omac: Omac) -> None:
 
 
 def test_quitting_leaves_the_rest(omac: Omac) -> None:
-    """Nothing that was not answered is approved."""
+    """Skills without an answer stay unapproved when the user quits."""
     project = omac.project("shop", "a", "b", "c")
     done = trust(omac, project, *YES, ("Approve it?", b"q\n"))
     assert "1 approved, 0 approved before, 2 not approved" in done.out
@@ -168,7 +168,8 @@ def test_quitting_leaves_the_rest(omac: Omac) -> None:
 
 
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
-    """A word that only begins like yes is asked about again; a whole yes approves, and three slips leave the skill."""
+    """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it
+    is."""
     project = omac.project("shop")
     slips = [("Approve it?", answer) for answer in (b"your call\n", b"yf\n", b"x\n")]
     done = trust(omac, project, *slips)

@@ -1,4 +1,4 @@
-"""Two servers with two journals in one state directory: each takes in what was launched for its own."""
+"""Two servers with two journals in one state directory: each ingests the launches of its own journal."""
 
 import json
 import sqlite3
@@ -18,7 +18,7 @@ ENTRY = (sys.executable, "-c", "from omac.tools.entry import main; main()")
 
 
 def launches(path: Path) -> int:
-    """How many launches a journal holds from beginning to end."""
+    """Return how many launches a journal holds from beginning to end."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         query = "SELECT count(*) FROM event JOIN name ON name.id = kind WHERE text IN (?, ?)"
         (count,) = connection.execute(query, ("sandbox.launch-requested", "sandbox.exited")).fetchone()
@@ -32,17 +32,18 @@ def launch(omac: Omac, project: Path, extra: Mapping[str, str] = MappingProxyTyp
 
 @needs_bubblewrap
 def test_launches_are_recorded_where_commands_look(omac: Omac, tmp_path: Path) -> None:
-    """Every launch is in the journal that is in use, and none in the other; what names the other goes there."""
+    """Every launch is in the journal in use, and none in the other one; a launch that names the other journal goes
+    there."""
     project = omac.project("shop", "echo")
     omac.serve()
-    other = tmp_path / "other.db"
-    omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), "--journal", str(other)).await_ready()
+    in_use = tmp_path / "other.db"
+    omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), "--journal", str(in_use)).await_ready()
     for _ in range(LAUNCHES):
         launch(omac, project)
-    eventually(lambda: launches(other) == LAUNCHES, 10, "all launches in the journal in use")
+    eventually(lambda: launches(in_use) == LAUNCHES, 10, "all launches in the journal in use")
     assert launches(omac.state / "journal.db") == 0
     rows = omac.ok("audit", "--kind", "sandbox", "--json").splitlines()
     assert len([json.loads(row) for row in rows]) == LAUNCHES
     launch(omac, project, {"OMAC_JOURNAL": str(omac.state / "journal.db")})
     eventually(lambda: launches(omac.state / "journal.db") == 1, 10, "the launch that named the first journal")
-    assert launches(other) == LAUNCHES
+    assert launches(in_use) == LAUNCHES

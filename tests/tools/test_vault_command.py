@@ -1,4 +1,4 @@
-"""tools/cli/vault.py: making the vault, looking at it, and opening what is locked for the server that runs."""
+"""tools/cli/vault.py: making the vault, its status, and opening locked stores for the running server."""
 
 import json
 import os
@@ -24,31 +24,31 @@ NEW, AGAIN, ASKED = "8 characters or more", "the same again", "passphrase (secre
 
 @pytest.fixture
 def key(omac: Omac) -> Path:
-    """Where a key file may come to be."""
+    """Return the path of a key file that does not exist yet."""
     return omac.folder / "my keys" / "vault.key"
 
 
 @pytest.fixture
 def passphrase(omac: Omac) -> Omac:
-    """An omac whose vault is under PASSPHRASE."""
+    """Return an omac whose vault is under PASSPHRASE."""
     done = typed(omac, [(NEW, line(PASSPHRASE)), (AGAIN, line(PASSPHRASE))], "vault", "init")
     assert done.status == 0, done
     return omac
 
 
 def line(text: str) -> bytes:
-    """As it is typed."""
+    """Return the text as it is typed."""
     return text.encode() + b"\r"
 
 
 def status(omac: Omac) -> dict[str, Any]:
-    """What `omac vault status --json` says."""
-    found: dict[str, Any] = json.loads(omac.ok("vault", "status", "--json"))
-    return found
+    """Return the JSON of `omac vault status`."""
+    report: dict[str, Any] = json.loads(omac.ok("vault", "status", "--json"))
+    return report
 
 
 def given_at_a_terminal(omac: Omac, project: Path) -> Done:
-    """A secret given while the vault is locked: the passphrase is asked for, then the secret, each once."""
+    """Give a secret while the vault is locked: omac asks for the passphrase, then for the secret, each once."""
     answers = [(ASKED, line(PASSPHRASE)), ("opens the door", line(SECRET))]
     done = typed(omac, answers, "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert done.status == 0, done
@@ -56,19 +56,19 @@ def given_at_a_terminal(omac: Omac, project: Path) -> Done:
 
 
 def runs(serving: Serving, project: Path, seconds: float) -> dict[str, Any]:
-    """The skill, once its sidecar has the secret."""
+    """Return the skill, once its sidecar has the secret."""
 
     def look() -> dict[str, Any] | None:
         skill = serving.skill(project, "slack")
-        found = told(skill) if skill["state"] == "ready" else None
-        return skill if found and found["TOKEN"] == SECRET else None
+        values = told(skill) if skill["state"] == "ready" else None
+        return skill if values and values["TOKEN"] == SECRET else None
 
     skill: dict[str, Any] = eventually(look, seconds, "a sidecar with its secret")
     return skill
 
 
 def offered(done: Done) -> list[str]:
-    """The commands that it proposes."""
+    """Return the commands that omac proposes."""
     assert done.status in (0, 8), done
     return [line.removeprefix("  try: ") for line in done.err.splitlines() if line.startswith("  try: ")]
 
@@ -77,7 +77,8 @@ def offered(done: Done) -> list[str]:
 
 
 def test_with_a_new_key_file(omac: Omac, key: Path) -> None:
-    """What it prints is for a shell to read; neither file is anybody else's, and none is made twice."""
+    """The output of vault init is a line for a shell. Other users can read neither file, and a second init changes
+    nothing."""
     key.parent.mkdir()
     done = omac.run("vault", "init", "--key-file", str(key))
     assert (done.status, done.out) == (0, f"export OMAC_VAULT_KEY_FILE={shlex.quote(str(key))}\n"), done
@@ -99,7 +100,7 @@ def test_with_a_new_key_file(omac: Omac, key: Path) -> None:
 
 
 def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
-    """A folder that is missing is made, for its owner alone; a file that is there is left alone."""
+    """A key file needs a folder that can be made, and is not written over an existing file."""
     done = omac.run("vault", "init", "--key-file", "/proc/nobody/here/key")
     assert (done.status, done.out) == (5, ""), done
     assert "cannot be made" in done.err
@@ -111,7 +112,7 @@ def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
 
 
 def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:
-    """The key that was made for it goes too."""
+    """A new key file is removed if the vault cannot be made."""
     key.parent.mkdir()
     os.chmod(omac.state, 0o777)
     try:
@@ -124,7 +125,7 @@ def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:
 
 
 def test_with_the_key_at_hand(omac: Omac, key: Path) -> None:
-    """A file that somebody else made, such as a systemd credential."""
+    """A vault can use a key file made by others, such as a systemd credential. The status reports a wrong key."""
     key.parent.mkdir(mode=0o700)
     omac.environment["OMAC_VAULT_KEY_FILE"] = str(key)
     done = omac.run("vault", "init")
@@ -144,7 +145,7 @@ def test_with_the_key_at_hand(omac: Omac, key: Path) -> None:
 
 
 def test_where_nobody_can_type(omac: Omac) -> None:
-    """A passphrase is not read from a pipe; the way without one is said."""
+    """A passphrase is not read from a pipe; omac proposes the way without one."""
     done = piped(omac, line(PASSPHRASE) * 2, "vault", "init")
     assert (done.status, done.out) == (2, "")
     assert "  try: omac vault init --key-file ~/.config/omac/vault.key" in done.err
@@ -162,7 +163,7 @@ def test_where_nobody_can_type(omac: Omac) -> None:
     ],
 )
 def test_slips_at_a_terminal(omac: Omac, answers: list[tuple[str, bytes]], problem: str) -> None:
-    """Nothing is made, and nothing of it shown."""
+    """A refused passphrase makes no vault, and is not shown."""
     done = typed(omac, answers, "vault", "init")
     assert done.status == 9
     assert problem in done.out
@@ -173,7 +174,7 @@ def test_slips_at_a_terminal(omac: Omac, answers: list[tuple[str, bytes]], probl
 
 @pytest.mark.full
 def test_a_slip_is_typed_again(omac: Omac) -> None:
-    """A passphrase that is too short, and two that differ, as values of secrets."""
+    """A short passphrase and two that differ are asked for again, like values of secrets."""
     answers = [
         (NEW, line("short-7")), ("has fewer than 8 characters; 2 more tries", line(PASSPHRASE)),
         (AGAIN, line("wrong-wrong")), ("the two passphrases differ; 2 more tries", line(PASSPHRASE)),
@@ -184,7 +185,7 @@ def test_a_slip_is_typed_again(omac: Omac) -> None:
 
 
 def test_damaged(omac: Omac, passphrase: Omac) -> None:
-    """Is said with an exit code of its own, whoever asks; it is not written over."""
+    """A damaged vault is reported with an exit code of its own by every command, and is not overwritten."""
     vault = omac.state / "vault"
     vault.write_bytes(vault.read_bytes()[:-1])
     for command in (("vault", "status"), ("unlock",)):
@@ -195,7 +196,7 @@ def test_damaged(omac: Omac, passphrase: Omac) -> None:
 
 
 def test_a_key_file_that_is_not_named(omac: Omac) -> None:
-    """Nothing is offered but the command that opens the vault."""
+    """The only command proposed for a locked vault is the one that opens it."""
     with_vault(omac)
     project = valued(omac)
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
@@ -214,7 +215,7 @@ def test_a_key_file_that_is_not_named(omac: Omac) -> None:
 
 
 def test_a_passphrase_opens_it(passphrase: Omac) -> None:
-    """Asked for once by a command that needs it; known to nobody afterwards."""
+    """A command that needs the passphrase asks for it once, and it is stored nowhere."""
     omac = passphrase
     project = valued(omac)
     assert status(omac)["key"] == "passphrase"
@@ -222,9 +223,9 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     done = given_at_a_terminal(omac, project)
     assert done.out.count(ASKED) == 1
     assert done.out.index(ASKED) < done.out.index("opens the door")
-    found = everywhere(omac, done)
-    assert PASSPHRASE.encode() not in found
-    assert SECRET.encode() not in found
+    traces = everywhere(omac, done)
+    assert PASSPHRASE.encode() not in traces
+    assert SECRET.encode() not in traces
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     wrong = typed(omac, [(ASKED, line("wrong-wrong"))], *command)
     assert wrong.status == 8
@@ -239,10 +240,10 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
 
 @pytest.mark.full
 def test_a_launch_asks_before_anything_starts(passphrase: Omac) -> None:
-    """`omac start` runs the skill with its secret; Enter goes on without, and a run whose skills keep nothing in
-    the vault, or whose vault is damaged, asks nothing."""
+    """`omac start` asks for the passphrase and runs the skill with its secret; Enter goes on without it. A run whose
+    skills have no secret, or whose vault is damaged, asks nothing."""
     omac = passphrase
-    project, other = valued(omac), omac.project("other")
+    project, plain = valued(omac), omac.project("other")
     given_at_a_terminal(omac, project)
     omac.approve(project, "slack")
     command = ("start", "--workdir", str(project), "--", "sh", "-c", 'curl -s "$OMAC_CHAT_BASE/"')
@@ -251,17 +252,17 @@ def test_a_launch_asks_before_anything_starts(passphrase: Omac) -> None:
     without = typed(omac, [(ASKED, line(""))], *command)
     assert "pending-credentials" in without.out
     vault = omac.state / "vault"
-    kept, _ = vault.read_bytes(), vault.write_bytes(b"damaged")
+    content, _ = vault.read_bytes(), vault.write_bytes(b"damaged")
     damaged = typed(omac, [], *command)
-    vault.write_bytes(kept)
+    vault.write_bytes(content)
     assert "pending-credentials" in damaged.out or "skill-broken" in damaged.out, damaged
-    quiet = typed(omac, [], "start", "--workdir", str(other), "--", "true")
+    quiet = typed(omac, [], "start", "--workdir", str(plain), "--", "true")
     assert (quiet.status, ASKED in quiet.out) == (0, False), quiet
 
 
 @pytest.mark.full
 def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
-    """The server keeps the key in memory only; with a wrong passphrase it goes on waiting."""
+    """`omac unlock` gives a server the key in memory only. With a wrong passphrase the skill still waits."""
     omac = passphrase
     project = valued(omac)
     given_at_a_terminal(omac, project)
@@ -284,20 +285,21 @@ def test_unlock_makes_a_waiting_skill_ready(passphrase: Omac) -> None:
     at_terminal = typed(omac, [(ASKED, line(PASSPHRASE))], "unlock")
     assert at_terminal.status == 0
     assert f"the vault {omac.state / 'vault'}: open" in at_terminal.out
-    found = everywhere(omac, wrong, empty, done, at_terminal)
-    assert PASSPHRASE.encode() not in found
-    assert SECRET.encode() not in found
+    traces = everywhere(omac, wrong, empty, done, at_terminal)
+    assert PASSPHRASE.encode() not in traces
+    assert SECRET.encode() not in traces
 
 
 def started(omac: Omac, project: Path, *answers: tuple[str, bytes]) -> Done:
-    """`omac start` at a terminal, of a command that asks the skill for its values."""
+    """Run `omac start` at a terminal, with a command that asks the skill for its values."""
     command = 'curl -sS --unix-socket "$OMAC_SOCKET" http://x/chat/; echo; echo ended'
     return typed(omac, answers, "start", "--workdir", str(project), "--", "sh", "-c", command)
 
 
 @pytest.mark.full
 def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
-    """Once, and the skill is ready when the command begins; with Enter it waits, a wrong one may be typed again."""
+    """The skill is ready when the command begins, after one question. A wrong passphrase may be typed again; with Enter
+    the skill waits."""
     omac = passphrase
     project = valued(omac)
     given_at_a_terminal(omac, project)
@@ -318,8 +320,8 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
     (again,) = [line for line in refused.out.splitlines() if line.startswith("  try: ")]
     assert again.startswith(f"  try: omac start --workdir {project} -- sh -c 'curl ")
     assert again.endswith("  # Enter instead of a passphrase leaves the vault locked")
-    other = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
-    assert "  try: omac vault passwd  # asks again" in other.out
+    passwd = typed(omac, [(ASKED, line("wrong-wrong"))], "vault", "passwd")
+    assert "  try: omac vault passwd  # asks again" in passwd.out
     serve = ("serve", "--no-inner", "--json", "--workdir", str(project))  # JSON on stdout, the question on the terminal
     unserved = typed(omac, [(ASKED, line("wrong-wrong"))] * 3, *serve)
     assert (unserved.status, f"  try: omac {' '.join(serve)}  # Enter" in unserved.out) == (8, True), unserved
@@ -328,8 +330,9 @@ def test_start_asks_before_anything_runs(passphrase: Omac) -> None:
 
 @pytest.mark.full
 def test_another_passphrase(passphrase: Omac) -> None:
-    """Whoever has the old one may change it; a server that was unlocked goes on, one that was not stays locked."""
-    omac, other = passphrase, "pferd-korrekt-8"
+    """The old passphrase is needed to change it. An unlocked server keeps running; the old passphrase no longer unlocks
+    one."""
+    omac, changed = passphrase, "pferd-korrekt-8"
     project, second = valued(omac), valued(omac, "second")
     given_at_a_terminal(omac, project)
     omac.approve(project, "slack")
@@ -345,24 +348,25 @@ def test_another_passphrase(passphrase: Omac) -> None:
     assert "no passphrase was accepted; nothing was changed" in short.out
     assert omac.run("vault", "passwd").status == 2, "nobody can type"
     assert vault.read_bytes() == before
-    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
+    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(changed)), (AGAIN, line(changed))], "vault", "passwd")
     assert done.status == 0, done
     assert f"changed the passphrase of the vault {vault}" in done.out
     omac.approve(second, "slack")
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(second))
-    given = typed(omac, [(ASKED, line(other)), ("opens the door", line(SECRET))], *command)
-    assert given.status == 0, given
+    stored = typed(omac, [(ASKED, line(changed)), ("opens the door", line(SECRET))], *command)
+    assert stored.status == 0, stored
     runs(serving, second, START_S)
     assert piped(omac, PASSPHRASE.encode() + b"\n", "unlock").status == 8
-    found = everywhere(omac, done, given)
-    assert not any(secret.encode() in found for secret in (PASSPHRASE, other, SECRET))
+    traces = everywhere(omac, done, stored)
+    assert not any(secret.encode() in traces for secret in (PASSPHRASE, changed, SECRET))
     assert [path for path in omac.state.iterdir() if path.name.startswith("vault.draft")] == []
 
 
 @pytest.mark.full
 def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
-    """`vault lock` has it forget the key, at once, and that is recorded; a new passphrase does not open it again."""
-    omac, other = passphrase, "pferd-korrekt-8"
+    """`vault lock` makes the server forget the key at once, and is recorded. A new passphrase does not unlock it
+    again."""
+    omac, changed = passphrase, "pferd-korrekt-8"
     project, second = valued(omac), valued(omac, "second")
     given_at_a_terminal(omac, project)
     omac.approve(project, "slack")
@@ -372,10 +376,10 @@ def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
     runs(serving, project, START_S)
     assert "1 of 1 run had the key of the vault" in omac.ok("vault", "lock")
     assert serving.skill(project, "slack")["state"] == "ready", "what runs keeps its values"
-    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(other)), (AGAIN, line(other))], "vault", "passwd")
+    done = typed(omac, [(ASKED, line(PASSPHRASE)), (NEW, line(changed)), (AGAIN, line(changed))], "vault", "passwd")
     assert done.status == 0, done
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(second))
-    assert typed(omac, [(ASKED, line(other)), ("opens the door", line(SECRET))], *command).status == 0
+    assert typed(omac, [(ASKED, line(changed)), ("opens the door", line(SECRET))], *command).status == 0
     omac.approve(second, "slack")
     waiting(serving, second)
     rows = [json.loads(row) for row in omac.ok("audit", "--kind", "control", "--json").splitlines()]
@@ -384,7 +388,8 @@ def test_a_locked_server_stays_locked(passphrase: Omac) -> None:
 
 
 def test_lock_without_a_server_or_a_passphrase(omac: Omac, key: Path) -> None:
-    """Nothing holds a key then; a vault with a key file has no passphrase to change, and a server opens it again."""
+    """`vault lock` without a server finds no key to forget. A vault with a key file has no passphrase to change, and a
+    server opens it again."""
     assert "no run lives that could have the key" in omac.ok("vault", "lock")
     key.parent.mkdir(mode=0o700)
     omac.ok("vault", "init", "--key-file", str(key))
@@ -397,7 +402,7 @@ def test_lock_without_a_server_or_a_passphrase(omac: Omac, key: Path) -> None:
 
 
 def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
-    """A server that was started without the key file gets its key from a shell that has it."""
+    """A server started without the key file gets its key from a shell that has it."""
     key.parent.mkdir(mode=0o700)
     omac.ok("vault", "init", "--key-file", str(key))
     project = valued(omac)
@@ -418,7 +423,7 @@ def test_unlock_hands_over_the_key_at_hand(omac: Omac, key: Path) -> None:
 
 
 def test_unlock_without_a_server(passphrase: Omac) -> None:
-    """Nothing could keep the key: no passphrase is asked for, and what helps instead is said."""
+    """`omac unlock` without a server asks for no passphrase, and proposes the command that helps."""
     done = typed(passphrase, [], "unlock")
     assert done.status == 1
     assert "no omac serve is running here" in done.out
@@ -428,7 +433,7 @@ def test_unlock_without_a_server(passphrase: Omac) -> None:
 
 
 def test_unlock_without_any_store(omac: Omac) -> None:
-    """Says how to make one."""
+    """`omac unlock` without a store proposes how to make one."""
     done = omac.run("unlock")
     assert (done.status, done.out) == (8, "")
     assert "  try: omac vault init" in done.err
@@ -439,15 +444,16 @@ def test_unlock_without_any_store(omac: Omac) -> None:
 
 @pytest.fixture
 def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
-    """A real gnome-keyring, where there is one."""
+    """Yield a real gnome-keyring, or skip the test."""
     if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
         pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(tmp_path) as found:
-        yield found
+    with private_keyring(tmp_path) as service:
+        yield service
 
 
 def test_unlock_of_a_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
-    """An open one needs nothing, and the server looks again; one that nobody opens is said to be locked still."""
+    """An open keyring needs no passphrase, and the server reloads. A keyring that stays locked is reported as
+    locked."""
     omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
     project = valued(omac)
     omac.approve(project, "slack")
@@ -464,7 +470,7 @@ def test_unlock_of_a_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
 
 
 def test_settings(omac: Omac) -> None:
-    """Shown, changed, and what a slip is told."""
+    """Settings are shown and changed, and a slip is refused."""
     omac.ok("settings", "set", "secrets.store", "vault")
     rows = {row["name"]: row for row in map(json.loads, omac.ok("settings", "show", "--json").splitlines())}
     assert rows["secrets.store"]["value"] == "vault"

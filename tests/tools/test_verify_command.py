@@ -1,4 +1,4 @@
-"""`omac audit verify`: what a person sees of a journal that is whole, and of one that is not."""
+"""`omac audit verify`: its report about a sound journal, and about a damaged one."""
 
 import hashlib
 import json
@@ -26,13 +26,13 @@ from omac.services.kernel.checkpointing import WORTH
 
 
 def spoil(omac: Omac, statement: str) -> None:
-    """Change the journal as nothing of omac would."""
+    """Change the journal as no part of omac would."""
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
         connection.execute(statement)
 
 
 def test_verify_beside_a_server(omac: Omac) -> None:
-    """A journal that is in use, and grows, verifies."""
+    """A journal that a server uses verifies."""
     project = omac.project("shop", "echo")
     serving = omac.serve()
     omac.approve(project, "echo")
@@ -47,7 +47,7 @@ def test_verify_beside_a_server(omac: Omac) -> None:
 
 
 def test_verify_names_the_position(omac: Omac) -> None:
-    """An edit that decodes, and that no other command can see, is found; the exit code is 10."""
+    """Verification finds an edit that decodes and that no other command can see; the exit code is 10."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
@@ -56,9 +56,9 @@ def test_verify_names_the_position(omac: Omac) -> None:
     assert "position 2: its event is not what was recorded (altered)" in done.out
     assert "verified" not in done.out, "of a journal in which something is wrong"
     assert "from position 2 on" in done.err
-    found = omac.run("audit", "verify", "--json")
-    assert found.status == 10
-    (finding,) = json.loads(found.out)["findings"]
+    as_json = omac.run("audit", "verify", "--json")
+    assert as_json.status == 10
+    (finding,) = json.loads(as_json.out)["findings"]
     assert (finding["position"], finding["kind"]) == (2, "altered")
 
 
@@ -71,7 +71,8 @@ def test_verify_takes_positions(omac: Omac) -> None:
 
 
 def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) -> None:
-    """It is refused: what is left out of the end are the latest. A line of any length is no checkpoint."""
+    """A file with too many checkpoints is refused, because the latest would be left out. A line of any length is no
+    checkpoint."""
     omac.approve(omac.project("shop", "echo"), "echo")
     file = tmp_path / "notes"
     file.write_text("".join(omac.ok("checkpoint") for _ in range(3)))
@@ -85,7 +86,8 @@ def test_a_file_with_more_checkpoints_than_are_read(omac: Omac, tmp_path: Path) 
 
 
 def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -> None:
-    """A number in the place of a hash, or of the tree's size: proofs, checkpoints and exports name what was changed."""
+    """A number in the place of a hash, or a wrong size of the tree, makes proofs, checkpoints and exports fail with its
+    name."""
     omac.approve(omac.project("shop", "echo"), "echo")
     old, new = tmp_path / "old", tmp_path / "new"
     for file in (old, new):
@@ -108,7 +110,7 @@ def test_nothing_is_proven_by_leaves_that_are_none(omac: Omac, tmp_path: Path) -
 
 @pytest.mark.parametrize("line", [("audit", "verify"), ("journal", "prune", "--keep", "400d")])
 def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -> None:
-    """It is refused whether or not the journal has a checkpoint that a key could verify; a key goes on."""
+    """A word that is no key is refused, even if no checkpoint needs a key; a key is accepted."""
     omac.ok("settings", "set", "serve.audit", "strict")
     file = tmp_path / "omac.key"
     file.write_text("a key")
@@ -126,7 +128,7 @@ def test_a_key_that_is_none(omac: Omac, tmp_path: Path, line: tuple[str, ...]) -
 
 @pytest.mark.parametrize("of", ["nonsense", "", "0" * 31])
 def test_a_journal_that_is_none(omac: Omac, of: str) -> None:
-    """Nobody takes a mistyped id for a journal that delivered nothing."""
+    """A mistyped journal id is refused, and does not count as a journal without checkpoints."""
     omac.ok("settings", "set", "serve.audit", "strict")
     done = omac.run("checkpoint", "--received", "--of", of)
     assert (done.status, done.out, "takes the id of a journal" in done.err) == (2, "", True), done
@@ -134,44 +136,45 @@ def test_a_journal_that_is_none(omac: Omac, of: str) -> None:
 
 @pytest.mark.parametrize("positions", [("--from", "3", "--to", "2"), ("--from", "9999999999999999999999")])
 def test_positions_between_which_there_is_nothing(omac: Omac, positions: tuple[str, ...]) -> None:
-    """Nobody is told that nothing was found where nothing was looked at."""
+    """An empty range of positions is refused, so that it does not pass for a range without findings."""
     omac.approve(omac.project("shop", "echo"), "echo")
     done = omac.run("audit", "verify", *positions)
     assert (done.status, "position" in done.err) == (2, True), done
 
 
 def test_a_checkpoint_that_was_kept(omac: Omac, tmp_path: Path) -> None:
-    """It holds a journal that has grown since, and convicts one that was put back, wherever its key is."""
+    """A kept checkpoint verifies a journal that has grown since, and shows that one was put back, with or without its
+    key."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     shutil.copy(omac.state / "journal.db", tmp_path / "earlier.db")
     omac.ok("settings", "set", "secrets.store", "vault")
-    kept = tmp_path / "kept.txt"
-    kept.write_text(omac.ok("checkpoint"))
+    file = tmp_path / "kept.txt"
+    file.write_text(omac.ok("checkpoint"))
     key = omac.ok("key", "show").strip()
     assert json.loads(omac.ok("key", "show", "--json"))["key"] == key
     assert (omac.state / "signing.key").stat().st_mode & 0o777 == 0o600
     omac.ok("settings", "set", "secrets.store", "keychain")
-    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept))
-    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(kept), "--key", key)
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(file))
+    assert "verified" in omac.ok("audit", "verify", "--checkpoint", str(file), "--key", key)
     earlier = str(tmp_path / "earlier.db")
     assert "verified" in omac.ok("audit", "verify", "--journal", earlier)
-    cut = omac.run("audit", "verify", "--journal", earlier, "--checkpoint", str(kept))
+    cut = omac.run("audit", "verify", "--journal", earlier, "--checkpoint", str(file))
     assert cut.status == 10
     assert "its end was cut (truncated)" in cut.out
 
 
 def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: Path) -> None:
-    """One that was changed, that another key signed, that is of another journal, or that is none, is refused."""
+    """A checkpoint that was changed, is signed by another key, is of another journal or is none at all is refused."""
     omac.approve(omac.project("shop", "echo"), "echo")
     text = omac.ok("checkpoint")
-    other = Checkpoint("0" * 32, 1, b"r" * 32, 1, 0)
+    foreign = Checkpoint("0" * 32, 1, b"r" * 32, 1, 0)
     name = text.splitlines()[-1].split()[1]
     seed = bytes.fromhex((omac.state / "signing.key").read_text())
     for content, why in (
         (text.replace("late 0", "late 1"), "has not signed"),
-        (sign(other, name, b"s" * 32), "has not signed"),
-        (sign(other, name, seed), "is a checkpoint of journal 0000"),
+        (sign(foreign, name, b"s" * 32), "has not signed"),
+        (sign(foreign, name, seed), "is a checkpoint of journal 0000"),
         ("hello\n", "no checkpoint of omac"),
     ):
         (tmp_path / "c").write_text(content)
@@ -185,13 +188,13 @@ def test_checkpoints_that_say_nothing_about_this_journal(omac: Omac, tmp_path: P
 
 
 def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
-    """A person who kept the key in a file gets the words that read it, and they work."""
+    """A file name in place of a key is refused, and the proposed command reads the key from that file."""
     omac.approve(omac.project("shop", "echo"), "echo")
     file, bundle = tmp_path / "the key", tmp_path / "a bundle"
     file.write_text(omac.ok("key", "show"))
     omac.ok("checkpoint")
-    shown = omac.ok("export", "--out", str(bundle))
-    assert f"omac export verify '{bundle}' --key KEY" in shown
+    report = omac.ok("export", "--out", str(bundle))
+    assert f"omac export verify '{bundle}' --key KEY" in report
     for command in (("export", "verify", str(bundle)), ("proof", "verify", "x.json"), ("audit", "verify")):
         refused = omac.run(*command, "--key", str(file))
         assert refused.status == 2
@@ -202,7 +205,7 @@ def test_a_key_that_is_none_is_named(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
-    """Each event is proven to whoever has the public key alone; with any other content it is not."""
+    """The public key alone verifies the proof of each event; a tampered proof is refused."""
     omac.approve(omac.project("shop", "echo"), "echo")
     key = omac.ok("key", "show").strip()
     size = json.loads(omac.ok("audit", "verify", "--json"))["size"]
@@ -233,20 +236,21 @@ def test_a_proof_without_a_journal(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_proof_names_the_fields(omac: Omac, tmp_path: Path) -> None:
-    """As the audit and exports do: whoever has no journal sees which value is which, and those alone that are there."""
+    """A verified proof names the fields with a value, as the audit and exports do, so that no journal is needed to read
+    it."""
     omac.approve(omac.project("shop", "echo"), "echo")
     rows = omac.ok("audit", "--kind", "skill", "--json").splitlines()
     approved = next(row for row in map(json.loads, rows) if row["kind"] == "skill.approved")
     key, proof = omac.ok("key", "show").strip(), tmp_path / "proof.json"
     proof.write_text(omac.ok("audit", "prove", str(approved["position"])))
     event = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))["event"]
-    shown = omac.ok("proof", "verify", str(proof), "--key", key).splitlines()[2]
-    assert shown.startswith(f"  source={approved['dir']}"), shown
-    assert all((f" {name}=" in shown) == (value not in (None, "", [])) for name, value in event.items()), shown
+    fields = omac.ok("proof", "verify", str(proof), "--key", key).splitlines()[2]
+    assert fields.startswith(f"  source={approved['dir']}"), fields
+    assert all((f" {name}=" in fields) == (value not in (None, "", [])) for name, value in event.items()), fields
 
 
 def test_each_bit_of_a_proof(omac: Omac) -> None:
-    """With one of them changed it proves nothing, and is refused as such."""
+    """A proof with any one bit changed is refused."""
     omac.ok("settings", "set", "secrets.store", "vault")
     old, size = omac.ok("checkpoint"), json.loads(omac.ok("audit", "verify", "--json"))["size"]
     key = VerifierKey.parse(omac.ok("key", "show").strip())
@@ -267,7 +271,7 @@ def test_each_bit_of_a_proof(omac: Omac) -> None:
 
 
 def test_no_proof_of_what_was_changed(omac: Omac) -> None:
-    """An event that is not what was recorded is not proven."""
+    """A changed event is not proven."""
     omac.approve(omac.project("shop", "echo"), "echo")
     spoil(omac, "UPDATE event SET at = at + 1 WHERE position = 2")
     refused = omac.run("audit", "prove", "2")
@@ -277,13 +281,14 @@ def test_no_proof_of_what_was_changed(omac: Omac) -> None:
 
 
 def test_options_of_a_subcommand_go_behind_it(omac: Omac) -> None:
-    """Before it they would be taken for those of the log, and do nothing."""
+    """An option before `verify` is refused; the log would take it, and it would do nothing."""
     done = omac.run("audit", "--json", "verify")
     assert (done.status, "options of verify go behind it" in done.err) == (2, True)
 
 
 def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
-    """It is not called damaged; the command that is named gives it its proofs, and they are said to be late."""
+    """A journal of an earlier omac is not called damaged. The proposed command gives it its proofs, which count as
+    late."""
     project = omac.project("shop")
     omac.approve(project)
     path = omac.state / "journal.db"
@@ -295,12 +300,13 @@ def test_a_journal_of_an_earlier_omac(omac: Omac) -> None:
         assert (done.status, "have no proofs yet" in done.err) == (4, True)
     (fix,) = [line.removeprefix("  try: omac ") for line in done.err.splitlines() if "try:" in line]
     omac.ok(*shlex.split(fix, comments=True))
-    told = json.loads(omac.ok("audit", "verify", "--json"))
-    assert (told["late"], told["findings"]) == (events, [])
+    verified = json.loads(omac.ok("audit", "verify", "--json"))
+    assert (verified["late"], verified["findings"]) == (events, [])
 
 
 def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
-    """A run that ends after many events signs what the journal holds; who then makes it anew is convicted by it."""
+    """A run that ends after many events signs the journal. That checkpoint shows when the history is rewritten
+    later."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     omac.ok("start", "--", "true", cwd=project)
@@ -328,7 +334,7 @@ def test_a_run_leaves_a_checkpoint(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
-    """A copy elsewhere: they are neither believed nor held against it, until the key is named."""
+    """Checkpoints in a copy from another host count neither for nor against it until the user names their key."""
     project = omac.project("shop", "echo")
     omac.approve(project, "echo")
     called_often(omac, WORTH)
@@ -343,7 +349,8 @@ def test_checkpoints_of_another_host(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
-    """The proof is made from the journal, and verified without one by the public key."""
+    """The proof that a checkpoint continues another is made from the journal, and verified without it by the public
+    key."""
     omac.approve(omac.project("shop", "echo"), "echo")
     key = omac.ok("key", "show").strip()
     for name in ("old", "new"):
@@ -351,10 +358,10 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
         omac.ok("settings", "set", "secrets.store", "vault")
     old, new, proof = str(tmp_path / "old"), str(tmp_path / "new"), tmp_path / "proof.json"
     proof.write_text(omac.ok("proof", "consistency", old, new))
-    said = omac.ok("proof", "verify", str(proof), "--key", key)
-    shown = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
-    assert shown["old"]["size"] < shown["new"]["size"]
-    assert f"at {shown['new']['size']} events begins with all {shown['old']['size']}" in said
+    text = omac.ok("proof", "verify", str(proof), "--key", key)
+    verified = json.loads(omac.ok("proof", "verify", str(proof), "--key", key, "--json"))
+    assert verified["old"]["size"] < verified["new"]["size"]
+    assert f"at {verified['new']['size']} events begins with all {verified['old']['size']}" in text
     proof.write_text(proof.read_text().replace('"path":["', '"path":["A', 1))
     assert omac.run("proof", "verify", str(proof), "--key", key).status == 2
     refused = omac.run("proof", "consistency", new, old)
@@ -367,19 +374,20 @@ def test_a_checkpoint_continues_another(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_kept_is_said_to_hold(omac: Omac, tmp_path: Path) -> None:
-    """Whoever names one reads that it was looked at, and how far it goes."""
+    """The report counts a kept checkpoint that the user names, and its position."""
     omac.approve(omac.project("shop", "echo"), "echo")
-    kept = tmp_path / "kept"
-    kept.write_text(omac.ok("checkpoint"))
-    size = kept.read_text().splitlines()[1]
+    file = tmp_path / "kept"
+    file.write_text(omac.ok("checkpoint"))
+    size = file.read_text().splitlines()[1]
     assert "that you kept" not in omac.ok("audit", "verify")
-    done = omac.ok("audit", "verify", "--checkpoint", str(kept))
+    done = omac.ok("audit", "verify", "--checkpoint", str(file))
     assert f"  1 checkpoint that you kept holds, up to position {size}\n" in done
-    assert json.loads(omac.ok("audit", "verify", "--checkpoint", str(kept), "--json"))["kept"] == 1
+    assert json.loads(omac.ok("audit", "verify", "--checkpoint", str(file), "--json"))["kept"] == 1
 
 
 def test_a_checkpoint_is_recorded(omac: Omac) -> None:
-    """What `omac checkpoint` prints is in the journal, which is held to it; each names the one before."""
+    """Each checkpoint that `omac checkpoint` prints is recorded, verified with the journal, and names the previous
+    one."""
     omac.approve(omac.project("shop", "echo"), "echo")
     notes = [omac.ok("checkpoint"), omac.ok("checkpoint")]
     sizes = [int(note.splitlines()[1]) for note in notes]
@@ -393,7 +401,8 @@ def test_a_checkpoint_is_recorded(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
-    """The checkpoint is printed all the same, and it is said that it is not recorded."""
+    """The checkpoint of a journal that cannot be written is printed all the same, with a warning that it is not
+    recorded."""
     omac.approve(omac.project("shop", "echo"), "echo")
     with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -412,7 +421,8 @@ def test_a_journal_that_cannot_be_written_is_signed(omac: Omac) -> None:
     ],
 )
 def test_what_no_repair_mends_leads_to_a_backup(omac: Omac, tmp_path: Path, statement: str) -> None:
-    """Leaves and tree are not computed again: whoever needs them names the verification, and the way back."""
+    """Damaged leaves and trees are not computed again: commands that need them name the verification and the
+    restore."""
     omac.approve(omac.project("shop", "echo"), "echo")
     for value in ("vault", "keychain", "vault"):
         omac.ok("settings", "set", "secrets.store", value)

@@ -1,4 +1,4 @@
-"""The process that is to build a sandbox begins with omac and waits: whatever ends omac before, nothing of it stays."""
+"""The process that builds a sandbox starts with omac and waits: if omac ends before, nothing of the process stays."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ NEVER_LISTENS = "import time\ntime.sleep(600)\n"
 
 @pytest.fixture
 def waiting(omac: Omac) -> Serving:
-    """A start whose command waits for a skill that does not come online."""
+    """Return a start whose command waits for a skill that does not come online."""
     project = omac.root / "shop"
     omac.skill(project, "slow", SLOW, NEVER_LISTENS)
     omac.approve(project, "slow")
@@ -40,7 +40,7 @@ def _sandboxes(omac: Omac) -> list[int]:
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) -> None:
-    """In order or at once: the command never begins, and no process is left."""
+    """omac ends in order or is killed before the command begins: the command never begins, and no process is left."""
     waiting.end(number)
     eventually(lambda: not _sandboxes(omac), 5.0, "the end of the sandbox's own process")
     assert not (omac.root / "shop" / "begun").exists()
@@ -49,14 +49,15 @@ def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) 
 
 @pytest.mark.parametrize("words", [("--workdir", "missing"), ("--journal", "/proc/self/journal.db"), ("nosuch",)])
 def test_a_start_is_refused(words: tuple[str, ...], omac: Omac) -> None:
-    """It began before anything was judged, and is gone with the refusal."""
+    """A refused start leaves no waiting process, though it began before the request was checked."""
     refused = omac.process("start", *words, "--", "true")
     assert refused.status not in (0, 1), refused
     assert not _sandboxes(omac)
 
 
 def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
-    """The command cannot begin: omac ends with its status, once the skill is there or was given up."""
+    """The command does not begin if the waiting process is killed: omac ends with its status, once the skill is ready
+    or given up."""
     for pid in _sandboxes(omac):
         os.kill(pid, signal.SIGKILL)
     for pid in (pid for pid in omac.left() if "sidecar.py" in _line(pid)):
@@ -66,13 +67,13 @@ def test_it_is_killed(omac: Omac, waiting: Serving) -> None:
 
 
 def test_ctrl_c_while_it_begins(omac: Omac, tmp_path: Path) -> None:
-    """A terminal tells both of it; this one has nothing to say about it, and ends with omac."""
-    said = tmp_path / "said"
+    """The waiting process prints nothing at a Ctrl-C, which the terminal sends to omac too, and ends."""
+    stderr_file = tmp_path / "said"
     begin = (
         "import os, signal, sys\n"
         f"sys.path[:0] = {sys.path!r}\n"
         "from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
-        f"os.dup2(os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT), 2)\n"
+        f"os.dup2(os.open({str(stderr_file)!r}, os.O_WRONLY | os.O_CREAT), 2)\n"
         "waiting = WaitingSandbox(os.environ)\n"
         "os.kill(waiting._child.pid, signal.SIGINT)\n"
         "os.close(waiting._writer)\n"
@@ -80,11 +81,11 @@ def test_ctrl_c_while_it_begins(omac: Omac, tmp_path: Path) -> None:
     )
     argv = [sys.executable, "-I", "-c", begin]
     done = subprocess.run(argv, env=omac.environment, capture_output=True, text=True, timeout=20)
-    assert (done.stdout, done.stderr, said.read_text()) == ("1\n", "", "")
+    assert (done.stdout, done.stderr, stderr_file.read_text()) == ("1\n", "", "")
 
 
 def test_omac_ends_as_it_asks(omac: Omac) -> None:
-    """Whoever adopts what it left, be it the first process or a session's: the command never begins."""
+    """The command never begins if omac ends while it sends the request, whichever process adopts the waiting one."""
     begin = (
         "import ctypes, os, sys\n"
         f"sys.path[:0] = {sys.path!r}\n"

@@ -1,4 +1,4 @@
-"""Witnesses of checkpoints: a real file, real sockets in the place of the system's log, runs that are killed."""
+"""Witnesses of checkpoints: a real file, real sockets in place of the system's log, and runs that are killed."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ NOTE = "omac/checkpoint\nabc\n7\n\n\u2014 omac/host AAAA\n"
 
 @pytest.fixture
 def used(omac: Omac) -> Omac:
-    """A host whose next run has something to sign."""
+    """Return a host whose next run has something to sign."""
     omac.approve(omac.project("shop", "echo"), "echo")
     called_often(omac, WORTH)
     return omac
@@ -34,7 +34,7 @@ def used(omac: Omac) -> Omac:
 
 @pytest.fixture
 def notes(used: Omac, tmp_path: Path) -> Path:
-    """The file that is its witness."""
+    """Return the file that is the host's witness."""
     path = tmp_path / "elsewhere" / "omac.notes"
     path.parent.mkdir(mode=0o755)
     kept_by(used, str(path))
@@ -52,13 +52,13 @@ def ran(omac: Omac) -> Done:
 
 
 def witnessed(omac: Omac) -> list[tuple[str, tuple[object, ...]]]:
-    """What became of checkpoints, as recorded."""
+    """Return the recorded deliveries of checkpoints."""
     events = [event.event for event in omac.events() if type(event.event).__module__.endswith("access.witness")]
     return [(type(event).__name__, tuple(getattr(event, name) for name in event.__struct_fields__)) for event in events]
 
 
 def test_a_file_gets_each_checkpoint_once(used: Omac, notes: Path) -> None:
-    """Signed and recorded, then delivered, then recorded again; nobody else reads the file, and nothing is repeated."""
+    """A checkpoint is delivered to the file once, and its delivery is recorded; only the owner can read the file."""
     ran(used)
     first = notes.read_text()
     assert first.endswith("\n\n")
@@ -77,7 +77,7 @@ def test_a_file_gets_each_checkpoint_once(used: Omac, notes: Path) -> None:
 
 
 def test_what_a_rewriter_cannot_reach(used: Omac, notes: Path) -> None:
-    """Who cuts the journal together with its checkpoints is found by the file alone."""
+    """The file reveals a journal that was cut together with its checkpoints, which the journal alone does not."""
     ran(used)
     with closing(sqlite3.connect(used.state / "journal.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -94,7 +94,7 @@ def test_what_a_rewriter_cannot_reach(used: Omac, notes: Path) -> None:
 
 
 def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
-    """It is recorded once, told by the doctor, and the next run delivers the latest."""
+    """A failed delivery is recorded once and reported by the doctor; the next run delivers the latest checkpoint."""
     notes.parent.rename(notes.parent.with_name("gone"))
     done = ran(used)
     assert "does not get the checkpoint" in done.err
@@ -115,28 +115,28 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
 
 
 def test_a_witness_that_was_named_later(used: Omac, notes: Path) -> None:
-    """The doctor says that it has nothing yet, and who has the last one."""
+    """The doctor reports that a new witness has no checkpoint yet, and names the witness of the last one."""
     elsewhere = notes.with_name("elsewhere")
     ran(used)
     kept_by(used, str(elsewhere))
-    told = used.process("doctor").out
-    assert f"{elsewhere} is to keep checkpoints and got none yet; the last one, which counts" in told
-    assert f"went to {notes}\n" in told
+    report = used.process("doctor").out
+    assert f"{elsewhere} is to keep checkpoints and got none yet; the last one, which counts" in report
+    assert f"went to {notes}\n" in report
 
 
 def test_a_witness_in_a_folder_that_does_not_exist(used: Omac, notes: Path) -> None:
-    """The doctor warns before the first delivery fails, and the command that it proposes mends that."""
+    """The doctor warns of a missing folder before a delivery fails, and its proposed command makes the folder."""
     folder = notes.with_name("no folder")
     kept_by(used, str(folder / "notes"))
-    told = used.process("doctor").out
-    assert f"[warn] witness: {folder}/notes is to keep checkpoints and cannot: the folder {folder} does not" in told
-    assert f"  try: mkdir -p '{folder}'\n" in told
+    report = used.process("doctor").out
+    assert f"[warn] witness: {folder}/notes is to keep checkpoints and cannot: the folder {folder} does not" in report
+    assert f"  try: mkdir -p '{folder}'\n" in report
     folder.mkdir()
     assert "is to keep checkpoints and got none yet" in used.process("doctor").out
 
 
 def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Path) -> None:
-    """A run that died in between leaves the note; the next finds it there."""
+    """A note that a killed run left unrecorded is not delivered twice: the next run finds it in the file."""
     ran(used)
     text = notes.read_text()
     note = text.removesuffix("\n")
@@ -146,7 +146,7 @@ def test_a_delivery_that_was_not_recorded_is_not_repeated(used: Omac, notes: Pat
 
 @pytest.mark.full
 def test_killed_at_any_moment(used: Omac, notes: Path) -> None:
-    """Each note of the file is whole, none is there twice, and the journal is what they say."""
+    """Killed runs leave only whole notes in the file, each once, and the journal agrees with them."""
     for pause in (0.2, 0.3, 0.4, 0.5, 0.6, 0.8):
         started = used.start("start", "--workdir", str(used.root / "shop"), "--", "true")
         try:
@@ -155,8 +155,8 @@ def test_killed_at_any_moment(used: Omac, notes: Path) -> None:
             os.kill(started.process.pid, signal.SIGKILL)
         started.process.wait()
     ran(used)
-    found, cut = notes_of(notes.read_text())
-    assert (len(found) == len(set(found)) >= 1, cut) == (True, 0)
+    whole, cut = notes_of(notes.read_text())
+    assert (len(whole) == len(set(whole)) >= 1, cut) == (True, 0)
     assert used.run("audit", "verify", "--checkpoint", str(notes)).status == 0
 
 
@@ -173,7 +173,7 @@ CUTS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.full
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_note_that_breaks_off(used: Omac, notes: Path, cut: str) -> None:
-    """What a loss of power left of a note takes no other along: neither the one before nor those behind it."""
+    """A note cut off by a loss of power damages neither the note before it nor those behind it."""
     ran(used)
     whole = notes.read_bytes()
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_a_note_that_breaks_off(used: Omac, notes: Path, cut: str) -> None:
 
 @pytest.mark.parametrize("what", ["a link", "a folder", "others can write it", "others can change its folder"])
 def test_a_place_that_is_not_ones_own(tmp_path: Path, what: str) -> None:
-    """Nothing is written there."""
+    """omac writes no note to a link, a folder, or a path that other users can change."""
     folder = tmp_path / "place"
     folder.mkdir(mode=0o755)
     path = folder / "notes"
@@ -212,7 +212,7 @@ def test_a_place_that_is_not_ones_own(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_disk(tmp_path: Path) -> None:
-    """What did not fit leaves nothing behind; what fits later stands on lines of its own."""
+    """A note that does not fit leaves nothing behind, and a later note has its own lines."""
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", str(small)), check=True)
@@ -231,7 +231,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket in the place of the system's log."""
+    """Yield a socket in place of the system's log."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(path))
         log.settimeout(5)
@@ -239,7 +239,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 def test_journald_gets_the_note_as_it_is(tmp_path: Path) -> None:
-    """By its native protocol: a field of several lines has its length before it."""
+    """Journald gets the note by its native protocol, with the length before a field of several lines."""
     with listening(tmp_path / "socket") as log:
         JournaldWitness(str(tmp_path / "socket")).deliver(7, NOTE)
         datagram = log.recv(1 << 16)
@@ -252,7 +252,7 @@ def test_journald_gets_the_note_as_it_is(tmp_path: Path) -> None:
 
 
 def test_syslog_gets_it_on_one_line(tmp_path: Path) -> None:
-    """Its last word is the note."""
+    """Syslog gets one line, whose last word is the encoded note."""
     with listening(tmp_path / "socket") as log:
         SyslogWitness(str(tmp_path / "socket")).deliver(7, NOTE)
         line = log.recv(1 << 16).decode()
@@ -261,7 +261,7 @@ def test_syslog_gets_it_on_one_line(tmp_path: Path) -> None:
 
 
 def test_the_system_log_is_the_default_where_it_is(used: Omac, tmp_path: Path) -> None:
-    """In a mount namespace with a /dev/log, a run sends its checkpoint there; without one, the doctor warns."""
+    """A run sends its checkpoint to /dev/log by default; without that socket, the doctor warns."""
     kept_by(used, "auto")
     quiet = ("bwrap", "--dev-bind", "/", "/", "--tmpfs", "/run/systemd", "--dev", "/dev")
     alone = used.run("doctor", within=quiet)
@@ -276,7 +276,7 @@ def test_the_system_log_is_the_default_where_it_is(used: Omac, tmp_path: Path) -
 
 
 def test_an_idle_server_signs_nothing_more(used: Omac, notes: Path) -> None:
-    """What became of a checkpoint is no reason for the next one."""
+    """The record of a delivery is no reason for the next checkpoint."""
     serving = used.serve(extra={"OMAC_JOURNAL_WITNESS": str(notes)})
     eventually(lambda: used.ok("checkpoint") and notes.exists(), 20.0, "the first checkpoint")
     eventually(lambda: len(witnessed(used)) >= 1, 20.0, "its delivery")
@@ -285,7 +285,7 @@ def test_an_idle_server_signs_nothing_more(used: Omac, notes: Path) -> None:
 
 
 def test_words_that_name_nobody(omac: Omac) -> None:
-    """The message says what there is."""
+    """The refusal of an unknown witness lists the possible ones."""
     done = omac.run("settings", "set", "journal.witness", "nobody")
     assert (done.status, "journald, syslog, the https address of a server or an absolute path" in done.err) == (
         2,

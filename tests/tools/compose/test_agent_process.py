@@ -29,7 +29,8 @@ def shop(omac: Omac) -> Path:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> None:
-    """As the signal it came by; the command may take its time, and its status is omac's. Twice, it is killed."""
+    """A request to end is passed on as its own signal. The command may take its time, and its status is omac's; a
+    second request kills it."""
     name = number.name.removeprefix("SIG")
     run = started(omac, omac.root, f"trap 'echo told; exit 41' {name}; {LOOP}")
     assert run.line() == "up\n"
@@ -40,11 +41,11 @@ def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> No
     assert run.line() == "no\n"
     assert run.end(number) == 137
     eventually(lambda: not omac.left(), 1.0, "the end of the command's own children")
-    assert [one.event.why for one in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
+    assert [record.event.why for record in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
 
 
 def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
-    """SIGINT sent to omac alone reaches the command, which may go on: then so does omac, and its skills."""
+    """A SIGINT sent to omac alone reaches the command, which may go on; then omac and its skills go on, too."""
     run = started(omac, shop, f"trap 'echo interrupted' INT; env; echo ready; {LOOP}")
     base = told(run)["OMAC_ECHO_BASE"]
     assert run.line() == "up\n"
@@ -57,7 +58,7 @@ def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
 
 @pytest.mark.parametrize("after_s", some([0.0, 0.2, 0.4, 0.6], of=2))
 def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
-    """Whenever it comes after omac has made its folder: the command is not begun, or is interrupted itself."""
+    """An interrupt at any time after omac has made its folder stops the command, or keeps it from starting."""
     run = started(omac, omac.root, LOOP)
     eventually(lambda: list(omac.state.glob("run/*/control.token")), 20.0, "its token")
     time.sleep(after_s)
@@ -65,7 +66,7 @@ def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
 
 
 class Terminal:
-    """A job-control shell on a pseudo-terminal of its own, as in a window: `type` keys, `see` what it shows."""
+    """A job-control shell on its own pseudo-terminal, as in a window: `type` sends keys, `see` awaits output."""
 
     def __init__(self, omac: Omac) -> None:
         self.screen, inner = os.openpty()
@@ -81,11 +82,11 @@ class Terminal:
         self.start = f"{shlex.join(COMMAND)} start"
 
     def type(self, text: str) -> None:
-        """Keys, as they come from a keyboard."""
+        """Send keys, as a keyboard would."""
         os.write(self.screen, text.encode())
 
     def see(self, text: str, seconds: float = 20.0) -> str:
-        """Wait until it shows this; what it showed up to there is not looked at again."""
+        """Wait until the terminal shows this text; return what comes before it, which is not searched again."""
 
         def found() -> bool:
             with contextlib.suppress(OSError):
@@ -108,7 +109,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(omac: Omac) -> Iterator[Terminal]:
-    """A terminal in a person's home."""
+    """Yield a terminal in a user's home."""
     window = Terminal(omac)
     try:
         yield window
@@ -117,13 +118,13 @@ def terminal(omac: Omac) -> Iterator[Terminal]:
 
 
 def stat(pid: int) -> str:
-    """The state of a process, as one letter."""
+    """Return the state of a process, as one letter."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> None:
-    """Ctrl-C reaches the command once, and only what the command does with it counts; Ctrl-Z stops it and omac as one
-    job, `fg` continues both, and skills answer again; in the end the shell has its terminal back."""
+    """Ctrl-C reaches the command once, and only its reaction counts. Ctrl-Z stops the command and omac as one job, `fg`
+    continues both, and skills answer again. In the end the shell has its terminal back."""
     script = f"trap 'echo caught' INT; echo pid $$, $OMAC_ECHO_BASE.; {LOOP}"
     # bash, since a dash that is just starting a program (vfork) cannot be stopped before that has begun
     terminal.type(f"{terminal.start} --no-sandbox --workdir {shop} -- bash -c {shlex.quote(script)}; echo ended $?\n")
@@ -145,13 +146,17 @@ def test_keys_of_the_terminal(omac: Omac, shop: Path, terminal: Terminal) -> Non
     os.kill(int(pid), signal.SIGKILL)
     terminal.type("echo still $((40 + 2))\n")
     terminal.see("still 42")
-    eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 5.0, "nothing to be left")
+    eventually(
+        lambda: not [left_pid for left_pid in omac.left() if left_pid != terminal.shell.pid],
+        5.0,
+        "nothing to be left",
+    )
 
 
 @pytest.mark.parametrize(("how", "whom"), [("--no-sandbox", "$$"), ("--backend bubblewrap", "0")])
 def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, whom: str) -> None:
-    """Itself alone, or, as editors do, the whole job: omac stops with it, so that the shell has its terminal back, and
-    all go on together."""
+    """A command may stop itself alone or, as editors do, its whole job: omac stops with it, so the shell gets its
+    terminal back. All continue together."""
     script = f"kill -STOP {whom}; echo went on; exit 9"
     terminal.type(f"{terminal.start} {how} -- sh -c {shlex.quote(script)}\n")
     terminal.see("Stopped")
@@ -162,15 +167,15 @@ def test_a_command_that_stops_itself(omac: Omac, terminal: Terminal, how: str, w
 
 @pytest.mark.parametrize("how", ["--backend bubblewrap", "--backend landlock"])
 def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Terminal, how: str) -> None:
-    """kill -9 of `omac start -- bash`: the shell inside, which ignores SIGTERM, is gone, and the outer one keeps
-    its terminal, then and later."""
+    """A kill -9 of `omac start -- bash` ends the inner shell, which ignores SIGTERM. The outer shell keeps its
+    terminal, then and later."""
     terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
     terminal.type("echo inside $((20 + 3))\n")
     terminal.see("inside 23")
     (start,) = Path(f"/proc/{terminal.shell.pid}/task/{terminal.shell.pid}/children").read_text().split()
     os.kill(int(start), signal.SIGKILL)
     terminal.see("Killed")
-    eventually(lambda: not [one for one in omac.left() if one != terminal.shell.pid], 2.0, "all of it to be gone")
+    eventually(lambda: not [pid for pid in omac.left() if pid != terminal.shell.pid], 2.0, "all of it to be gone")
     for number in range(3):
         terminal.type(f"echo outer $(({number} + 1))\n")
         terminal.see(f"outer {number + 1}")
@@ -178,13 +183,13 @@ def test_a_killed_omac_leaves_the_shell_its_terminal(omac: Omac, terminal: Termi
 
 @pytest.mark.parametrize("how", ["--no-sandbox", "--backend bubblewrap", "--backend landlock"])
 def test_a_shell_with_jobs_of_its_own(omac: Omac, terminal: Terminal, how: str) -> None:
-    """`omac start -- bash`: Ctrl-C ends what the shell inside runs and not the shell; `exit` ends omac, and the outer
+    """Ctrl-C in `omac start -- bash` ends the job of the inner shell and not the shell. `exit` ends omac, and the outer
     shell reads on."""
     terminal.type(f"{terminal.start} {how} -- bash --norc --noediting -i\n")
     terminal.type("echo inside $((20 + 3))\n")
     terminal.see("inside 23")
     terminal.type("sleep 600\n")
-    eventually(lambda: any(_runs(one, b"sleep\x00600") for one in omac.left()), 5.0, "the job to begin")
+    eventually(lambda: any(_runs(pid, b"sleep\x00600") for pid in omac.left()), 5.0, "the job to begin")
     terminal.type("\x03")
     terminal.type("echo status $?\n")
     terminal.see("status 130")

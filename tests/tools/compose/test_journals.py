@@ -1,4 +1,4 @@
-"""tools/compose/journals.py: every reader sees what short-lived programs recorded."""
+"""tools/compose/journals.py: every reader sees the records of short-lived programs."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from omac.adapters.files.journal_in_use import spool_of
 
 @pytest.fixture
 def program(omac: Omac) -> Program:
-    """Something that spools where this omac looks."""
+    """Return a program that spools where this omac looks."""
     return Program(omac.state / "spool")
 
 
@@ -29,18 +29,18 @@ def waiting(omac: Omac) -> list[str]:
 
 
 def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -> None:
-    """Where nothing ever ran but what spooled: the journal is made, and each kind can be asked for."""
+    """The audit ingests spooled records before any other run, makes the journal, and filters by each kind."""
     program.launch("aa", *WHOLE)
     program.launch("bb", "denied")
     program.launch("cc", "launch-requested", "launched", workdir="/w/mail", argv=["sleep", "9"])
     program.deny("dd")
     done = omac.run("audit", "--json")
     assert (done.status, done.err) == (0, "")
-    told = [json.loads(line) for line in done.out.splitlines()]  # each launch in its order, side by side with others
-    ended, refused, still, guard = sorted(told, key=lambda row: row["at"])
+    entries = [json.loads(line) for line in done.out.splitlines()]  # each launch in its order, side by side with others
+    ended, refused, still, guard = sorted(entries, key=lambda row: row["at"])
     assert (ended["kind"], ended["outcome"], ended["status"], ended["duration"]) == ("sandbox", "completed", 0, 2.0)
     assert (ended["dir"], ended["actor"]) == ("/w/shop", "person")
-    assert len({row["position"] for row in told} & set(range(1, 8))) == 4
+    assert len({row["position"] for row in entries} & set(range(1, 8))) == 4
     assert ended["detail"].startswith("npm test; for claude, by bubblewrap, network host, policy abab")
     assert ended["detail"].endswith("; found: /w/shop/.git/hooks/x: a hook")
     assert (refused["kind"], refused["outcome"], refused["reason"]) == ("sandbox", "refused", "git-unsafe")
@@ -51,16 +51,16 @@ def test_the_audit_tells_of_launches_and_denials(omac: Omac, program: Program) -
     assert rows(omac, "--kind", "guard") == [guard]
     assert rows(omac, "--dir", "/w/mail") == [still]
     assert rows(omac, "--outcome", "open") == [still]
-    shown = omac.ok("audit", "--kind", "sandbox")
-    assert "sandbox in /w/shop by person: npm test; " in shown
-    assert "sandbox in /w/shop by person (git-unsafe): npm; no" in shown
+    text = omac.ok("audit", "--kind", "sandbox")
+    assert "sandbox in /w/shop by person: npm test; " in text
+    assert "sandbox in /w/shop by person (git-unsafe): npm; no" in text
 
 
 @pytest.mark.parametrize(
     "command", [("status", "--json"), ("replay", "--at", "1", "--json"), ("journal", "stats", "--json"), ("audit",)]
 )
 def test_every_command_that_reads_takes_in(omac: Omac, program: Program, command: tuple[str, ...]) -> None:
-    """What it shows is not what it would have been a moment ago."""
+    """A command that reads ingests the spool first, so that its output is up to date."""
     program.launch("aa", "launch-requested")
     assert omac.run(*command).status == 0
     assert waiting(omac) == []
@@ -68,7 +68,8 @@ def test_every_command_that_reads_takes_in(omac: Omac, program: Program, command
 
 
 def test_what_runs_is_in_the_status(omac: Omac, program: Program) -> None:
-    """And in the replay of the position, byte for byte; the events that led there are told by name."""
+    """The status has running sandboxes, and the replay of the position has the same bytes. The timeline names the
+    events that led there."""
     program.launch("aa", "launch-requested", "launched")
     status = omac.ok("status", "--json")
     assert json.loads(status)["sandboxes"] == [
@@ -85,19 +86,19 @@ def test_what_runs_is_in_the_status(omac: Omac, program: Program) -> None:
 
 
 def test_every_command_that_writes_takes_in_first(omac: Omac, program: Program) -> None:
-    """What was spooled before has the lower positions."""
+    """A command that writes ingests the spool first, so that spooled records have lower positions."""
     program.deny("a")
     omac.ok("settings", "set", "serve.unapproved", "refuse")
     program.deny("b")
     omac.project("shop")
     omac.approve(omac.root / "shop")
     assert waiting(omac) == []
-    kinds = [type(one.event).__name__ for one in omac.events()]
+    kinds = [type(record.event).__name__ for record in omac.events()]
     assert kinds[:4] == ["GuardDenied", "SettingChangeRequested", "SettingChanged", "GuardDenied"]
 
 
 def test_a_journal_that_is_named_is_left_as_it_is(omac: Omac, program: Program, tmp_path: Path) -> None:
-    """A copy that somebody looks at gets no new records; the journal in use does, named or not."""
+    """A named copy of the journal gets no new records; the journal in use does, named or not."""
     program.deny("a")
     omac.ok("audit")
     copy = tmp_path / "copy.db"
@@ -110,11 +111,11 @@ def test_a_journal_that_is_named_is_left_as_it_is(omac: Omac, program: Program, 
 
 
 def test_the_journal_of_the_environment_is_in_use(omac: Omac, program: Program, tmp_path: Path) -> None:
-    """As for every other command: it gets the records of programs that named it too, and no others."""
-    mine = str(tmp_path / "mine.db")
+    """The journal of the environment is in use: it gets the records of programs that named it, and no others."""
+    path = str(tmp_path / "mine.db")
     program.deny("a")
-    Program(Path(spool_of(str(omac.state), mine))).deny("b")
-    assert len(omac.run("audit", "--json", extra={"OMAC_JOURNAL": mine}).out.splitlines()) == 1
+    Program(Path(spool_of(str(omac.state), path))).deny("b")
+    assert len(omac.run("audit", "--json", extra={"OMAC_JOURNAL": path}).out.splitlines()) == 1
     assert len(waiting(omac)) == 1
     assert not (omac.state / "journal.db").exists()
     assert len(rows(omac)) == 1
@@ -122,7 +123,7 @@ def test_the_journal_of_the_environment_is_in_use(omac: Omac, program: Program, 
 
 @needs_bubblewrap
 def test_a_medium_that_cannot_be_written(omac: Omac, program: Program) -> None:
-    """What is in the journal is shown; that there is more is said."""
+    """A read-only journal is shown as it is, with a warning that records still wait in the spool."""
     program.deny("a")
     omac.ok("audit")
     program.deny("b")
@@ -133,7 +134,7 @@ def test_a_medium_that_cannot_be_written(omac: Omac, program: Program) -> None:
 
 
 def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program) -> None:
-    """It never hides the rest."""
+    """A bad file in the spool is set aside, reported once and counted, and hides no other record."""
     (omac.state / "spool" / "junk").write_text("x")
     program.deny("a")
     done = omac.run("audit", "--json")
@@ -145,24 +146,24 @@ def test_what_is_set_aside_is_said_once_and_counted(omac: Omac, program: Program
 
 
 def test_a_server_takes_in_what_comes(omac: Omac, program: Program) -> None:
-    """A launch is in its status soon, and a replay of the journal says the same."""
+    """A server's status soon has a spooled launch, and a replay of the journal gives the same state."""
     server = omac.serve()
     program.launch("aa", "launch-requested", "launched")
 
     def live() -> str:
-        found = server.call("status").body
-        shown = json.loads(found)["sandboxes"]
-        return found if [one["state"] for one in shown] == ["launched"] else ""
+        body = server.call("status").body
+        sandboxes = json.loads(body)["sandboxes"]
+        return body if [sandbox["state"] for sandbox in sandboxes] == ["launched"] else ""
 
     status = json.loads(eventually(live, 20.0, "the launch in the status"))
-    assert [one["launch"] for one in status["sandboxes"]] == ["aa"]
+    assert [sandbox["launch"] for sandbox in status["sandboxes"]] == ["aa"]
     assert json.loads(omac.ok("replay", "--at", str(status["position"]), "--json")) == status
     assert server.end() == 0
     assert waiting(omac) == []
 
 
 def test_a_server_settles_what_was_lost(omac: Omac, program: Program) -> None:
-    """The omac that launched was killed: until a server comes its launch is open, then it has aborted."""
+    """A launch whose omac was killed is open until a server starts, and aborted afterwards."""
     program.launch("aa", "launch-requested", "launched", boot_id="another")
     assert [row["outcome"] for row in rows(omac, "--kind", "sandbox")] == ["open"]
     server = omac.serve()

@@ -1,4 +1,4 @@
-"""tools/compose/preloading.py: what omac itself would load later is out of a program's reach, or loaded before."""
+"""tools/compose/preloading.py: code that omac would load later is out of a program's reach, or loaded before."""
 
 import sys
 from pathlib import Path

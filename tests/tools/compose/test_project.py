@@ -1,4 +1,4 @@
-"""tools/compose/project.py: where a project begins."""
+"""tools/compose/project.py: the folder where a project begins."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from omac.tools.compose.project import project_of
 
 @pytest.mark.parametrize("mark", [".git", ".agents/skills", ".claude/skills"])
 def test_a_project_begins_at_the_nearest_mark(tmp_path: Path, mark: str) -> None:
-    """Of the folder itself or above it, as far as the home folder."""
+    """A project begins at the nearest marked folder, from the folder itself up to the home folder."""
     here = tmp_path / "project" / "deep" / "below"
     here.mkdir(parents=True)
     assert project_of(str(here), str(tmp_path)) == str(here)
@@ -24,7 +24,7 @@ def test_a_project_begins_at_the_nearest_mark(tmp_path: Path, mark: str) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("given", ["mark", "folder"])
 def test_what_another_user_put_there_makes_no_project(tmp_path: Path, given: str) -> None:
-    """Somebody's .git in a shared folder does not make an agent's folder of all that is in it."""
+    """Another user's .git in a shared folder does not make the shared folder a project."""
     here = tmp_path / "shared" / "mine"
     here.mkdir(parents=True)
     mark = tmp_path / "shared" / ".git"

@@ -38,7 +38,8 @@ STEPS = 1_200  # of which more runs come than a state remembers
 def test_the_state_stays(
     tmp_path_factory: pytest.TempPathFactory, seed: int, cuts: list[float], prunes: list[int]
 ) -> None:
-    """At the end of what was pruned, and at every position behind it, to the byte; and nothing is damaged."""
+    """A prune keeps the state to the byte, at the end of the pruned part and at every later position, and damages
+    nothing."""
     folder = tmp_path_factory.mktemp("pruned")
     environment = {"OMAC_STATE_DIR": str(folder)}
     keys = partial(keys_in, keys=(), environment=environment)
@@ -100,7 +101,7 @@ def _states(journal: ReadJournal, positions: list[int]) -> dict[int, bytes]:
 
 
 def _moment(path: str, position: int) -> int:
-    """The time of the event at a position, or a later one of the same segment's end."""
+    """Return the time just before the event behind a position."""
     with closing(ReadJournal(path)) as journal:
         following = next(iter(journal.records(position, position + 1)), None)
     assert following is not None

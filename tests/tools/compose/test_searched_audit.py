@@ -1,4 +1,4 @@
-"""tools/compose/searched_audit.py: an index changes how long an answer takes, never the answer."""
+"""tools/compose/searched_audit.py: an index changes the time that an answer takes, never the answer."""
 
 import os
 import shutil
@@ -66,7 +66,7 @@ class Kept:
                 journal.commit([journal.group([Draft(STREAM, None, event)], journal.envelope(Cause("agent")))])
 
     def require_equal(self) -> None:
-        """Each query has one answer, with and without an index."""
+        """Assert that each query has the same answer, with and without an index."""
         with closing(ReadJournal(self.path)) as journal:
             head = journal.store.head()
             plain, indexed = (SearchedAudit(journal, self.state, head, least) for least in (10**9, 0))
@@ -91,15 +91,15 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
-    """A journal with some accesses, and its index."""
-    kept = Kept(tmp_path)
-    kept.append(*some())
-    kept.require_equal()
-    return kept
+    """Return a journal with some accesses, and its index."""
+    journal = Kept(tmp_path)
+    journal.append(*some())
+    journal.require_equal()
+    return journal
 
 
 def some() -> Iterator[Event]:
-    """Accesses that ended, and one that has not."""
+    """Yield accesses that ended, and one that has not."""
     for position in range(1, 21, 2):
         yield AccessRequested("/w", "echo" if position % 4 == 1 else "mail", "m", "s1", "GET", "/x")
         yield AccessCompleted(position, 200, 1, 1, 1)
@@ -110,17 +110,17 @@ def some() -> Iterator[Event]:
 @settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(EVENTS, max_size=6), min_size=1, max_size=4))
 def test_answers_are_equal(batches: list[list[Event]]) -> None:
-    """After each append, with an index that goes on where it was, in small steps."""
+    """Answers are equal after each append, while the index grows in small steps."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(searched_audit, "BATCH", 2)
-        kept = Kept(Path(folder))
+        journal = Kept(Path(folder))
         for batch in batches:
-            kept.append(*batch)
-            kept.require_equal()
+            journal.append(*batch)
+            journal.require_equal()
 
 
 def test_what_was_pruned_is_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole audit of a pruned journal is bound by its rows, not by the positions that have none any more."""
+    """The whole audit of a pruned journal reads its rows, and not the positions whose rows are gone."""
     with closing(ReadJournal(kept.path)) as journal:
         audit = SearchedAudit(journal, kept.state, journal.store.head(), 0)
         rows = list(audit.rows(AuditQuery()))
@@ -137,41 +137,42 @@ def test_what_was_pruned_is_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch
 
 
 def test_it_is_private(kept: Kept) -> None:
-    """It names what the journal names."""
+    """The index is private, because it has the same names as the journal."""
     assert os.stat(kept.index).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5_000])
 def test_a_damaged_index_is_made_again(kept: Kept, content: bytes) -> None:
-    """Whatever lies there."""
+    """A damaged index is made again, whatever its content is."""
     kept.index.write_bytes(content)
     kept.require_equal()
     kept.require_equal()
 
 
 def test_pages_that_are_damaged(kept: Kept) -> None:
-    """A header that is whole is not trusted further than its pages."""
+    """An index with a sound header and damaged pages changes no answer."""
     whole = kept.index.read_bytes()
     kept.index.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     kept.require_equal()
 
 
 def test_an_index_of_another_journal(kept: Kept, tmp_path: Path) -> None:
-    """Its rows are never shown; nor those of a later state of the same journal."""
+    """Rows of another journal's index are never shown, nor those of a later state of the same journal."""
     copy = tmp_path / "copy.db"
     shutil.copy(kept.path, copy)
     kept.append(*some())
     kept.require_equal()
     shutil.copy(copy, kept.path)  # behind its index
     kept.require_equal()
-    other = Kept(tmp_path / "other")
-    other.append(AccessRequested("/w", "mail", "m", "s1", "GET", "/x"), *some())
-    shutil.copy(other.path, kept.path)
+    foreign = Kept(tmp_path / "other")
+    foreign.append(AccessRequested("/w", "mail", "m", "s1", "GET", "/x"), *some())
+    shutil.copy(foreign.path, kept.path)
     kept.require_equal()
 
 
 def test_an_index_that_is_ahead(kept: Kept) -> None:
-    """Whoever began to read before another process indexed more has the answer of that time, and the index stays."""
+    """A reader that began before another process indexed more gets the answer of that time, and leaves the index as it
+    is."""
     with closing(ReadJournal(kept.path)) as journal:
         head = journal.store.head()
         before = list(SearchedAudit(journal, kept.state, head, 10**9).ended(AuditQuery(), 0))
@@ -185,7 +186,7 @@ def test_an_index_that_is_ahead(kept: Kept) -> None:
 
 
 def test_an_index_that_cannot_be_written(kept: Kept) -> None:
-    """The journal answers."""
+    """The journal answers if no index can be written."""
     kept.index.unlink()
     folder = Path(kept.state.path, "journals")
     shutil.rmtree(folder)
@@ -213,7 +214,7 @@ INDEXING = """
 
 
 def test_who_is_killed_while_indexing_leaves_a_part(kept: Kept) -> None:
-    """The next goes on behind it."""
+    """A process killed while it indexes leaves a part of the index, and the next process continues it."""
     kept.index.unlink()
     assert run_python(INDEXING, kept.state.path).returncode == -signal.SIGKILL
     with closing(AuditIndex(str(kept.index), kept.index_name)) as index:
@@ -224,7 +225,7 @@ def test_who_is_killed_while_indexing_leaves_a_part(kept: Kept) -> None:
 
 
 def test_two_who_index_at_once(kept: Kept) -> None:
-    """One of them is first; both have the answer."""
+    """Two processes that index at once both have the answer."""
     kept.index.unlink()
     with closing(ReadJournal(kept.path)) as journal:
         head, query = journal.store.head(), AuditQuery(skill="echo")

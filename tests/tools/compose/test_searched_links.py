@@ -1,4 +1,4 @@
-"""tools/compose/searched_links.py: an index changes how long an explanation takes, never what it is."""
+"""tools/compose/searched_links.py: an index changes the time that an explanation takes, never the explanation."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ class Linked:
                 journal.commit([journal.group([Draft(STREAM, None, EVENT)], envelope)])
 
     def require_equal(self) -> None:
-        """Each record has one explanation, with and without an index, cut or whole."""
+        """Assert that each record has the same explanation, with and without an index, cut or whole."""
         with closing(ReadJournal(self.path)) as journal:
             plain, indexed = (SearchedLinks(journal, self.state, least) for least in (10**9, 0))
             for position in range(1, journal.store.head() + 1):
@@ -59,14 +59,14 @@ class Linked:
         return path
 
     def indexed(self) -> list[tuple[int, int | None, str | None]]:
-        """What the index holds."""
+        """Return the rows of the index."""
         with closing(sqlite3.connect(self.index)) as connection:
             return connection.execute("SELECT * FROM link ORDER BY position").fetchall()
 
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Linked:
-    """A journal with some links, and its index."""
+    """Return a journal with some links, and its index."""
     linked = Linked(tmp_path)
     linked.append(SOME)
     linked.require_equal()
@@ -81,7 +81,7 @@ PAIRS = st.tuples(st.none() | st.integers(0, 14), st.none() | st.sampled_from("c
 @settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(PAIRS, max_size=6), min_size=1, max_size=3).filter(any))
 def test_explanations_are_equal(batches: list[Pairs]) -> None:
-    """After each append, with an index that goes on where it was, in small steps, also where causes make no sense."""
+    """Explanations are equal after each append, while the index grows in small steps, even if causes are impossible."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(searched_links, "BATCH", 2)
         linked = Linked(Path(folder))
@@ -93,7 +93,7 @@ def test_explanations_are_equal(batches: list[Pairs]) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 5_000])
 def test_a_damaged_index_is_made_again(linked: Linked, content: bytes) -> None:
-    """Whatever lies there."""
+    """A damaged index is made again, whatever its content is."""
     linked.index.write_bytes(content)
     linked.require_equal()
     linked.require_equal()
@@ -101,14 +101,15 @@ def test_a_damaged_index_is_made_again(linked: Linked, content: bytes) -> None:
 
 
 def test_pages_that_are_damaged(linked: Linked) -> None:
-    """A header that is whole is not trusted further than its pages."""
+    """An index with a sound header and damaged pages changes no explanation."""
     whole = linked.index.read_bytes()
     linked.index.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     linked.require_equal()
 
 
 def test_an_index_of_another_journal(linked: Linked, tmp_path: Path) -> None:
-    """Its links are never shown; nor those of a later state of the same journal, or of one that went on otherwise."""
+    """Links of another journal's index are never shown, nor those of a later state of the same journal, or of a state
+    that went on otherwise."""
     copy = tmp_path / "copy.db"
     shutil.copy(linked.path, copy)
     linked.append(SOME)
@@ -117,14 +118,14 @@ def test_an_index_of_another_journal(linked: Linked, tmp_path: Path) -> None:
     linked.require_equal()
     linked.append([(2, "d"), *SOME])
     linked.require_equal()
-    other = Linked(tmp_path / "other")
-    other.append([(None, "d"), *SOME])
-    shutil.copy(other.path, linked.path)
+    foreign = Linked(tmp_path / "other")
+    foreign.append([(None, "d"), *SOME])
+    shutil.copy(foreign.path, linked.path)
     linked.require_equal()
 
 
 def test_a_repair_replaced_what_was_indexed(linked: Linked) -> None:
-    """The index is made again: what was set aside has no cause any more."""
+    """The index is made again after a repair: an event that was set aside has no cause any more."""
     with closing(sqlite3.connect(linked.path)) as connection, connection:
         connection.execute("UPDATE event SET causation = NULL, correlation = NULL WHERE position = 2")
         connection.execute("INSERT INTO set_aside (record, position) VALUES (9, 2)")
@@ -133,7 +134,7 @@ def test_a_repair_replaced_what_was_indexed(linked: Linked) -> None:
 
 
 def test_an_index_that_cannot_be_written(linked: Linked) -> None:
-    """The journal answers."""
+    """The journal answers if no index can be written."""
     folder = Path(linked.state.path, "journals")
     shutil.rmtree(folder)
     folder.write_text("in the way")
@@ -141,7 +142,7 @@ def test_an_index_that_cannot_be_written(linked: Linked) -> None:
 
 
 def test_an_index_that_another_process_holds(linked: Linked) -> None:
-    """Nobody waits for it, and it stays."""
+    """A reader does not wait for an index that another process holds, and the index stays."""
     linked.append(SOME)
     with closing(sqlite3.connect(linked.index, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -154,7 +155,7 @@ def test_an_index_that_another_process_holds(linked: Linked) -> None:
 
 
 def test_it_is_private(linked: Linked) -> None:
-    """It names conversations."""
+    """The index is private, because it names conversations."""
     assert os.stat(linked.index).st_mode & 0o777 == 0o600
 
 
@@ -176,7 +177,7 @@ INDEXING = """
 
 
 def test_who_is_killed_while_indexing_leaves_a_part(linked: Linked) -> None:
-    """The next goes on behind it."""
+    """A process killed while it indexes leaves a part of the index, and the next process continues it."""
     linked.index.unlink()
     assert run_python(INDEXING, linked.state.path).returncode == -signal.SIGKILL
     assert [position for position, *_ in linked.indexed()] == [2, 3, 4]

@@ -1,4 +1,4 @@
-"""tools/compose/skill_policies.py: what a run was asked to do, and what each project narrows it to."""
+"""tools/compose/skill_policies.py: the policy that a run was started with, narrowed by each project."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ def policies(home: Path, flags: dict[str, str | None] | None = None, **variables
 
 
 def project(folder: Path, text: str) -> str:
-    """A project whose own settings say this."""
+    """Return a project with these settings of its own."""
     (folder / ".omac").mkdir(parents=True)
     (folder / ".omac" / "settings.toml").write_text(text)
     return str(folder)
@@ -35,26 +35,28 @@ def project(folder: Path, text: str) -> str:
 def test_a_project_only_narrows(
     tmp_path: Path, flags: dict[str, str | None], text: str, expected: SkillPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What it says beyond that is ignored, and told once; a person's flag comes first."""
-    asked = policies(tmp_path, flags)
+    """A project's settings that would widen the policy are ignored, and reported once. The user's flag takes
+    precedence."""
+    serving = policies(tmp_path, flags)
     workdir = project(tmp_path / "w", text)
     for _ in range(2):
-        assert trio.run(asked.policy, workdir) == expected
-    assert trio.run(asked.policy, "") == asked.asked, "what all projects share is no project's to narrow"
-    told = [record.message for record in caplog.records]
-    assert len(told) == len(set(told))
+        assert trio.run(serving.policy, workdir) == expected
+    assert trio.run(serving.policy, "") == serving.asked, "what all projects share is no project's to narrow"
+    messages = [record.message for record in caplog.records]
+    assert len(messages) == len(set(messages))
     if "accept" in text or "nonsense" in text:
-        assert any(workdir in message for message in told)
+        assert any(workdir in message for message in messages)
 
 
 def test_confining_is_refused_by_name(tmp_path: Path) -> None:
-    """Until sidecars can be confined; wherever it was said."""
+    """The policy `confine` is refused wherever it is set, until sidecars can be confined. The fix names where it is
+    set."""
     ways: dict[str, Callable[[], ServePolicies]] = {
         "--unapproved refuse": lambda: policies(tmp_path, {"serve.unapproved": "confine"}),
         "unset OMAC_SERVE_UNAPPROVED": lambda: policies(tmp_path, OMAC_SERVE_UNAPPROVED="confine"),
     }
-    for fix, asked in ways.items():
+    for fix, make in ways.items():
         with pytest.raises(Refusal) as caught:
-            asked()
+            make()
         assert (caught.value.reason, caught.value.fix) == ("sandbox-unavailable", (fix,))
         assert "confine" in caught.value.message

@@ -1,4 +1,4 @@
-"""tools/hotpath/code_cache.py: a launch from one file of code is the launch that its sources say."""
+"""tools/hotpath/code_cache.py: a launch from the code cache does the same as one from its sources."""
 
 import json
 import marshal
@@ -34,7 +34,7 @@ class Copy:
         return done.stdout + done.stderr
 
     def hook(self, path: str) -> int:
-        """Ask the write guard for a write to a path; its exit status."""
+        """Ask the write guard for a write to a path, and return its exit status."""
         script = f"import sys; sys.path.append({str(self.package.parent)!r}); from omac.tools.entry import main; main()"
         line = [sys.executable, "-I", "-S", "-c", script, "hook", "pre-tool-use"]
         call = {"hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": {"file_path": path}}
@@ -43,13 +43,13 @@ class Copy:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files of the cache, by stage."""
+        """Return the files of the cache, by stage."""
         return {
             path.name.partition(".")[0]: path for path in (self.package / "tools/hotpath/__pycache__").glob("*.code")
         }
 
     def say(self, text: str) -> None:
-        """Have the help begin differently, with as many bytes."""
+        """Let the help begin differently, with as many bytes."""
         source = self.package / "tools/hotpath/sandbox_options.py"
         content = source.read_text()
         begin = content.index('USAGE = """') + len('USAGE = """')
@@ -64,7 +64,7 @@ def copy(tmp_path: Path) -> Copy:
 
 
 def test_made_by_the_first_launch_and_used_by_the_next(copy: Copy) -> None:
-    """The second launch reads none of the modules one by one, and does what the first did."""
+    """The first launch makes the cache. The second one reads none of the modules one by one, and does the same."""
     first = copy.run("--", "echo", "done")
     made = {stage: path.read_bytes() for stage, path in copy.files.items()}
     assert made.keys() == STAGES
@@ -78,7 +78,7 @@ def test_made_by_the_first_launch_and_used_by_the_next(copy: Copy) -> None:
 
 
 def test_a_changed_source_counts(copy: Copy) -> None:
-    """As soon as it is changed, and again from the cache."""
+    """A changed source counts at once, and again from the cache."""
     copy.run("--", "true")
     copy.say("Changed once. ")
     assert copy.run("--help").startswith("Changed once.")
@@ -89,18 +89,19 @@ def test_a_changed_source_counts(copy: Copy) -> None:
 
 
 def test_a_copy_uses_its_own_sources(copy: Copy, tmp_path: Path) -> None:
-    """The cache comes along when a whole installation is copied."""
+    """A copied installation, with its cache, uses its own sources."""
     copy.run("--", "true")
-    other = Copy(tmp_path / "other")
-    shutil.rmtree(other.package)
-    shutil.copytree(copy.package, other.package)
-    other.say("Of the copy. ")
-    assert other.run("--help").startswith("Of the copy.")
+    duplicate = Copy(tmp_path / "other")
+    shutil.rmtree(duplicate.package)
+    shutil.copytree(copy.package, duplicate.package)
+    duplicate.say("Of the copy. ")
+    assert duplicate.run("--help").startswith("Of the copy.")
     assert not copy.run("--help").startswith("Of the copy.")
 
 
 def test_the_write_guard_answers_the_same_with_it(copy: Copy) -> None:
-    """Without a cache, with one, with one that is damaged, and where none can be written."""
+    """The write guard's answer is the same without a cache, with one, with a damaged one, and if none can be
+    written."""
     inside, outside = str(copy.workdir / "file"), "/etc/omac-is-not-asked"
     answers = [(copy.hook(inside), copy.hook(outside)) for _ in range(2)]
     assert copy.files.keys() == {"hook"}
@@ -114,7 +115,7 @@ def test_the_write_guard_answers_the_same_with_it(copy: Copy) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "of another Python", "a folder", "a link"])
 def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
-    """It is made anew, or left where it cannot be."""
+    """A damaged cache is made again, or left if it cannot be replaced."""
     copy.run("--", "true")
     path = copy.files["launch"]
     whole = path.read_bytes()
@@ -140,14 +141,14 @@ def test_a_file_that_is_none(copy: Copy, damage: str, tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(copy: Copy) -> None:
-    """A launch does without it, and says nothing."""
+    """A launch works without a cache if none can be written, and prints nothing about it."""
     shutil.rmtree(copy.package / "tools/hotpath/__pycache__", ignore_errors=True)
     (copy.package / "tools/hotpath/__pycache__").write_text("")
     assert copy.run("--", "echo", "done") == "done\n"
 
 
 def test_only_a_launch_makes_it(copy: Copy) -> None:
-    """What ends before, and so loads less, leaves no cache that lacks the rest."""
+    """A call that ends before a launch loads less code, and makes no cache that would lack the rest."""
     copy.run("--help")
     copy.run("--explain", "--", "true")
     copy.run("--allow", "/nonexistent", "--", "true", status=2)
@@ -164,7 +165,7 @@ def test_errors_name_the_source(copy: Copy) -> None:
 
 
 def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
-    """Where nothing was changed, nothing is judged: what that takes would cost a third of the launch."""
+    """A launch without changes does not load the code that assesses changes: it would cost a third of the launch."""
     copy.run("--", "true")
     loaded = {entry[0] for path in copy.files.values() for entry in _index(path)}
     assert "omac.domain.git.folder" in loaded
@@ -175,6 +176,6 @@ def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
 def _index(path: Path) -> list[tuple[str, str, bool, int, int]]:
     content = path.read_bytes()
     length = int.from_bytes(content[4:8], "little")
-    found: list[tuple[str, str, bool, int, int]]
-    _key, _size, found = marshal.loads(content[8 : 8 + length])
-    return found
+    entries: list[tuple[str, str, bool, int, int]]
+    _key, _size, entries = marshal.loads(content[8 : 8 + length])
+    return entries

@@ -23,7 +23,7 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 
 class Answer(NamedTuple):
-    """What the process said: status 0 lets the call pass, 2 denies it."""
+    """The answer of the process: status 0 lets the call pass, 2 denies it."""
 
     status: int
     out: str
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Whether it passes. A third answer is a defect: agents take it for consent."""
+        """Return whether the call passes. A third status is a defect: agents take it for consent."""
         assert self.status in (0, 2), self
         assert self.out == "", self
         assert bool(self.err) == (self.status == 2), self
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Ground]:
-    """A nested worktree with links of every kind; the tests of this module share it."""
+    """Yield a nested worktree with links of every kind, which the tests of this module share."""
     with ground() as made:
         tree = made.worktree
         targets: dict[str, Path | str] = {
@@ -64,14 +64,14 @@ def place() -> Iterator[Ground]:
 def ask(
     payload: object, environment: Mapping[str, str], *, cwd: Path | str = "/", argv: tuple[str, ...] = HOOK
 ) -> Answer:
-    """Run the hook with a payload: bytes, or what JSON text says."""
+    """Run the hook with a payload: bytes, or a value that becomes JSON."""
     document = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     done = subprocess.run(argv, input=document, env=dict(environment), cwd=cwd, capture_output=True, timeout=30)
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def writing(path: object, cwd: Path | str | None = None, tool: str = "Write", key: str = "file_path") -> dict[str, Any]:
-    """A payload as Claude Code sends it."""
+    """Return a payload as Claude Code sends it."""
     payload = {
         "session_id": "s-1", "transcript_path": "/x", "hook_event_name": "PreToolUse", "permission_mode": "default",
         "tool_name": tool, "tool_input": {key: path, "content": "x"}, "tool_use_id": "t-1",
@@ -80,7 +80,7 @@ def writing(path: object, cwd: Path | str | None = None, tool: str = "Write", ke
 
 
 def patching(patch: str, cwd: Path | str, tool: str = "apply_patch", key: str = "command") -> dict[str, Any]:
-    """A payload as Codex sends it."""
+    """Return a payload as Codex sends it."""
     return {
         "session_id": "s-2", "turn_id": "1", "cwd": str(cwd), "hook_event_name": "PreToolUse", "model": "m",
         "tool_name": tool, "tool_input": {key: patch}, "tool_use_id": "c-1",
@@ -88,7 +88,7 @@ def patching(patch: str, cwd: Path | str, tool: str = "apply_patch", key: str = 
 
 
 def patch(*headers: str) -> str:
-    """A patch with these headers, each with something below it."""
+    """Return a patch with these headers, each with a line below it."""
     return "\n".join(["*** Begin Patch", *(f"{header}\n+x" for header in headers), "*** End Patch"])
 
 
@@ -179,22 +179,22 @@ OUTSIDE = [
 
 
 def named(path: str, place: Ground) -> str:
-    """The path with the places of this ground."""
+    """Return the path with the folders of this ground filled in."""
     names = {"tree": place.worktree, "main": place.main, "sibling": place.sibling, "outside": place.outside}
-    for name, found in {**names, "state": place.state}.items():
-        path = path.replace("{" + name + "}", str(found))
+    for name, folder in {**names, "state": place.state}.items():
+        path = path.replace("{" + name + "}", str(folder))
     return path
 
 
 @pytest.mark.parametrize("path", INSIDE)
 def test_inside(place: Ground, path: str) -> None:
-    """What lands in the worktree, or in a folder for temporary files, passes without a word."""
+    """A write to the worktree, or to a folder for temporary files, passes without a message."""
     assert ask(writing(named(path, place), place.worktree), place.environment).allowed
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_outside(place: Ground, path: str) -> None:
-    """What lands anywhere else, or could, is denied."""
+    """A write that ends anywhere else, or could, is denied."""
     assert not ask(writing(named(path, place), place.worktree), place.environment).allowed
 
 
@@ -240,8 +240,8 @@ def test_every_tool(place: Ground, tool: str, given: object) -> None:
     """Each way to name a file counts, and the same call with a path in the worktree passes."""
     environment = place.environment | {"OMAC_WORKDIR": str(place.worktree)}
     for path, passes in ((place.worktree / "new", True), (place.main / "new", False), (place.outside / "new", False)):
-        said = json.loads(json.dumps(given).replace("{}", str(path)))
-        payload = writing("x", place.worktree) | {"tool_name": tool, "tool_input": said}
+        tool_input = json.loads(json.dumps(given).replace("{}", str(path)))
+        payload = writing("x", place.worktree) | {"tool_name": tool, "tool_input": tool_input}
         assert ask(payload, environment).allowed == passes, path
 
 
@@ -272,7 +272,7 @@ def test_every_tool(place: Ground, tool: str, given: object) -> None:
     ],
 )
 def test_where_a_patch_begins(place: Ground, folder: str, before: str, path: str, passes: bool) -> None:
-    """A patch's relative paths start from the payload's cwd, and from where a `cd` before it leads."""
+    """A patch's relative paths start from the payload's cwd, and from the folder that a `cd` before it enters."""
     command = f"{before}apply_patch <<'EOF'\n{patch(f'*** Add File: {path}')}\nEOF"
     payload = patching(named(command, place), place.worktree / folder, tool="Bash")
     assert ask(payload, place.environment).allowed == passes
@@ -280,7 +280,7 @@ def test_where_a_patch_begins(place: Ground, folder: str, before: str, path: str
 
 @pytest.mark.parametrize(("delimiter", "passes"), [("EOF", False), ("'EOF'", True)])
 def test_a_shell_expands_a_patch(place: Ground, delimiter: str, passes: bool) -> None:
-    """A path with `$` in a patch that the shell expands is denied; in one that it leaves alone, it is a name."""
+    """A path with `$` is denied in a patch that the shell expands. In a quoted patch it is a name, and passes."""
     command = f"apply_patch <<{delimiter}\n{patch('*** Add File: src/$HOME/x')}\nEOF"
     assert ask(patching(command, place.worktree, tool="Bash"), place.environment).allowed == passes
 
@@ -299,7 +299,7 @@ def test_a_shell_expands_a_patch(place: Ground, delimiter: str, passes: bool) ->
     ids=str,
 )
 def test_other_tools(place: Ground, payload: object) -> None:
-    """What writes no files by itself passes, even where no worktree is known."""
+    """A tool that writes no files by itself passes, even if the worktree is unknown."""
     assert ask(payload, {"PATH": os.environ["PATH"]}).allowed
 
 
@@ -374,13 +374,13 @@ WEIRD: list[Any] = [
 
 
 def test_the_good_twin(place: Ground) -> None:
-    """What the weird payloads are made from passes."""
+    """The sound payload from which the weird ones are made passes."""
     assert ask(json.loads(named(json.dumps(GOOD), place)), place.environment).allowed
 
 
 @pytest.mark.parametrize("payload", WEIRD, ids=lambda payload: str(payload)[:60])
 def test_weird_payloads(place: Ground, payload: object) -> None:
-    """What cannot be understood is denied, in words, never by a traceback."""
+    """A payload that omac cannot understand is denied with a message, never with a traceback."""
     if isinstance(payload, bytes):
         document = payload.replace(b"{tree}", os.fsencode(place.worktree))
     else:
@@ -392,7 +392,7 @@ def test_weird_payloads(place: Ground, payload: object) -> None:
 
 
 def test_too_much(place: Ground) -> None:
-    """More than omac takes is read to its end, so that the agent is not cut off, and denied; big files pass."""
+    """A payload over the limit is read to its end, so that the agent is not cut off, and denied. Big files pass."""
     payload = writing(str(place.worktree / "big"), place.worktree)
     payload["tool_input"]["content"] = "x" * (8 << 20)
     assert ask(payload, place.environment).allowed
@@ -438,7 +438,8 @@ def test_the_message(place: Ground) -> None:
     ],
 )
 def test_which_worktree(place: Ground, workdir: str, project: str, cwd: str, root: str) -> None:
-    """The launch workdir comes before the agent's project; the top level counts; the payload's cwd says nothing."""
+    """The launch workdir takes precedence over the agent's project, and its top level counts. The payload's cwd decides
+    nothing."""
     environment = place.environment | {
         "OMAC_WORKDIR": named(workdir, place),
         "CLAUDE_PROJECT_DIR": named(project, place),
@@ -450,13 +451,14 @@ def test_which_worktree(place: Ground, workdir: str, project: str, cwd: str, roo
 
 @pytest.mark.parametrize("workdir", ["relative", "{folder}/missing", "{outside}/there", "{tree}/loop", "\udcff", "~"])
 def test_no_worktree(place: Ground, workdir: str) -> None:
-    """A workdir that is none denies; it does not fall back on the next one."""
+    """An unusable workdir denies the write, and omac does not fall back on another one."""
     environment = place.environment | {"OMAC_WORKDIR": named(workdir.replace("{folder}", str(place.folder)), place)}
     assert not ask(writing(str(place.worktree / "x"), place.worktree), environment).allowed
 
 
 def test_nobody_says_which_worktree(place: Ground) -> None:
-    """Codex runs hooks where its session began; of Claude Code, whose cwd drifts, the project folder is awaited."""
+    """Without a named worktree, the hook uses the folder where Codex runs it. Claude Code's cwd drifts, so its writes
+    are denied then."""
     environment = {name: value for name, value in place.environment.items() if name != "CLAUDE_PROJECT_DIR"}
     inside, outside = (patching(patch(f"*** Add File: {tree}/x"), place.main) for tree in (place.worktree, place.main))
     assert ask(inside, environment, cwd=place.worktree / "src").allowed
@@ -465,13 +467,13 @@ def test_nobody_says_which_worktree(place: Ground) -> None:
 
 
 def test_relative_without_cwd(place: Ground) -> None:
-    """Where the payload has no cwd, a relative path must be inside from wherever it could start."""
+    """A relative path without a cwd in the payload must be inside from wherever it could start."""
     assert ask(writing("src/a.py"), place.environment, cwd=place.worktree).allowed
     assert not ask(writing("src/a.py"), place.environment, cwd=place.main).allowed
 
 
 def test_worktrees_below(place: Ground) -> None:
-    """In the main checkout, the worktrees below it are other people's; submodules and other repositories are not."""
+    """Worktrees below the main checkout are not part of it; submodules and other repositories are."""
     environment = place.environment | {"CLAUDE_PROJECT_DIR": str(place.main)}
     assert ask(writing(str(place.main / "src" / "b.py"), place.main), environment).allowed
     assert ask(writing(str(place.main / ".builders" / "new"), place.main), environment).allowed
@@ -492,7 +494,7 @@ def test_worktrees_below(place: Ground) -> None:
 
 
 def test_other_layouts(place: Ground) -> None:
-    """Where the git folder is elsewhere, or bare, it stays out of reach as well."""
+    """The git folder stays out of reach, even if it is elsewhere or bare."""
     apart = place.folder / "apart"
     place.git("init", "-q", "--separate-git-dir", str(apart / "store"), str(apart), cwd=place.folder)
     environment = place.environment | {"CLAUDE_PROJECT_DIR": str(apart)}
@@ -511,21 +513,21 @@ def test_other_layouts(place: Ground) -> None:
 
 
 def test_everything_below_tmp() -> None:
-    """Temporary folders are for scratch, but other checkouts of the same repository are none wherever they are."""
-    with ground("/tmp") as place:
+    """Temporary folders are for scratch, but other checkouts of the same repository are denied there, too."""
+    with ground("/tmp") as grounds:
         for path, passes in {
-            place.worktree / "x": True,
-            place.outside / "x": True,
-            place.main / "src" / "a.py": False,
-            place.sibling / "src" / "a.py": False,
-            place.main / ".git" / "hooks" / "x": False,
-            place.state / "journal.db": False,
+            grounds.worktree / "x": True,
+            grounds.outside / "x": True,
+            grounds.main / "src" / "a.py": False,
+            grounds.sibling / "src" / "a.py": False,
+            grounds.main / ".git" / "hooks" / "x": False,
+            grounds.state / "journal.db": False,
         }.items():
-            assert ask(writing(str(path), place.worktree), place.environment).allowed == passes, path
+            assert ask(writing(str(path), grounds.worktree), grounds.environment).allowed == passes, path
 
 
 def test_scratch(place: Ground) -> None:
-    """The person declares scratch folders, by the environment or in the own settings file; a project declares none."""
+    """The user declares scratch folders by the environment or the user's own settings file; a project cannot."""
     payload = writing(str(place.outside / "x"), place.worktree)
     assert not ask(payload, place.environment).allowed
     declared = f"/nowhere:{place.worktree}/out:relative:/"
@@ -555,7 +557,7 @@ def test_scratch(place: Ground) -> None:
 
 
 def spooled(place: Ground) -> list[dict[str, Any]]:
-    """The records in the spool, oldest first; they are taken out."""
+    """Remove all records from the spool, and return them, oldest first."""
     folder = place.state / SPOOL
     files = sorted(folder.iterdir()) if folder.exists() else []
     records = [json.loads(file.read_text()) for file in files]
@@ -565,7 +567,8 @@ def spooled(place: Ground) -> list[dict[str, Any]]:
 
 
 def test_a_denial_is_recorded(place: Ground) -> None:
-    """Who would have written where, and what was meant; what passes leaves nothing."""
+    """The record of a denial has the agent, the path and the path that was probably meant. A call that passes is not
+    recorded."""
     spooled(place)
     assert ask(writing(str(place.worktree / "x"), place.worktree), place.environment).allowed
     assert spooled(place) == []
@@ -599,7 +602,7 @@ def test_a_denial_is_recorded(place: Ground) -> None:
     "payload", [b"", b"{", writing("\u009b\udc80" * 5000, tool="Write"), writing(5), writing("/etc/x")]
 )
 def test_what_is_recorded_is_bounded(place: Ground, payload: object) -> None:
-    """Whatever a payload says, its denial is a record that can be read, and not a big one."""
+    """The record of a denial is readable and small for any payload."""
     spooled(place)
     ask(payload, place.environment)
     (record,) = spooled(place)
@@ -608,7 +611,7 @@ def test_what_is_recorded_is_bounded(place: Ground, payload: object) -> None:
 
 
 def test_a_denial_stands_unrecorded(place: Ground) -> None:
-    """Where it cannot be recorded it says so, and denies; in a sandbox nobody expects a record."""
+    """A denial that cannot be recorded is reported, and stands. A denial in a sandbox needs no record."""
     payload = writing("/etc/x", place.worktree)
     for state in (place.outside / "there", Path("/proc/nothing"), Path("/dev/full")):
         answer = ask(payload, place.environment | {"OMAC_STATE_DIR": str(state)})
@@ -623,7 +626,7 @@ def test_a_denial_stands_unrecorded(place: Ground) -> None:
 
 
 def shell(script: str, place: Ground, payload: object) -> int:
-    """The status of the hook, called in a shell as $HOOK with a file $PAYLOAD."""
+    """Return the status of the hook, called in a shell as $HOOK with a file $PAYLOAD."""
     file = place.folder / "payload"
     file.write_text(json.dumps(payload))
     environment = place.environment | {"PAYLOAD": str(file), "PYTHON": sys.executable, "CODE": HOOK[2]}
@@ -647,20 +650,20 @@ def shell(script: str, place: Ground, payload: object) -> int:
     ],
 )
 def test_bad_surroundings(place: Ground, script: str) -> None:
-    """No descriptor, a full device, no files to open, none to write: a denial is a denial."""
+    """A denial stands without a descriptor, with a full device, and if no file can be opened or written."""
     place.state.mkdir(exist_ok=True)
     assert shell(script, place, writing("/etc/x", place.worktree)) == 2
 
 
 def test_good_surroundings(place: Ground) -> None:
-    """The same calls pass where the path is in the worktree."""
+    """A write to the worktree passes with closed and full descriptors, too."""
     payload = writing(str(place.worktree / "x"), place.worktree)
     for script in ('HOOK < "$PAYLOAD"', 'HOOK < "$PAYLOAD" >&- 2>&-', 'HOOK < "$PAYLOAD" >/dev/full'):
         assert shell(script, place, payload) == 0
 
 
 def test_the_folder_is_gone(place: Ground) -> None:
-    """A shell may stand in a folder that was removed."""
+    """A write is denied if the shell's folder or the payload's cwd does not exist."""
     payload = writing("/etc/x", place.worktree)
     assert shell('mkdir gone; cd gone; rmdir ../gone; HOOK < "$PAYLOAD"', place, payload) == 2
     assert shell('cd /; HOOK < "$PAYLOAD"', place, writing("x", place.folder / "missing")) == 2
@@ -668,7 +671,7 @@ def test_the_folder_is_gone(place: Ground) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM])
 def test_interrupted(place: Ground, number: signal.Signals) -> None:
-    """A hook that is told to end before it has an answer denies."""
+    """A hook that is asked to end before it has an answer denies."""
     process = subprocess.Popen(HOOK, env=place.environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         status = Path(f"/proc/{process.pid}/status")
@@ -697,7 +700,7 @@ def _field(status: str, name: str) -> str:
 
 
 def test_stdin_that_does_not_block(place: Ground) -> None:
-    """An agent's runtime may hand over a pipe that does not block."""
+    """The hook reads a pipe that does not block, as an agent's runtime may hand over."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     process = subprocess.Popen(HOOK, env=place.environment, stdin=read, stderr=subprocess.PIPE)
@@ -710,7 +713,7 @@ def test_stdin_that_does_not_block(place: Ground) -> None:
 
 
 def test_as_somebody(place: Ground) -> None:
-    """What an unprivileged user may not look into is denied; the rest goes as for root."""
+    """A folder that an unprivileged user cannot enter is denied; all else is answered as for root."""
     package = place.folder / "package"
     shutil.copytree(
         Path(__file__).parents[3] / "src" / "omac", package / "omac", ignore=shutil.ignore_patterns("__pycache__")
@@ -730,14 +733,14 @@ def test_as_somebody(place: Ground) -> None:
 
 
 def test_no_variable_turns_it_off(place: Ground) -> None:
-    """A project's settings may set variables of hooks: one that asked for completions made a denial a consent."""
+    """No variable of a project's settings turns a denial into consent, as one that asked for completions did."""
     for name in ("_OMAC_COMPLETE", "_TYPER_COMPLETE", "COMP_WORDS", "OMAC_BRIDGE", "PYTHONINSPECT", "NO_COLOR"):
         for value in ("bash", "launch", "complete_bash", "1"):
             assert not ask(writing("/etc/passwd", "/"), place.environment | {name: value}).allowed, (name, value)
 
 
 def test_other_locale(place: Ground) -> None:
-    """Agents write names in UTF-8, whatever the locale: the link is found in any of them."""
+    """A link with a UTF-8 name is found in any locale, because agents write names in UTF-8."""
     for locale in ("C", "POSIX", "en_US.ISO-8859-1", "nonsense"):
         environment = place.environment | {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
         assert not ask(writing(f"{place.worktree}/\u00e9/x", "/"), environment).allowed
@@ -745,7 +748,7 @@ def test_other_locale(place: Ground) -> None:
 
 
 def test_nothing_heavy_is_loaded(place: Ground) -> None:
-    """An answer comes without the modules that take longer to load than all the rest."""
+    """An answer loads none of the modules that take longer to load than all the rest."""
     code = (
         "import sys; from omac.tools.hotpath.guard_hook import main; status = main([]); "
         "print(status, *sorted(set(sys.modules) & {'json', 're', 'enum', 'typing', 'subprocess', 'pathlib', 'ctypes', "
@@ -759,7 +762,7 @@ def test_nothing_heavy_is_loaded(place: Ground) -> None:
 
 
 def test_help() -> None:
-    """A person who asks is told."""
+    """The option --help prints the usage."""
     done = subprocess.run([*HOOK, "--help"], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0
     assert done.stdout.startswith("usage: omac hook pre-tool-use")

@@ -1,4 +1,4 @@
-"""tools/hotpath/import_cache.py: what is imported from one file of code is what its sources say."""
+"""tools/hotpath/import_cache.py: an import from the code cache gives the same modules as an import from sources."""
 
 import marshal
 import os
@@ -39,7 +39,7 @@ class Library:
         self.write(self.folder, "first")
 
     def write(self, folder: Path, word: str) -> None:
-        """Write the package, which says a word."""
+        """Write the package, whose module holds a word."""
         package = folder / "thing"
         package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").write_text("from thing import part\n")
@@ -52,7 +52,7 @@ class Library:
             os.utime(part, (later, later))
 
     def run(self, *first: Path, flags: tuple[str, ...] = ("-I", "-S")) -> str:
-        """Import it in a new process, which looks for it in these folders first."""
+        """Import the package in a new process, which searches these folders first."""
         package = Path(code_cache.__file__).parents[3]
         libraries = [str(package), *map(str, first), str(self.folder)]
         script = SCRIPT.format(libraries=libraries, file=str(self.file))
@@ -68,13 +68,14 @@ def library(tmp_path: Path) -> Library:
 
 
 def told(word: str, loaders: str) -> str:
-    """What a program tells that imports the package."""
+    """Return the output of a program that imports the package."""
     source = f"import thing\nword = {word!r}\n"
     return f"{word},other,data,{len(source)},True,{loaders}"
 
 
 def test_made_by_the_first_and_used_by_the_next(library: Library) -> None:
-    """Modules are the same, with their sources and files; what is imported later is Python's to find."""
+    """Modules from the cache are the same, with their sources and files. Python itself finds modules that are imported
+    later."""
     assert library.run() == told("first", AS_PYTHON)
     made = library.file.read_bytes()
     assert library.run() == library.run() == told("first", FROM_FILE)
@@ -82,7 +83,7 @@ def test_made_by_the_first_and_used_by_the_next(library: Library) -> None:
 
 
 def test_a_changed_source_counts(library: Library) -> None:
-    """At once, and for the file, too."""
+    """A changed source counts at once, and again from the cache."""
     library.run()
     library.write(library.folder, "again")
     assert library.run() == told("again", AS_PYTHON)
@@ -90,7 +91,7 @@ def test_a_changed_source_counts(library: Library) -> None:
 
 
 def test_a_module_that_comes_first_counts(library: Library, tmp_path: Path) -> None:
-    """Where Python would look for it in another place, what was found in this one is not used."""
+    """A module in a folder that Python searches first is used, not the cached one from another folder."""
     library.run()
     before = tmp_path / "before"
     library.write(before, "before")
@@ -99,7 +100,7 @@ def test_a_module_that_comes_first_counts(library: Library, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("flags", [(), ("-I",), ("-S",)])
 def test_an_interpreter_that_is_not_isolated_goes_without(library: Library, flags: tuple[str, ...]) -> None:
-    """It may find modules of anybody; and writes nothing, either."""
+    """An interpreter that is not isolated may find modules of other users, so it neither uses nor writes the cache."""
     assert library.run(flags=flags) == told("first", AS_PYTHON)
     assert not library.file.exists()
     library.run()
@@ -107,7 +108,7 @@ def test_an_interpreter_that_is_not_isolated_goes_without(library: Library, flag
 
 
 def test_what_is_not_to_be_written_is_not(library: Library) -> None:
-    """PYTHONDONTWRITEBYTECODE and -B."""
+    """No cache is written with the interpreter's option -B."""
     library.run(flags=("-I", "-S", "-B"))
     assert not library.file.exists()
 
@@ -120,7 +121,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> None:
-    """It is made anew, or left where it cannot be."""
+    """A damaged cache is made again, or left if it cannot be replaced."""
     library.run()
     whole = library.file.read_bytes()
     size = int.from_bytes(whole[4:8], "little")
@@ -155,17 +156,17 @@ def test_a_file_that_is_none(library: Library, damage: str, tmp_path: Path) -> N
 
 
 def test_code_without_assertions_is_kept_apart() -> None:
-    """As Python's own caches do for each level of optimization."""
+    """Each level of optimization has a cache of its own, as in Python."""
     script = f"import sys; sys.path += [{str(Path(code_cache.__file__).parents[3])!r}]\n"
     script += "from omac.tools.hotpath.code_cache import file_of; print(file_of('start'))"
     argv = ([sys.executable, *flags, "-I", "-S", "-c", script] for flags in ((), ("-O",), ("-OO",)))
-    places = [subprocess.run(line, capture_output=True, text=True, check=True).stdout for line in argv]
-    assert len(set(places)) == 3
-    assert places[0].strip() == code_cache.file_of("start")
+    paths = [subprocess.run(line, capture_output=True, text=True, check=True).stdout for line in argv]
+    assert len(set(paths)) == 3
+    assert paths[0].strip() == code_cache.file_of("start")
 
 
 def test_a_start_makes_it(omac: Omac) -> None:
-    """As it is installed, `omac start` keeps what it loads, of its libraries too."""
+    """An installed `omac start` caches the code that it loads, including that of its libraries."""
     (omac.root / "project").mkdir()
     line = [str(INSTALLED), "start", "--", "true"]
     done = subprocess.run(line, cwd=omac.root / "project", env=omac.environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The command line of `omac sandbox run`: what is taken, and what is refused with a word on how to say it."""
+"""The command line of `omac sandbox run`: options that are accepted, and refusals that explain the right form."""
 
 import pytest
 import typer
@@ -10,8 +10,9 @@ from omac.tools.hotpath.sandbox_options import OPTIONS, parse
 
 
 def test_everything_at_once() -> None:
-    """Options come in any order, with or without `=`; all after `--` is the command, options of its own included."""
-    asked = parse(
+    """Options come in any order, with or without `=`. All words after `--` are the command, its own options
+    included."""
+    request = parse(
         [
             "--workdir",
             "/w",
@@ -27,8 +28,8 @@ def test_everything_at_once() -> None:
             "--",
         ]
     )
-    assert (asked.workdir, asked.allow, asked.network, asked.json) == ("/w", ["/a", "/b"], "none", True)
-    assert asked.command == ["ls", "--json", "--"]
+    assert (request.workdir, request.allow, request.network, request.json) == ("/w", ["/a", "/b"], "none", True)
+    assert request.command == ["ls", "--json", "--"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_everything_at_once() -> None:
     ],
 )
 def test_misuse(words: list[str], said: str) -> None:
-    """What cannot be meant is refused, and the refusal says what was wrong with it."""
+    """A meaningless option is refused, and the refusal names what is wrong with it."""
     with pytest.raises(Refusal, match=said.replace("?", r"\?")) as refused:
         parse(words)
     assert refused.value.exit_code == 2
@@ -60,7 +61,7 @@ def test_misuse(words: list[str], said: str) -> None:
 
 
 def test_help_needs_nothing_else() -> None:
-    """--help is answered whatever stands around it."""
+    """The option --help is recognized beside any other option."""
     assert parse(["--workdir", "/w", "--help"]).help
 
 
@@ -76,18 +77,18 @@ def test_every_option_fills_a_field() -> None:
 
 
 def test_start_and_serve_take_every_shared_option() -> None:
-    taken: list[SandboxRequest] = []
+    requests: list[SandboxRequest] = []
 
     def command(sandbox: SandboxRequest) -> int:
-        taken.append(sandbox)
+        requests.append(sandbox)
         return 0
 
     app = typer.Typer()
     app.command()(sandboxed(command))
     shared = [option for option in OPTIONS if option.shared]
     values = {"limits": "pids=9", "network": "host", "backend": "auto"}
-    words = [[one.name, values.get(one.field, "1")] if one.takes else [one.name] for one in shared]
+    words = [[flag.name, values.get(flag.field, "1")] if flag.takes else [flag.name] for flag in shared]
     assert len(shared) > 10
     app([word for pair in words for word in pair], standalone_mode=False)
-    (request,) = taken
+    (request,) = requests
     assert set(request.fields()) == {option.field for option in shared}

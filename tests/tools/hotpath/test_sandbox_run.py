@@ -1,6 +1,6 @@
-"""`omac sandbox run` as a person meets it: what is there and what is not, streams, signals, the terminal, the record.
+"""`omac sandbox run` for its user: visible files, streams, signals, the terminal and the record.
 
-The attacks on it are in tests/escape.
+Attacks on the sandbox are in tests/escape.
 """
 
 import json
@@ -26,30 +26,30 @@ USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def world(request: pytest.FixtureRequest) -> Iterator[Box]:
-    """A user's home, project and state directory: as root, and as nobody in particular."""
+    """Yield a user's home, project and state directory, as root and as an unprivileged user."""
     with box(request.param) as made:
         yield made
 
 
 @pytest.fixture
 def mine() -> Iterator[Box]:
-    """The same, for what does not depend on who it is."""
+    """Yield the same as the present user, for tests that do not depend on the user."""
     with box(os.geteuid()) as made:
         yield made
 
 
 def spooled(world: Box) -> list[dict[str, Any]]:
-    """What was recorded, in order."""
+    """Return the records in the spool, in order."""
     return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
 
 
 def kinds(world: Box) -> list[str]:
-    """The kinds of what was recorded."""
+    """Return the kinds of the records in the spool."""
     return [record["kind"].removeprefix("sandbox.") for record in spooled(world)]
 
 
 def test_only_the_project_and_the_system_are_there(world: Box) -> None:
-    """The program works in the project; of the home, of /tmp and of everything else there is nothing."""
+    """The program works in the project, and sees nothing else of the home, /tmp and other folders."""
     world.give(world.home / ".ssh" / "id", "secret")
     world.give(world.top / "beside", "secret", 0o644)
     (world.workdir / "here").write_text("hello")
@@ -69,14 +69,14 @@ def test_only_the_project_and_the_system_are_there(world: Box) -> None:
     [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
 )
 def test_exit_status(mine: Box, script: str, status: int) -> None:
-    """The program's exit status is omac's, 128+n for a signal; and it is recorded."""
+    """The program's exit status is omac's, 128+n for a signal, and is recorded."""
     assert mine.run("sh", "-c", script).status == status
     assert spooled(mine)[-1]["fields"]["status"] == status
 
 
 def test_a_request_on_a_descriptor(mine: Box) -> None:
-    """omac start and omac serve hand in environment and request as data; what is none of theirs is refused, and nothing
-    runs."""
+    """omac start and omac serve pass environment and request as data on a descriptor. A request of another form is
+    refused, and nothing runs."""
     script = 'echo "$A$INHERITED$OMAC_STATE_DIR"; cat /run/omac/bridge.token'
     fields = {"command": ["sh", "-c", script], "workdir": str(mine.workdir)}
     mine.give(mine.home / "token", "t0ken")
@@ -99,7 +99,7 @@ def test_a_request_on_a_descriptor(mine: Box) -> None:
 
 @pytest.mark.parametrize(("command", "status"), [("no-such-program", 127), ("./text", 126), ("/nowhere/at/all", 127)])
 def test_what_cannot_be_run(mine: Box, command: str, status: int) -> None:
-    """A program that is not there, or is none, is said before anything is launched, with a shell's exit codes."""
+    """A missing program, or a file that is none, is reported before anything is launched, with a shell's exit codes."""
     mine.give(mine.workdir / "text", "echo no")
     done = mine.run(command)
     assert done.status == status, done.err
@@ -121,7 +121,8 @@ def test_streams_of_every_kind(mine: Box) -> None:
 
 
 def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
-    """What is given as a file to read cannot be written by way of /proc/self/fd, nor a folder be walked."""
+    """A file handed in for reading cannot be written through /proc/self/fd, and a folder cannot be listed through
+    it."""
     precious = world.give(world.top / "precious", "precious")
     line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--")
     script = "cat; echo overwritten > /proc/self/fd/0; cat /proc/self/fd/0/../beside; ls -l /proc/self/fd"
@@ -142,7 +143,7 @@ def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
 
 
 def test_signals_reach_the_program(mine: Box) -> None:
-    """SIGTERM for omac is for the program, which ends as it likes; what it then says is its exit status."""
+    """A SIGTERM for omac reaches the program, which ends as it likes; its exit status is omac's."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
     script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
     process = subprocess.Popen([*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True)
@@ -154,7 +155,7 @@ def test_signals_reach_the_program(mine: Box) -> None:
 
 
 def test_nothing_outlives_omac(mine: Box) -> None:
-    """Killed with SIGKILL, omac takes everything along: wrappers, children in the background, new sessions."""
+    """A SIGKILL of omac ends all its processes: wrappers, children in the background and new sessions."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
     long = str(random.randrange(10_000, 10**6))
     script = f"(setsid sleep {long} &) ; nohup sleep {long} & echo ready; sleep {long}"
@@ -172,7 +173,7 @@ def test_nothing_outlives_omac(mine: Box) -> None:
 
 @contextmanager
 def _running(mine: Box, script: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that has printed a line, in a sandbox."""
+    """Run a program in a sandbox, and yield its process once it has printed a line."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--", "sh", "-c", script)
     pipe = subprocess.PIPE
     with subprocess.Popen(line, stdout=pipe, stderr=pipe, env=mine.environment, text=True) as process:
@@ -185,7 +186,7 @@ def _running(mine: Box, script: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_repository_that_is_made_while_one_runs(mine: Box) -> None:
-    """What another launch makes there, to pin it, is not taken for the first program's."""
+    """Files that another launch makes to pin a new repository are not taken for those of the first program."""
     mine.host("git", "init", "-q", cwd=mine.workdir)
     with _running(mine, "echo up; while [ ! -e done ]; do sleep 0.05; done") as first:
         mine.host("git", "init", "-q", "nested", cwd=mine.workdir)
@@ -193,8 +194,8 @@ def test_a_repository_that_is_made_while_one_runs(mine: Box) -> None:
             second = mine.run("true")
             assert second.status == 0, second.err
         (mine.workdir / "done").touch()
-        _, told = first.communicate(timeout=20)
-        assert "set aside" not in told
+        _, stderr = first.communicate(timeout=20)
+        assert "set aside" not in stderr
 
 
 EVIL = (
@@ -203,19 +204,19 @@ EVIL = (
 
 
 def test_what_was_set_aside_meanwhile_is_told_by_who_did_it(mine: Box) -> None:
-    """Two launches watch one project, and either may be the first to see it."""
-    with _running(mine, "echo up; while [ ! -e done ]; do sleep 0.05; done") as other:
+    """A file set aside in a project that two launches watch is reported by the launch that finds it first."""
+    with _running(mine, "echo up; while [ ! -e done ]; do sleep 0.05; done") as watcher:
         done = mine.run("sh", "-c", EVIL)
         (mine.workdir / "done").touch()
-        _, told = other.communicate(timeout=20)
-    what = (
+        _, stderr = watcher.communicate(timeout=20)
+    finding = (
         "n/.git/config: sets core.fsmonitor; that is taken out, the rest stays (if it was you who set it, set it again)"
     )
-    assert what in done.err + told
+    assert finding in done.err + stderr
 
 
 def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
-    """By whoever inspects for the launch that was killed: where it is."""
+    """The next inspection reports what was set aside during a launch that was killed."""
     with _running(mine, f"{EVIL}; sleep 60") as first:
         first.kill()
     line = mine.omac("status")
@@ -223,7 +224,8 @@ def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
 
 
 def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
-    """`git commit -a` commits what a program sees of a hidden file that the repository has; the file is as it was."""
+    """A `git commit -a` commits omac's placeholder for a hidden file of the repository. omac reports this, and the file
+    is unchanged."""
     project = mine.workdir
     for words in ("init -q", "config user.name A", "config user.email a@example.org", "commit -q --allow-empty -m 0"):
         assert mine.host("git", *words.split(), cwd=project).status == 0
@@ -247,16 +249,16 @@ def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
     ],
 )
 def test_the_marker_that_is_not_checked_out_is_told(mine: Box, script: str) -> None:
-    """Of a hidden file git may be given omac's text; where the index does not show that, the objects do."""
+    """omac finds its placeholder in git's objects, even if the index does not show it, and reports it once."""
     for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "one")):
         assert mine.host("git", *words).status == 0
     mine.give(mine.workdir / ".env", "KEY=1")
-    said = mine.run("sh", "-c", script).err
-    assert "read omac's placeholder instead of a hidden file" in said
-    command = said.partition("that stash: ")[2].splitlines()[0]
-    shown = mine.host("sh", "-c", command)
-    assert shown.status == 0
-    assert ".env" in shown.out, said
+    warning = mine.run("sh", "-c", script).err
+    assert "read omac's placeholder instead of a hidden file" in warning
+    command = warning.partition("that stash: ")[2].splitlines()[0]
+    stash = mine.host("sh", "-c", command)
+    assert stash.status == 0
+    assert ".env" in stash.out, warning
     assert "omac's placeholder" not in mine.run("true").err
 
 
@@ -269,18 +271,18 @@ def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
 
 
 def _sleeping(seconds: str) -> list[str]:
-    found = []
+    sleeping = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if (folder / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode():
-                found.append(folder.name)
+                sleeping.append(folder.name)
         except OSError:
             continue
-    return found
+    return sleeping
 
 
 def test_recorded_before_the_first_instruction(mine: Box) -> None:
-    """The request is there, durable, when the program runs; its launch and its end follow."""
+    """The request is recorded when the program begins; its launch and its end follow."""
     spool = mine.state / "spool"
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
     process = subprocess.Popen(
@@ -298,7 +300,7 @@ def test_recorded_before_the_first_instruction(mine: Box) -> None:
 
 
 def test_what_cannot_be_recorded_is_not_launched(mine: Box) -> None:
-    """With a spool that is not to be written, nothing runs; the refusal says where, and how to mend it."""
+    """A spool that cannot be written keeps the program from running; the refusal names the spool and the fix."""
     spool = mine.state / "spool"
     spool.symlink_to(mine.home)
     done = mine.run("sh", "-c", "touch ran")
@@ -309,21 +311,21 @@ def test_what_cannot_be_recorded_is_not_launched(mine: Box) -> None:
 
 
 def test_secrets_of_the_command_line_are_not_recorded(mine: Box) -> None:
-    """What looks like a secret in the arguments is left out of the record."""
+    """Arguments that look like secrets are left out of the record."""
     mine.run("echo", "--token", "hunter2hunter2", "PASSWORD=hunter3hunter3")
     assert "hunter" not in "".join(path.read_text() for path in (mine.state / "spool").iterdir())
 
 
 def test_explain_says_all_and_does_nothing(world: Box) -> None:
-    """Every path with its access and reason, as text and as JSON, and nothing is run or recorded."""
+    """The explanation lists every path with its access and reason, as text and as JSON; nothing is run or recorded."""
     done = world.host(*world.omac("sandbox", "run", "--explain", "--json", "--", "sh", "-c", "touch ran"))
-    told = json.loads(done.out)
-    paths = {entry["path"]: entry for entry in told["paths"]}
+    explanation = json.loads(done.out)
+    paths = {entry["path"]: entry for entry in explanation["paths"]}
     assert paths[str(world.workdir)]["access"] == "write"
     assert paths["/usr"]["access"] == "read"
     assert paths[str(world.home)]["access"] == "private"
-    assert all(entry["reason"] for entry in told["paths"])
-    assert told["hidden"] == [str(world.state)]
+    assert all(entry["reason"] for entry in explanation["paths"])
+    assert explanation["hidden"] == [str(world.state)]
     assert not (world.workdir / "ran").exists()
     assert not world.state.exists() or not list(world.state.iterdir())
     text = world.host(*world.omac("sandbox", "run", "--explain")).out
@@ -336,7 +338,7 @@ def test_explain_says_all_and_does_nothing(world: Box) -> None:
 
 
 def test_folders_in_memory_are_no_larger_than_the_memory(mine: Box) -> None:
-    """What a private folder holds takes memory: under a limit it holds no more than that."""
+    """A private folder is in memory, so a memory limit limits its size."""
     size = ("stat", "-f", "-c", "%b %S", "/tmp")
     blocks, bytes_each = map(int, mine.run(*size, options=("--limit", "memory=64M")).out.split())
     assert blocks * bytes_each == 64 << 20
@@ -346,7 +348,7 @@ def test_folders_in_memory_are_no_larger_than_the_memory(mine: Box) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="hides bubblewrap by a mount of its own")
 def test_limits_are_those_of_the_backend_there_is() -> None:
-    """Without bubblewrap there is no user namespace by which processes could be counted, and none is counted on."""
+    """Without bubblewrap no user namespace counts the sandbox's own processes, and the explanation states this."""
     hidden = 'mount --bind /dev/null "$(command -v bwrap)" && '
     nobody = 'exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"'
     with box(NOBODY) as world:
@@ -356,8 +358,8 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             ("", "in the sandbox's own user namespace"),
         ):
             command = ["unshare", "--mount", "sh", "-c", first + nobody, "sh", *line]
-            told = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
-            assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in told.stdout, told
+            done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+            assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
 
 
 @pytest.mark.parametrize(
@@ -370,7 +372,7 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
     ],
 )
 def test_grants(world: Box, options: tuple[str, ...], allowed: str, refused: str) -> None:
-    """--read, --allow and --deny do what they say, and a denial wins."""
+    """The options --read, --allow and --deny grant what they name, and a denial takes precedence."""
     beside = world.give(world.top / "beside" / "file", "content", 0o644).parent
     beside.chmod(0o755)
     filled = tuple(option.format(beside) for option in options)
@@ -382,7 +384,7 @@ def test_grants(world: Box, options: tuple[str, ...], allowed: str, refused: str
 
 @pytest.mark.parametrize("place", ["home", "above", "root", "state", "in-state"])
 def test_places_that_are_never_granted(mine: Box, place: str) -> None:
-    """A home folder and what is omac's own cannot be a working directory or be allowed; that is said with a fix."""
+    """A home folder and omac's own folders cannot be a working directory or be allowed; the refusal has a fix."""
     (mine.state / "run").mkdir()
     path = {
         "home": mine.home, "above": mine.top, "root": Path("/"), "state": mine.state, "in-state": mine.state / "run",
@@ -394,7 +396,7 @@ def test_places_that_are_never_granted(mine: Box, place: str) -> None:
 
 
 def test_the_state_directory_is_hidden_below_a_grant(mine: Box) -> None:
-    """A grant of a folder that holds the state directory does not show it."""
+    """The state directory stays hidden in a folder that is granted."""
     folder = mine.top / "wide"
     (folder / "state").mkdir(parents=True)
     (folder / "file").write_text("seen")
@@ -408,7 +410,7 @@ def test_the_state_directory_is_hidden_below_a_grant(mine: Box) -> None:
 
 
 def test_the_environment_is_built_from_nothing(mine: Box) -> None:
-    """Variables that nobody named do not get in, also not by way of the first process; those that were named do."""
+    """Only named variables reach the program; others are not even in the first process."""
     script = "env; tr '\\0' '\\n' < /proc/1/environ; tr '\\0' '\\n' < /proc/self/environ"
     extra = {"AWS_SECRET_ACCESS_KEY": "hunter2", "WANTED": "yes", "LD_PRELOAD": ""}
     done = mine.run("sh", "-c", script, options=("--env", "WANTED", "--env", "GIVEN=also"), extra=extra)
@@ -417,7 +419,7 @@ def test_the_environment_is_built_from_nothing(mine: Box) -> None:
 
 
 def test_no_network_at_all(mine: Box) -> None:
-    """With --network none there is a loopback of its own only; without, the host's is reached."""
+    """A sandbox with --network none has only its own loopback; without the option it reaches the host's."""
     with subprocess.Popen(
         ["python3", "-c", "import socket; s=socket.create_server(('127.0.0.1',0)); print(s.getsockname()[1],flush=1);"
          "[s.accept() for _ in range(9)]"], stdout=subprocess.PIPE, text=True,
@@ -433,7 +435,7 @@ def test_no_network_at_all(mine: Box) -> None:
 
 
 def test_listening_wants_an_open_port(mine: Box) -> None:
-    """It listens on ports the system deals out and on those that were opened, on no other."""
+    """A program can listen on ports that the system assigns and on opened ones, on no other."""
     listen = "import socket, sys; s=socket.socket(); s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen(); print('ok')"
     command = ("/usr/bin/python3", "-c", listen)
     assert mine.run(*command, "0").out == "ok\n"
@@ -448,7 +450,7 @@ STOPPABLE = (  # starts no child: dash hangs when a ^Z stops one that it has jus
 
 
 class Typed:
-    """A shell with a terminal of its own, in which omac is started and typed at."""
+    """A shell on its own terminal, in which omac is started and gets keys."""
 
     def __init__(self, world: Box) -> None:
         environment = world.environment | {"PS1": "$ ", "TERM": "dumb"}
@@ -459,21 +461,21 @@ class Typed:
         self.seen = ""
 
     def type(self, text: str) -> None:
-        """Send it as a keyboard would."""
+        """Send keys, as a keyboard would."""
         os.write(self.terminal, text.encode())
 
     def expect(self, text: str, seconds: float = 20.0) -> None:
-        """Read on until `text` is seen; what came before it is forgotten."""
+        """Read until `text` appears, and drop the output up to it."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
-            left = deadline - time.monotonic()
-            assert left > 0, f"not seen within {seconds} s: {text!r}; but {self.seen!r}"
-            if select.select([self.terminal], [], [], left)[0]:
+            remaining = deadline - time.monotonic()
+            assert remaining > 0, f"not seen within {seconds} s: {text!r}; but {self.seen!r}"
+            if select.select([self.terminal], [], [], remaining)[0]:
                 self.seen += os.read(self.terminal, 4096).decode(errors="replace")
         self.seen = self.seen.partition(text)[2]
 
     def close(self) -> None:
-        """End the shell and all that is left in its session."""
+        """End the shell and all processes left in its session."""
         os.kill(self.pid, signal.SIGHUP)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -482,7 +484,7 @@ class Typed:
 
 @pytest.fixture
 def typed(mine: Box) -> Iterator[Typed]:
-    """A terminal in the project."""
+    """Yield a terminal in the project."""
     shell = Typed(mine)
     yield shell
     shell.close()
@@ -495,7 +497,7 @@ def _command(world: Box, *command: str) -> str:
 
 
 def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
-    """^C is for the program: one that handles it goes on, and omac with it; one that does not ends with 130."""
+    """A ^C is for the program. If the program handles it, both go on; otherwise omac ends with 130."""
     handles = (
         "import os,signal,time; signal.signal(2, lambda *a: os.write(1, b'handled\\n')); print('rea'+'dy', flush=1); "
         "time.sleep(1.5); print('went'+' on')"
@@ -515,8 +517,8 @@ def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
 
 
 def test_signals_with_a_terminal(mine: Box, typed: Typed) -> None:
-    """With a terminal, too, the program's signals are usual: what ends omac without one ends it with one. The C library
-    keeps two for itself, which posix_spawn(3) leaves ignored."""
+    """A terminal changes nothing about the program's signals: they are at their defaults, and SIGTERM ends omac. The C
+    library keeps two for itself, which posix_spawn(3) leaves ignored."""
     ignored = "echo ignored=$((0x$(sed -n 's/SigIgn:.//p' /proc/self/status) & ~0x180000000))"
     typed.type(_command(mine, "sh", "-c", f"{ignored}; echo re''ady; exec sleep 60"))
     typed.expect("ignored=0\r\n")
@@ -539,7 +541,7 @@ def _words(folder: Path) -> bytes:
 
 
 def test_job_control(mine: Box, typed: Typed) -> None:
-    """^Z stops it and gives the shell back; fg goes on with it, where it was."""
+    """A ^Z stops the program and gives the shell back; fg continues the program."""
     waits = "import time; print('rea'+'dy', flush=True); time.sleep(1); print('got', input())"
     typed.type(_command(mine, "/usr/bin/python3", "-c", waits))
     typed.expect("ready")
@@ -575,7 +577,7 @@ def test_a_shell_inside_has_its_own_jobs(mine: Box, typed: Typed) -> None:
 
 
 def test_the_size_of_the_window(mine: Box, typed: Typed) -> None:
-    """The program sees the terminal's size, also when it changes, and cannot type into the terminal."""
+    """The program sees the terminal's size and its changes, and cannot type into the terminal."""
     import fcntl
     import struct
     import termios
@@ -591,7 +593,7 @@ def test_the_size_of_the_window(mine: Box, typed: Typed) -> None:
 
 
 def test_folders_of_a_group(mine: Box) -> None:
-    """In a project that hands its group on, what a program makes may do so too; a set-uid bit never."""
+    """A program may set the group bit on folders of a project that has it; it can never set a set-uid bit."""
     mine.workdir.chmod(0o2770)
     script = "mkdir sub && chmod 2770 sub && touch file && chmod 4755 file"
     done = mine.run("sh", "-c", script)
@@ -603,7 +605,7 @@ def test_folders_of_a_group(mine: Box) -> None:
 
 
 def test_a_broad_grant_of_settings_has_no_place_for_start_up_files(world: Box) -> None:
-    """What a login looks into cannot be made by way of a grant of the folder around it; other settings can."""
+    """A grant of ~/.config allows settings, but no files that a login starts."""
     world.give(world.home / ".config" / "app" / "settings")
     options = ("--allow", str(world.home / ".config"))
     script = "cd ~/.config && echo x > app/settings; mkdir -p autostart/x systemd/user; echo x > autostart/evil.desktop"
@@ -615,14 +617,14 @@ def test_a_broad_grant_of_settings_has_no_place_for_start_up_files(world: Box) -
 
 @pytest.mark.parametrize("flag", ["--read", "--allow"])
 def test_the_root_is_no_grant(mine: Box, flag: str) -> None:
-    """Granting everything is refused, with a word on what to do."""
+    """A grant of everything is refused, and the refusal explains what to grant instead."""
     done = mine.run("true", options=(flag, "/"))
     assert done.status == 2
     assert "name the folders" in done.err or "above your home" in done.err
 
 
 def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
-    """--read of the whole home shows it, without credentials and histories."""
+    """The option --read of the whole home shows it without credentials and histories."""
     world.give(world.home / ".ssh" / "id", "secret")
     world.give(world.home / ".bash_history", "secret")
     world.give(world.home / "notes", "seen")
@@ -631,14 +633,14 @@ def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
 
 
 def test_denying_what_is_not_there_is_told(mine: Box) -> None:
-    """A denial that hides nothing says so."""
+    """A denial that hides nothing is reported."""
     done = mine.run("true", options=("--deny", str(mine.workdir / ".env")))
     assert done.status == 0
     assert "hides nothing" in done.err
 
 
 def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
-    """Both may be granted at once: commits work in each, and the clone's pins hold."""
+    """A worktree and its clone may be granted at once: commits work in each, and the clone's pins hold."""
     main, linked = mine.home / "main", mine.home / "linked"
     main.mkdir()
     git = ("git", "-C", str(main))
@@ -646,14 +648,14 @@ def test_a_worktree_beside_its_own_clone(mine: Box) -> None:
     assert mine.host(*git, "commit", "-q", "--allow-empty", "-m", "first").status == 0
     assert mine.host(*git, "worktree", "add", "-q", str(linked)).status == 0
     identity = "-c user.name=A -c user.email=a@example.org"
-    for workdir, other in ((linked, main), (main, linked)):
+    for workdir, granted in ((linked, main), (main, linked)):
         flag = "--allow" if workdir == linked else "--root"
         script = f"for d in {main} {linked}; do git -C $d {identity} commit -q --allow-empty -m x || exit 1; done"
-        done = mine.run("sh", "-c", script, workdir=workdir, options=(flag, str(other)))
+        done = mine.run("sh", "-c", script, workdir=workdir, options=(flag, str(granted)))
         assert done.status == 0, done
         before = (main / ".git/config").read_bytes()
-        done = mine.run("sh", "-c", f"echo x > {main}/.git/config", workdir=workdir, options=(flag, str(other)))
+        done = mine.run("sh", "-c", f"echo x > {main}/.git/config", workdir=workdir, options=(flag, str(granted)))
         assert (main / ".git/config").read_bytes() == before
         for name in ("commondir", "gitdir"):
             path = f"{main}/.git/worktrees/linked/{name}"
-            assert mine.run("sh", "-c", f"echo x > {path}", workdir=workdir, options=(flag, str(other))).status != 0
+            assert mine.run("sh", "-c", f"echo x > {path}", workdir=workdir, options=(flag, str(granted))).status != 0

@@ -27,7 +27,8 @@ exit 11
 
 
 def test_a_session_gets_its_skills(omac: Omac) -> None:
-    """The model is told of them, the shell gets a token of the session's own, and the audit names the session."""
+    """The hook describes the skills to the model, and gives the shell a token of the session's own. The audit names the
+    session."""
     project = omac.project("p")
     omac.approve(project)
     done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", AGENT)
@@ -35,17 +36,17 @@ def test_a_session_gets_its_skills(omac: Omac) -> None:
     answer = json.loads((project / "answer").read_text())["hookSpecificOutput"]
     assert answer["hookEventName"] == "SessionStart"
     assert "* echo: $OMAC_ECHO_BASE; guide: .agents/skills/echo/SKILL.md" in answer["additionalContext"]
-    (admitted,) = [one.event for one in omac.events(SessionAdmitted)]
+    (admitted,) = [record.event for record in omac.events(SessionAdmitted)]
     assert isinstance(admitted, SessionAdmitted)
     assert admitted.session == "s-1"
-    (access,) = [one.event for one in omac.events(AccessRequested)]
+    (access,) = [record.event for record in omac.events(AccessRequested)]
     assert isinstance(access, AccessRequested)
     assert access.session == "s-1"
 
 
 def test_without_a_network_the_socket_is_named(omac: Omac) -> None:
-    """The command in the text reaches the skill, also where a profile says that there is no network; its URL alone
-    would not."""
+    """The command in the text reaches the skill without a network, also if a profile sets this; the URL alone does
+    not."""
     project = omac.project("p")
     omac.approve(project)
     profiles = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac" / "sandbox-profiles"
@@ -70,7 +71,7 @@ sh -e ./call
 
 
 def test_what_is_pending_is_said_with_its_mend(omac: Omac) -> None:
-    """A skill that nobody approved is named, with the command for a person; names cannot forge lines."""
+    """A skill without approval is named, with the command for the user."""
     project = omac.project("p")
     script = f"""echo '{{"session_id": "s"}}' | {HOOK} session-start"""
     done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", script)
@@ -80,7 +81,7 @@ def test_what_is_pending_is_said_with_its_mend(omac: Omac) -> None:
 
 
 def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
-    """Outside omac, with a broken payload or without a server, the hook says so and does not fail the agent."""
+    """The hook outside omac, with a broken payload or without a server, reports this and does not fail the agent."""
     for payload in ("", "{", "[]", '{"session_id": 3}', '{"session_id": "s"}', '{"session_id": "s"}' + "x" * 10):
         done = omac.process("hook", "session-start", stdin=payload.encode())
         assert (done.status, done.out) == (0, ""), done
@@ -89,21 +90,21 @@ def test_an_agent_goes_on_without_omac(omac: Omac) -> None:
 
 
 def test_a_denial_inside_is_recorded(omac: Omac) -> None:
-    """The write guard reports by the bridge, which the audit shows as claimed from inside."""
+    """The write guard reports a denial by the bridge, and the audit shows it as claimed from inside."""
     project = omac.project("p")
     call = {"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}, "session_id": "s-9", "cwd": str(project)}
     script = f"""echo '{json.dumps(call)}' | {HOOK} pre-tool-use"""
     done = omac.run("start", "--workdir", str(project), "--", "bash", "-c", script)
     assert done.status == 2, done
     assert "/etc/x is outside the worktree" in done.err
-    (denied,) = [one.event for one in omac.events(GuardDenied)]
+    (denied,) = [record.event for record in omac.events(GuardDenied)]
     assert isinstance(denied, GuardDenied)
     assert (denied.path, denied.root, denied.session, denied.origin) == ("/etc/x", str(project), "s-9", "bridge")
     assert "claimed" in omac.ok("audit")
 
 
 def test_the_plugin_is_shipped() -> None:
-    """It lies beside the modules of its folder, and names what it must not hand to shells."""
+    """The plug-in is shipped in its folder, and names the variables that it must not hand to shells."""
     assert HARNESS.bridge is not None
     text = Path(own_program.PACKAGE, "adapters", "harness", HARNESS.bridge.plugin).read_text()
     assert all(f'"{name}"' in text for name in CONTROL_VARIABLES)

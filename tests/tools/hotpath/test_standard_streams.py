@@ -1,4 +1,4 @@
-"""Standard streams that whoever starts omac has closed lead nowhere, also for the program that omac starts."""
+"""Standard streams that are closed when omac starts are opened on /dev/null, also for the program that omac starts."""
 
 import subprocess
 import sys
@@ -20,13 +20,13 @@ OPEN = 'for number in 0 1 2; do readlink /proc/self/fd/$number || echo closed; d
     ),
 )
 def test_closed_ones_lead_nowhere(command: tuple[str, ...], closed: str, omac: Omac) -> None:
-    """Whichever of them: none is closed for the program, nor is it a file of omac's."""
+    """A closed stream is neither closed for the program nor one of omac's files, whichever stream it is."""
     project = omac.root / "project"
     project.mkdir()
     line = ["sh", "-c", f'exec "$@" {closed}', "sh", str(INSTALLED), *command, "--", "sh", "-c", OPEN]
     with (project / "output").open("wb") as output:
         subprocess.run(line, cwd=project, env=omac.environment, stdout=output, stderr=output, check=True)
-    seen = (project / "streams").read_text().splitlines()
+    targets = (project / "streams").read_text().splitlines()
     for number, sign in ((0, "<&-"), (2, "2>&-")):  # 1 is the shell's own
         is_open = sign not in closed.split()
-        assert seen[number] == "/dev/null" or (is_open and seen[number] != "closed"), seen
+        assert targets[number] == "/dev/null" or (is_open and targets[number] != "closed"), targets

@@ -18,7 +18,7 @@ from omac.tools.terminal.columns import columns, elided, elided_middle, folded, 
     ],
 )
 def test_an_end_is_left_out(text: str, width: int, expected: str) -> None:
-    """Only where the text is longer."""
+    """The end of a text is left out only if the text is too long."""
     assert elided(text, width) == expected
 
 
@@ -31,13 +31,13 @@ def test_an_end_is_left_out(text: str, width: int, expected: str) -> None:
     ],
 )
 def test_a_middle_is_left_out(text: str, width: int, expected: str) -> None:
-    """The end of a path tells more than its beginning."""
+    """A path loses its middle, because its end matters more than its beginning."""
     assert elided_middle(text, width) == expected
     assert columns(expected) <= width
 
 
 def test_a_line_is_folded_between_words() -> None:
-    """What goes on is indented; a word that is longer than the terminal stays whole; the beginning keeps its blanks."""
+    """Further lines are indented. A word longer than the terminal stays whole, and the beginning keeps its blanks."""
     assert folded("short", 80, 4) == ["short"]
     assert folded("  one two three", 10, 4) == ["  one two", "    three"]
     assert folded("in /a/path/that/is/long ok", 12, 2) == ["in", "  /a/path/that/is/long", "  ok"]
@@ -45,6 +45,6 @@ def test_a_line_is_folded_between_words() -> None:
 
 
 def test_a_cell_is_padded_by_what_it_takes() -> None:
-    """So that the next one stands below its head."""
+    """A cell is padded by the columns that it takes, so that the next one stands below its head."""
     assert padded("ab", 4) == "ab  "
     assert padded("\uff21b", 4) == "\uff21b "

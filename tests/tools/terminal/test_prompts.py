@@ -36,7 +36,7 @@ with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr, has_t
 
 
 class Person:
-    """Sits at the terminal of a process."""
+    """A user at the terminal of a process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", terminal: int) -> None:
         self.process = process
@@ -45,7 +45,7 @@ class Person:
         self._answered = 0
 
     def sees(self, text: str, seconds: float = 30.0) -> None:
-        """Wait until it is on the screen, after what was answered already."""
+        """Wait until the text is on the screen, behind the last answer."""
         deadline = time.monotonic() + seconds
         while (at := self.seen.find(text.encode(), self._answered)) < 0:
             assert time.monotonic() < deadline, f"no {text!r} within {seconds} s: {self.seen.decode()!r}"
@@ -53,17 +53,17 @@ class Person:
         self._answered = at + len(text)
 
     def types(self, keys: bytes) -> None:
-        """Type."""
+        """Type keys."""
         while keys:
             keys = keys[os.write(self.terminal, keys[:512]) :]
             self._look(0)
 
     def echoes(self) -> bool:
-        """Whether the terminal shows what is typed."""
+        """Return whether the terminal shows typed keys."""
         return bool(termios.tcgetattr(self.terminal)[3] & termios.ECHO)
 
     def ends(self, seconds: float = 30.0) -> int:
-        """The status it ends with."""
+        """Wait for the end of the process, and return its status."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"still runs after {seconds} s: {self.seen.decode()!r}"
@@ -73,7 +73,7 @@ class Person:
         return self.process.returncode
 
     def _look(self, seconds: float) -> bool:
-        """Read what is there."""
+        """Read available output; return False if there is none."""
         if not select.select([self.terminal], [], [], seconds)[0]:
             return False
         try:
@@ -86,9 +86,9 @@ class Person:
 
 @contextmanager
 def at_terminal(folder: Path, question: str, stdin: int | None = None, *, controls: bool = True) -> Iterator[Person]:
-    """Ask `question` at a terminal; what becomes of it goes to the files `out` and `err` in `folder`.
+    """Ask `question` at a terminal; its output goes to the files `out` and `err` in `folder`.
 
-    `stdin` None: the terminal. `controls`: it is to be had as /dev/tty, too.
+    `stdin` None: the terminal. `controls`: the terminal is also /dev/tty.
     """
     environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     ours, theirs = pty.openpty()
@@ -115,12 +115,12 @@ def at_terminal(folder: Path, question: str, stdin: int | None = None, *, contro
 
 
 def told(folder: Path) -> str:
-    """What became of the question."""
+    """Return the result of the question."""
     return (folder / "out").read_text().strip()
 
 
 def answer(folder: Path, question: str, *keys: bytes, prompt: str = "value") -> tuple[str, str]:
-    """What becomes of a question when these are typed, one each time the prompt is seen; and the screen."""
+    """Return the result of a question and the screen; type these keys, one each time the prompt appears."""
     with at_terminal(folder, question) as person:
         for typed in keys:
             person.sees(prompt)
@@ -145,7 +145,7 @@ def answer(folder: Path, question: str, *keys: bytes, prompt: str = "value") -> 
     ids=["enter", "return", "^D", "^U", "erased", "erased-nothing", "spaces", "utf-8", "long"],
 )
 def test_a_secret_is_typed_unseen(tmp_path: Path, keys: bytes, value: str) -> None:
-    """It arrives whole, and nothing of it is on the screen, whatever keys are used."""
+    """A secret arrives whole and never appears on the screen, whatever keys are used."""
     import json
 
     out, screen = answer(tmp_path, "ask_secret(Secret('TOKEN', 'opens the door'))", keys)
@@ -156,7 +156,8 @@ def test_a_secret_is_typed_unseen(tmp_path: Path, keys: bytes, value: str) -> No
 
 
 def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
-    """It echoes again after an answer, after ^C and ^\\, and after signals; while a secret is typed it does not."""
+    """The terminal does not echo while a secret is typed. It echoes again after an answer, after ^C and ^\\, and after
+    signals."""
     ends: list[tuple[bytes | signal.Signals, int]] = [
         (b"x\n", 0), (b"half\x03", -signal.SIGINT), (b"half\x1c", 131), (signal.SIGTERM, 143), (signal.SIGHUP, 129),
     ]  # fmt: skip
@@ -174,7 +175,8 @@ def test_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_no_answer_is_suspended(tmp_path: Path) -> None:
-    """^Z while a secret is typed would give the terminal back with an echo: it counts as a control character."""
+    """^Z while a secret is typed counts as a control character, since a stopped omac would give the terminal back with
+    an echo."""
     out, screen = answer(tmp_path, "ask_secret(Secret('TOKEN'))", b"ab\x1a\n", b"abc\n")
     assert out == '"abc"'
     assert "control characters" in screen
@@ -208,7 +210,7 @@ def test_what_is_left_of_a_paste_is_thrown_away(tmp_path: Path) -> None:
     ids=["empty line", "^D", "^D on a new line", "one line", "nothing"],
 )
 def test_a_secret_of_many_lines(tmp_path: Path, keys: bytes, value: str | None) -> None:
-    """It ends with an empty line or ^D."""
+    """A secret of several lines ends with an empty line or ^D."""
     import json
 
     question = "ask_secret(Secret('PEM', multiline=True, required=False), instead='leaves it out')"
@@ -220,7 +222,7 @@ def test_a_secret_of_many_lines(tmp_path: Path, keys: bytes, value: str | None) 
 
 
 def test_three_tries(tmp_path: Path) -> None:
-    """Each says what is wrong, without the value; then it is refused on stderr."""
+    """Each bad answer is explained without its value; the third is refused on stderr."""
     question = "ask_secret(Secret('TOKEN', pattern='^xoxb-'))"
     out, screen = answer(tmp_path, question, b"secret1\n", b"\n", b"secret2\n")
     assert out == "value-refused: TOKEN: 3 answers were refused; nothing was recorded"
@@ -242,7 +244,7 @@ def test_three_tries(tmp_path: Path) -> None:
     ids=["utf-8", "arrow", "long"],
 )
 def test_what_is_no_value(tmp_path: Path, keys: bytes, problem: str) -> None:
-    """It counts as a try."""
+    """Input that is no value counts as a try."""
     out, screen = answer(tmp_path, "ask_secret(Secret('TOKEN'))", keys, b"good\n")
     assert out == '"good"'
     assert f"{problem}" in screen
@@ -250,7 +252,8 @@ def test_what_is_no_value(tmp_path: Path, keys: bytes, problem: str) -> None:
 
 
 def test_a_setting_is_asked_for_in_the_open(tmp_path: Path) -> None:
-    """With its type and its choices; what is typed is checked, spelt as the sidecar sees it, and may be left out."""
+    """A setting is asked for with its type and choices. The answer is checked, normalized for the sidecar, and may be
+    left out."""
     question = "ask_config(Config('MODE', 'how\\x1b[2J', 'enum', choices=('fast', 'slow')))"
     out, screen = answer(tmp_path, question, b"medium\n", b"\n", b"slow\n")
     assert out == '"slow"'
@@ -265,14 +268,14 @@ def test_a_setting_is_asked_for_in_the_open(tmp_path: Path) -> None:
 
 
 def test_nobody_answers_any_more(tmp_path: Path) -> None:
-    """^D instead of an answer, and a terminal that hangs up, end the asking; nothing was given then."""
+    """^D instead of an answer ends the question without a value."""
     for question in ("ask_secret(Secret('A'))", "ask_config(Config('A'))"):
         out, _ = answer(tmp_path, question, b"\x04")
         assert out == "prompt-ended: A: the input ended before an answer"
 
 
 def test_confirming(tmp_path: Path) -> None:
-    """Only a clear yes is one."""
+    """Only a clear yes confirms."""
     for keys, yes in ((b"y\n", True), (b"YES\n", True), (b"\n", False), (b"yellow\n", False), (b"\x04", False)):
         out, screen = answer(tmp_path, "confirm('go on?\\x07')", keys, prompt="[y/N]")
         assert out == ("true" if yes else "false")
@@ -280,7 +283,7 @@ def test_confirming(tmp_path: Path) -> None:
 
 
 def test_with_a_pipe_the_terminal_is_asked(tmp_path: Path) -> None:
-    """What comes by a pipe is never an answer."""
+    """Input from a pipe is never an answer."""
     reader, writer = os.pipe()
     os.write(writer, b"from the pipe\n")
     os.close(writer)
@@ -295,7 +298,7 @@ def test_with_a_pipe_the_terminal_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_is_only_the_standard_input(tmp_path: Path) -> None:
-    """Without /dev/tty it is asked there; the question goes to stderr."""
+    """Without /dev/tty, omac asks on standard input; the question goes to stderr."""
     with at_terminal(tmp_path, "ask_secret(Secret('TOKEN'))", controls=False) as person:
         eventually(lambda: "value" in (tmp_path / "err").read_text(), 30, "the question")
         person.types(SECRET.encode() + b"\n")
@@ -305,7 +308,7 @@ def test_a_terminal_that_is_only_the_standard_input(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal(tmp_path: Path) -> None:
-    """Nobody can be asked, and it is said so; the standard input can be read, up to a bound."""
+    """Questions without a terminal are refused; standard input can be read, up to a bound."""
 
     def run(question: str, stdin: bytes = b"") -> str:
         argv = [sys.executable, "-c", ASK, question]

@@ -1,4 +1,4 @@
-"""tools/terminal/render.py: what people see."""
+"""tools/terminal/render.py: the text that people see."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def shown(capsys: Capture) -> list[str]:
 
 
 def test_an_empty_status(capsys: Capture) -> None:
-    """Says that there is nothing, rather than nothing."""
+    """An empty status states that nothing is online, and is not an empty output."""
     show_status(status_of(System()))
     assert shown(capsys) == [
         "position 0",
@@ -51,7 +51,8 @@ def test_an_empty_status(capsys: Capture) -> None:
 
 
 def test_a_status(capsys: Capture) -> None:
-    """Runs, directories with their skills and what mends them, sidecars with their process or their trouble."""
+    """The status has runs, directories with their skills and fixes, and sidecars with their process or their
+    problem."""
     skills = (
         SkillStatus("echo", "workdir", "echo", "ready", (), (), ""),
         SkillStatus("mail", "workdir", "", "broken", (), ("omac reload /w",), "its mount is taken"),
@@ -117,13 +118,13 @@ def test_a_status(capsys: Capture) -> None:
 
 
 def test_a_manifests_skills_are_shown_with_their_urls(capsys: Capture) -> None:
-    """Keys that do not apply are left out there."""
+    """Skills of a manifest are listed with their URLs; keys that do not apply may be missing."""
     show_skills([{"name": "echo", "mount": "echo", "state": "ready", "base": "http://127.0.0.1:1/t/echo"}], "/p")
     assert shown(capsys)[1] == "    http://127.0.0.1:1/t/echo"
 
 
 def test_a_skill_that_starts_needs_no_command(capsys: Capture) -> None:
-    """Nothing mends it but a moment."""
+    """A skill that starts is listed without a command, because it only needs a moment."""
     starts = {"state": "restarting", "detail": "its sidecar is starting", "fix": ["omac reload /p"]}
     show_skills([{"name": "echo", "mount": "echo", **starts}], "/p")
     state, *why = shown(capsys)
@@ -176,7 +177,7 @@ def audit_row(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_an_access_is_a_line(capsys: Capture, fields: dict[str, Any], expected: str) -> None:
-    """Below a line that names the columns."""
+    """An access is a line, below a line that names the columns."""
     show_audit([audit_row(**fields)])
     head, line = shown(capsys)
     assert head.split() == ["position", "at", "outcome", "status", "bytes", "seconds", "method", "what"]
@@ -189,7 +190,7 @@ def record(position: int, stream: str, event: Any, causation: int | None = None)
 
 
 def test_a_timeline(capsys: Capture) -> None:
-    """Position, time, kind, whom it is about, who asked, after what; fields without a value are left out."""
+    """A line has position, time, kind, subject, actor and cause of an event; fields without a value are left out."""
     records = [
         record(1, "directory/h/abc", ActivationRequested("/w/" + "x" * 100, "opencode", TokenDigest("d"))),
         record(2, "access/h", AccessRequested("/w", "e", "e", None, "GET", "/"), 1),
@@ -207,7 +208,7 @@ def test_a_timeline(capsys: Capture) -> None:
 
 @pytest.mark.parametrize("first", ["2026-11-21T14:00:00.000000Z", None])
 def test_stats(capsys: Capture, first: str | None) -> None:
-    """Also of a journal with nothing in it."""
+    """The statistics have totals, segments, spool and kinds, and also work for an empty journal."""
     kinds = {"access.requested": 4} if first else {}
     show_stats({
         "path": "/j.db", "id": "abc", "bytes": 9, "events": 4, "first_at": first, "last_at": first, "kinds": kinds,
@@ -230,7 +231,7 @@ def test_stats(capsys: Capture, first: str | None) -> None:
     ],
 )
 def test_a_hostile_name_is_shown_and_not_obeyed(capsys: Capture, hostile: str, harmless: str) -> None:
-    """Names come from agents: they must neither paint over the screen nor forge a line."""
+    """Names come from agents: they can neither change the screen nor forge a line."""
     show_audit([audit_row(path=hostile, dir="/w")])
     lines = shown(capsys)
     assert len(lines) == 2
@@ -238,7 +239,7 @@ def test_a_hostile_name_is_shown_and_not_obeyed(capsys: Capture, hostile: str, h
 
 
 def test_what_is_shown_was_projected(capsys: Capture) -> None:
-    """A status that came as JSON from a server is shown like one that was folded here."""
+    """A status that came as JSON from a server is printed like one that was folded here."""
     status = status_of(System())
     show_status(status)
     folded = shown(capsys)

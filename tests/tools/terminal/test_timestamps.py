@@ -19,7 +19,7 @@ def parsed(text: str) -> int:
 
 @pytest.fixture
 def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Local time is five hours behind UTC, in winter."""
+    """Set local time to five hours behind UTC, in winter."""
     import time
 
     monkeypatch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
@@ -33,7 +33,7 @@ def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("text", "seconds_ago"), [("0s", 0), ("90s", 90), ("15m", 900), ("2h", 7_200), ("7d", 604_800), ("007s", 7)]
 )
 def test_ages(text: str, seconds_ago: int) -> None:
-    """A number and a unit: so long ago."""
+    """A number and a unit mean a time so long ago."""
     assert parsed(text) == NOW - seconds_ago * SECOND
 
 
@@ -48,13 +48,13 @@ def test_ages(text: str, seconds_ago: int) -> None:
     ],
 )
 def test_rfc3339_with_a_zone(text: str, seconds: float) -> None:
-    """To the microsecond."""
+    """A time with a zone is read to the microsecond."""
     assert parsed(text) == round(seconds * 10**6) * 1_000
 
 
 @pytest.mark.parametrize("text", ["2026-11-21T09:00", "2026-11-21 09:00:00"])
 def test_without_a_zone_it_is_local_time(in_new_york: None, text: str) -> None:
-    """As the clock on the wall shows it."""
+    """A time without a zone is local time, as on a wall clock."""
     assert parsed(text) == parsed("2026-11-21T14:00:00Z")
 
 
@@ -76,7 +76,7 @@ def test_without_a_zone_it_is_local_time(in_new_york: None, text: str) -> None:
     ],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
-    """With what was written, and examples."""
+    """The refusal repeats the text, and gives examples."""
     with pytest.raises(Refusal, match="write 2026-11-21T14:00:00Z, or an age like 90s") as caught:
         parsed(text)
     assert (caught.value.reason, caught.value.exit_code) == ("misuse", 2)
@@ -92,11 +92,11 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     ],
 )
 def test_rfc3339_in_utc(at: int, text: str) -> None:
-    """Always with six digits, so that texts sort as moments do."""
+    """Times have always six digits, so that texts sort as times do."""
     assert rfc3339(at) == text
 
 
 @given(st.integers(0, 4_102_444_800 * SECOND))
 def test_what_is_written_is_read_back(at: int) -> None:
-    """To the microsecond, at any moment of this century."""
+    """A printed time is read back to the microsecond, for any time of this century."""
     assert parsed(rfc3339(at)) == at // 1_000 * 1_000

@@ -24,6 +24,6 @@ from omac.tools.terminal.typed_command import typed_with
     ],
 )  # fmt: skip
 def test_options_in_their_places(typed: list[str], options: str, whole: str) -> None:
-    """Instead of what was typed for them, before the words of a program, quoted for a shell."""
+    """New options replace the typed ones, come before the words of a program, and are quoted for a shell."""
     with working_for(Invocation({}, None, StringIO(), StringIO(), words=tuple(typed))):
         assert typed_with(options) == whole
