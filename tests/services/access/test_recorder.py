@@ -101,7 +101,7 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
 
 
 async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, online: Any) -> None:
-    """A cancelled caller still gets the access that was recorded for it."""
+    """A cancelled admission that still returns an access has it on record, and open."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         with trio.CancelScope() as scope:
