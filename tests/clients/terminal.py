@@ -1,4 +1,4 @@
-"""A client at a terminal: a person who types, and sees what is drawn."""
+"""A client at a terminal: a person who types, and sees the program's output."""
 
 import fcntl
 import os
@@ -64,7 +64,7 @@ class Terminal:
             os.waitpid(self.pid, 0)
 
     def _read(self) -> bool:
-        """Read what is there now, or soon; return whether anything was."""
+        """Read all output that comes now, or soon; return whether there was any."""
         if not self._open:
             time.sleep(QUIET_S / 10)
             return False
