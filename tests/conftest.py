@@ -22,8 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the tier before test modules are imported, in every worker, and set up the environment that programs
-    inherit."""
+    """Choose the tier before test modules are imported, in every worker, and set the environment of programs."""
     os.environ.pop(tiers.VARIABLE, None)
     if config.getoption("--all"):
         os.environ[tiers.VARIABLE] = "all"
@@ -48,11 +47,9 @@ def _end_inherited_ignoring() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put expensive tests first and cheap ones last, and deselect those that only `--all` runs, unless a test was
-    named.
+    """Put expensive tests first and cheap ones last, and deselect those of `--all` only, unless a test was named.
 
-    Workers steal from each other's ends: tests that they split there should share no server that each would have to
-    start.
+    Workers steal from each other's ends: tests that they split there should share no server that each would start.
     """
     items.sort(key=lambda item: _ORDER.get(item.path.relative_to(_TESTS).parts[0], 1))
     if config.getoption("--all") or any("::" in word for word in config.args):

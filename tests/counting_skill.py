@@ -1,7 +1,7 @@
 """A skill that writes down each request that reaches it, and gives every kind of answer: tests count calls by it.
 
 The program `counting_skill.py LOG` is the sidecar: one loop, since a million calls shall not wait for it. A request to
-`/N` is a line N in the file LOG before anything else can happen to it. N decides about the answer, and is in its body
+`/N` is a line N in the file LOG before anything else can happen to it. N determines the answer, and is in its body
 (`whole`).
 """
 

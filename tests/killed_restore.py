@@ -13,8 +13,7 @@ class Killed(BaseException):
 
 
 def kill_restore(omac: Omac, backup: str, is_moment: Callable[[str], bool]) -> None:
-    """Restore a backup; kill the restore, with no cleanup, before the first rename from a name for which `is_moment`
-    holds."""
+    """Restore a backup; kill the restore, with no cleanup, before the first rename for which `is_moment` holds."""
     rename = os.rename
 
     def renaming(source: str, target: str) -> None:

@@ -16,8 +16,7 @@ PLAIN = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFI
 
 
 class Ground:
-    """A ground for agents. `main` is the main checkout, `worktree` the agent's, `sibling` another agent's, both below
-    `main/.builders`."""
+    """A ground: the checkout `main`; below `main/.builders` the agent's `worktree`, and another agent's `sibling`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

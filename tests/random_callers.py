@@ -1,7 +1,7 @@
 """Clients that call the counting skill, and leave at every moment of a call: in one loop on raw sockets.
 
-Each client has one connection at a time. It draws its behaviour (`MANNERS`), sends one request or several at once, and
-compares every whole answer with the skill's answer to that number: an answer of another call would be found.
+Each client has one connection at a time. It draws its behaviour (`MANNERS`), and sends one request or several at once.
+It compares every whole answer with the skill's answer to that number: an answer of another call would be found.
 """
 
 import contextlib
@@ -291,8 +291,7 @@ class _Client:
 
 
 def whole_answer(data: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Return the head and the body of the answer at the front of `data`, and the bytes behind it; None while it is not
-    whole."""
+    """Return head and body of the answer at the front of `data`, and the bytes behind; None while it is not whole."""
     at = data.find(b"\r\n\r\n")
     if at < 0:
         return None

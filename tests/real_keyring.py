@@ -64,8 +64,7 @@ class PrivateKeyring(PrivateBus):
 
     @property
     def collection(self) -> str:
-        """Return the path of the default collection; "/" for none, which the daemon may answer once to a client that is
-        new."""
+        """Return the path of the default collection; "/" for none, which a daemon may answer once to a new client."""
         where = "/org/freedesktop/secrets", "org.freedesktop.Secret.Service"
         answers = (str(self.call(*where, "ReadAlias", "s", "default")[0]) for _ in range(3))
         return next((answer for answer in answers if answer != "/"), "/")

@@ -1,7 +1,7 @@
 """A real omac for tests, in a home and a state directory of its own: the command line, and servers as processes.
 
-A command runs inside this process (tools/main.py), which saves it a start of its own; a command that forks or becomes
-another program, and one that a test runs by another command or by `Omac.process`, is a process.
+A command runs inside this process (tools/main.py), which saves it a start of its own. A command that forks or becomes
+another program is a process, and so is one that a test runs by another command or by `Omac.process`.
 
 `Omac.close` ends everything that it started, whatever the result of the test. No test reaches into a running omac: it
 is used as people and agents use it, through the command line, curl and signals.
@@ -288,8 +288,7 @@ class Omac:
             yield from journal.of_kinds(kinds, after) if kinds else journal.records(after)
 
     def left(self) -> list[int]:
-        """Return living processes, other than servers, that have a path of this omac in their arguments or
-        environment."""
+        """Return living processes, other than servers, with a path of this omac in their arguments or environment."""
         mark, servers = str(self.folder).encode(), {serving.process.pid for serving in self._servings}
         pids = []
         for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):

@@ -121,8 +121,7 @@ class Box:
 
 
 def installed(world: Box) -> Path:
-    """Return the program `omac` of an installation of this user's, with its interpreter beside it (`uv tool
-    install`)."""
+    """Return the program `omac` of this user's installation, with its interpreter beside it (`uv tool install`)."""
     top = world.home / "tools" / "omac"
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(top)], check=True)
     (site,) = top.glob("lib/python3*/site-packages")
@@ -149,8 +148,7 @@ def box(uid: int = 0) -> Iterator[Box]:
 
 @functools.cache
 def readable_package() -> str:
-    """Return a folder that all users can read, with a copy of the package; it is made once for all tests of a
-    process."""
+    """Return a folder that all users can read, with a copy of the package; one for all tests of a process."""
     top = Path(tempfile.mkdtemp(prefix="omac-package-"))
     top.chmod(0o755)
     source = Path(omac.__file__).parent

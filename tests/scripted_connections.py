@@ -31,8 +31,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """A message of one side in one step, with a descriptor where `rights` (on Unix sockets), and the end of the
-    connection behind it."""
+    """One side's message in a step, with a descriptor where `rights` (Unix sockets), and how its connection ends."""
 
     data: bytes
     end: End = "stays"
@@ -290,8 +289,7 @@ async def play_all(
     cushion_s: float,
     pause: tuple[int, float] = (0, 0.0),
 ) -> list[Result]:
-    """Serve all scripts at once, and return their results. `pause` has the step behind which nothing happens, and the
-    length of that pause."""
+    """Serve all scripts at once, and return their results. `pause`: a step, and the seconds of rest behind it."""
     plays: list[Play] = []
     async with trio.open_nursery() as nursery:
         for number, script in enumerate(scripts):

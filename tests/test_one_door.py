@@ -1,7 +1,7 @@
 """DESIGN section 2, "One way in": nothing outside of the journal and the execution path appends.
 
-The import contract "Only the execution path appends to the journal" keeps modules from the writer and the recorder;
-these tests find code that appends through a journal that was handed to it, or past all of it.
+The import contract "Only the execution path appends to the journal" keeps modules from the writer and the recorder.
+These tests find code that appends through a journal that was handed to it, or past all of it.
 """
 
 import ast
@@ -76,8 +76,7 @@ def modules_with(find: Callable[[ast.AST], Iterator[str]]) -> dict[str, set[str]
 
 
 def test_only_the_execution_path_appends() -> None:
-    """The application appends, the writer commits for the engine, an opened journal commits for itself; no other code
-    does."""
+    """The application appends, the writer commits for the engine, an opened journal for itself; no other code does."""
     assert modules_with(lambda tree: calls_of(tree, APPENDS)) == APPENDING
 
 

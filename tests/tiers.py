@@ -1,7 +1,6 @@
 """The tests of every run, and those that only a run with `--all` adds.
 
-A run with `--all` leaves nothing out. Without it, tests marked `full` are deselected, and property tests try fewer
-examples.
+A run with `--all` leaves nothing out. Without it, tests marked `full` are deselected, and property tests try less.
 """
 
 import os
@@ -22,8 +21,7 @@ def everything() -> bool:
 
 
 def examples(count: int) -> int:
-    """Return the number of examples of `count` that a property test tries: without `--all` a tenth, but no fewer than
-    ten."""
+    """Return how many examples of `count` a property test tries: without `--all` a tenth, but no fewer than ten."""
     return count if everything() else max(EXAMPLES_USUALLY_MIN, count // 10)
 
 
@@ -49,8 +47,7 @@ def spread(*axes: Mapping[str, Any] | Iterable[Any]) -> list[ParameterSet]:
 def covering(axes: Sequence[Collection[Any]]) -> set[tuple[Any, ...]]:
     """Return rows of the product of `axes` that have each value (two axes) or each pair of values (more) at least once.
 
-    The choice is greedy: the row with most new parts comes next, of equals the one whose values were used least. The
-    rows are always the same.
+    Greedy: the row with most new parts comes next, of equals the one whose values were used least. Always the same.
     """
     strength = 1 if len(axes) < 3 else 2
     index_sets = list(combinations(range(len(axes)), strength))

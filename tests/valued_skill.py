@@ -82,8 +82,7 @@ def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) ->
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:
     """Run a command at a terminal; type each of `answers` when its question comes. `out` is all output.
 
-    A question may come in pieces, and text that is typed before its end is thrown away: it is answered once it is
-    whole.
+    A question may come in pieces, and text typed before its end is thrown away: it is answered once it is whole.
     """
     pid, terminal = pty.fork()
     if pid == 0:

@@ -91,8 +91,7 @@ def compare_one(control: str, directory: Path) -> list[Figure]:
 
 
 def alternate(control: str, directory: Path, sources: Sequence[Path]) -> tuple[list[float], list[float]]:
-    """Return milliseconds for omac and for bare processes, taken in turn; the first pair warms up and is not
-    counted."""
+    """Return milliseconds for omac and for bare processes, taken in turn; the first pair is a warm-up."""
     ours, bare = [], []
     for _ in range(ROUNDS + 1):
         began = time.perf_counter()
@@ -117,8 +116,7 @@ def ask(control: str, action: str, directory: Path) -> dict[str, Any]:
 
 
 def spawn_bare(sources: Sequence[Path]) -> float:
-    """Return the seconds until all of these sidecars, started side by side, have answered their probe; then kill
-    them."""
+    """Return the seconds until all of these sidecars, started side by side, answered their probe; kill them then."""
     ports = [free_port() for _ in sources]
     began = time.perf_counter()
     children = [

@@ -1,8 +1,8 @@
 """Minutes of disorder: real processes, random commands, and faults of the machine; acknowledged changes must survive.
 
 `./bench chaos [--minutes 10] [--seed N]`. The state directory is on a small disk of its own, which bubblewrap mounts
-for this process. A round lets people, agents and programs work (`simulation/disorder.py`) while one fault comes; then
-the server must end in order, the journal must be sound, and must have all acknowledged changes.
+for this process. A round lets people, agents and programs work (`simulation/disorder.py`) while one fault comes. Then
+the server must end in order, and the journal must be sound and have all acknowledged changes.
 """
 
 import argparse

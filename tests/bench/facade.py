@@ -60,8 +60,7 @@ def main() -> bool:
 
 @contextmanager
 def unrecorded(port: int, *many: str) -> Iterator[Way]:
-    """Yield the data plane that records nothing, before the skill at `port`; `many` is the number of routes, and their
-    journal."""
+    """Yield the data plane that records nothing, before the skill at `port`; `many`: count of routes, their journal."""
     line = [sys.executable, "-m", facade_unrecorded.__name__, str(port), *many]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -77,8 +77,7 @@ def download(way: Way) -> float:
 
 
 def upload(way: Way, file: Path) -> float:
-    """Return bytes per second of a request with a gibibyte; the skill answers with the number of bytes that it has
-    read."""
+    """Return bytes per second of a request with a gibibyte; the skill answers with the count of bytes it read."""
     began = time.perf_counter()
     line = ["curl", "-sSf", "-H", "Expect:", "-T", str(file), f"{way.reading}/"]
     size = subprocess.run(line, check=True, capture_output=True).stdout
@@ -87,8 +86,7 @@ def upload(way: Way, file: Path) -> float:
 
 
 class Resting(NamedTuple):
-    """Connections over which one request has gone: the numbers of answered and of open ones, and the memory of a
-    process for them, in MiB."""
+    """Connections after one request: how many were answered and are open, and a process's memory for them, in MiB."""
 
     opened: int
     more_mib: float

@@ -106,8 +106,7 @@ async def appends(
 
 
 def raw_appends(ours: Path, path: Path) -> float:
-    """Return events per second of sqlite3 alone, for the rows of a journal, in batches of as many as there were
-    tasks."""
+    """Return events per second of sqlite3 alone, for the rows of a journal, in batches of one row for each task."""
     with contextlib.closing(sqlite3.connect(ours)) as journal:
         tables = dict(journal.execute(TABLES).fetchall())
         rows = {name: journal.execute(f"SELECT * FROM {name} ORDER BY position").fetchall() for name in tables}

@@ -1,8 +1,8 @@
 """The cost of a sandbox: launching nothing in one, and building in one, each beside the same without omac.
 
-Peers in the same run: bubblewrap with the very arguments that omac gives it, computed beforehand, and, where they are
-on PATH, the sandboxes of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder
-node_modules/.bin on PATH, with rg and socat).
+One peer in the same run is bubblewrap with the very arguments that omac gives it, computed beforehand. The others are
+sandboxes of other makers, where they are on PATH (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their
+folder node_modules/.bin on PATH, with rg and socat).
 """
 
 import contextlib
@@ -82,8 +82,7 @@ def launching(
 
 
 def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], None]]:
-    """Return the sandboxes of other makers that are installed and work. They get a real home: one of them refuses a
-    home in /tmp."""
+    """Return the installed sandboxes of other makers that work, with a real home: one of them wants none in /tmp."""
     environment = environment | {"HOME": os.environ["HOME"]}
     calls = {}
     if srt := shutil.which("srt"):
@@ -99,8 +98,7 @@ def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], N
 
 
 def building(top: Path, environment: dict[str, str]) -> Figure:
-    """Compare the CPU time of clone, 2,000 files, add, commit and compile inside and outside, as the median of
-    pairs."""
+    """Compare the CPU time of clone, 2,000 files, add, commit and compile inside and outside: the median of pairs."""
     work, origin = top / "work", top / "work" / "origin"
     _repository(origin, environment)
     script = BUILD.format(origin=origin, files=FILES)

@@ -1,10 +1,11 @@
-"""The long form of the fuzz tests, with many more examples than `./test` can try: of the decisions about grants and
-writes; of the schedules that drive all carriers of the execution path at once; of git folders that programs leave; and
-of calls of skills whose clients and sidecars end at random.
+"""The long form of the fuzz tests, with many more examples than `./test` can try.
 
-The numbers are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, 5,000 schedules, or OMAC_SOAK_SCHEDULES, 5,000 git
-folders, or OMAC_SOAK_GIT_FOLDERS, and a million calls, or OMAC_SOAK_CALLS, which take ten minutes of two processors;
-OMAC_TEST_GIT names a folder with another git.
+The tests fuzz the decisions about grants and writes, and the schedules that drive all carriers of the execution path at
+once. They also fuzz git folders that programs leave, and calls of skills whose clients and sidecars end at random.
+
+The numbers are 100,000 examples of each (OMAC_SOAK_EXAMPLES), 5,000 schedules (OMAC_SOAK_SCHEDULES), 5,000 git folders
+(OMAC_SOAK_GIT_FOLDERS), and a million calls (OMAC_SOAK_CALLS), which take ten minutes of two processors. OMAC_TEST_GIT
+names a folder with another git.
 """
 
 import os

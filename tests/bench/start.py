@@ -1,7 +1,7 @@
 """The time that commands and servers take to start, and the processor time of an idle server.
 
 Each command is measured beside an interpreter that does nothing, and beside one that only imports the modules that the
-command needs; all are taken in turn, so that a disturbance of one disturbs all. BENCH_IDLE_S is the time for which the
+command needs. All are taken in turn, so that a disturbance of one disturbs all. BENCH_IDLE_S is the time for which the
 idle server is watched.
 """
 

@@ -1,7 +1,7 @@
 """A scripted agent's day in a linked worktree, the same for each client, and the checks after it.
 
-Each step is a shell command whose output begins with a word of its own, by which its result is found; one more is a
-write by the client's own tool into the checkout beside it.
+Each step is a shell command whose output begins with a word of its own, by which its result is found. One more step is
+a write by the client's own tool into the checkout beside it.
 """
 
 import re
@@ -123,8 +123,7 @@ class Holds:
         assert re.search(r"HTTP/1.1 (401|403|404)", ended.result("untokened")), ended.result("untokened")
 
     def test_the_control_plane_is_out_of_reach_of_a_shell(self, ended: Day) -> None:
-        """A tool's shell has no variable that leads to the control plane, and every address that it can reach
-        refuses."""
+        """A tool's shell has no variable that leads to the control plane, and all that it can reach refuses."""
         assert not re.search(r"OMAC_CONTROL_\w+=.", ended.result("control"))
         assert " 200 " not in ended.result("control")
 

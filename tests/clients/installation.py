@@ -46,8 +46,7 @@ def installed(client: Client) -> Path:
 
 @functools.cache
 def _failure(client: Client) -> str:
-    """Install a client; return the reason of a failure, or an empty text. The result is cached: npm waits long for a
-    registry that is away."""
+    """Install a client; return why that failed, or an empty text. Cached: npm waits long for an absent registry."""
     folder = cache()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -28,8 +28,7 @@ class NoNamespace(Exception):
 def loopback_only(python: str = sys.executable, uid: int | None = None) -> Iterator[tuple[str, ...]]:
     """Make such a namespace, and return the command that runs another command in it. Raises NoNamespace.
 
-    `python` is an interpreter that this user can run; `uid` is the user that makes it, where root tries it as another
-    user.
+    `python` is an interpreter that this user can run; `uid` is the user that makes it, where root tries another user.
     """
     own = () if (os.geteuid() if uid is None else uid) == 0 else ("--user", "--map-current-user", "--keep-caps")
     line = ["unshare", "--net", *own, "--", python, "-I", "-S", "-c", _HOLD]

@@ -31,8 +31,7 @@ class Person:
         self.seen: list[Seen] = []
 
     def type(self, command: str, *answers: tuple[str, str]) -> Seen:
-        """Type a command, and its answer to each question, of which a part is given; return the command with its
-        output."""
+        """Type a command, and its answer to each question, of which a part is given; return it with its output."""
         self._shell.sendline(command)
         self._shell.expect_exact(f"{command}\r\n")
         text = ""

@@ -130,8 +130,7 @@ def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
 
 
 def test_a_file_of_settings_reaches_it_beside_omacs_hooks() -> None:
-    """A settings file that the sandbox does not show, since it is for the person alone, reaches Claude Code all the
-    same."""
+    """A settings file for the person alone, which the sandbox does not show, reaches Claude Code all the same."""
     with world_or_skip(claude) as world:
         settings = world.home / "mine.json"
         settings.write_text(json.dumps({"env": {"MINE": "from-my-settings"}}))

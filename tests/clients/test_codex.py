@@ -26,8 +26,7 @@ class TestDay(day.Holds):
     """A prompt without a terminal."""
 
     def test_the_audit_names_the_session(self, ended: day.Day) -> None:
-        """The audit names the session of a denial. Codex has no variables for one session, so calls have the launch's
-        token, and no guess."""
+        """The audit names a denial's session. Calls have the launch's token: Codex has no variables for one session."""
         assert ended.call()["session"] is None
         denials = [row for row in ended.world.omac.attempts() if row["kind"] == "guard.denied"]
         assert denials

@@ -284,8 +284,7 @@ def change_it(day: Day) -> None:
 
 
 def test_pipx_installs_the_same(tmp_path: Path) -> None:
-    """pipx, which README names too, installs a program that runs by itself, with the manual page, the schema and the
-    example."""
+    """pipx, as in README, installs a program that runs by itself, with manual page, schema and example."""
     assert "pipx install ." in README
     folders = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
     environment = {**os.environ, **folders, "UV_PYTHON_DOWNLOADS": "never"}

@@ -1,5 +1,4 @@
-"""clients/model: the server takes its steps through each interface, streaming and not, and refuses like real
-servers."""
+"""clients/model: the server takes its steps through each interface, streaming or not, and refuses as real ones do."""
 
 import json
 import threading
@@ -93,8 +92,7 @@ def answered(path: str, body: dict[str, Any], answer: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_steps_follow_each_other(model: Model, path: str) -> None:
-    """The answers are the shell's tool as the client calls it, the named tool, the text, and after that the last
-    words."""
+    """The answers are the shell's tool as the client names it, the named tool, the text, and then the last words."""
     body = begun(path)
     answers = []
     for _ in range(2):

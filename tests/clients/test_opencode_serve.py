@@ -54,8 +54,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """Yield a server with two sessions; at the end it ends when told to, no process of it is left, and the journal is
-    whole."""
+    """Yield a server with two sessions; it ends on a signal, leaves no process, and the journal is whole."""
     with world_or_skip(opencode) as world:
         options = ("--root", str(world.omac.root), *world.agent.handed_on)
         run = world.omac.start("serve", "opencode", *options, "--", "--port", PORT, within=world.within)

@@ -55,8 +55,7 @@ def project_of(omac: Omac) -> Path:
 
 @pytest.mark.parametrize("sandboxed", [True, False])
 def test_a_plugin_of_the_go_omac_works_unchanged(omac: Omac, sandboxed: bool) -> None:
-    """A plugin activates, names its session, uses a skill and deactivates; requests that only a person may make are
-    refused."""
+    """A plugin activates, names its session, uses a skill and deactivates; requests for a person alone are refused."""
     project = project_of(omac)
     options = [] if sandboxed else ["--no-sandbox"]
     where = ("--root", str(project), "--workdir", str(project), "--bridge-compat", *options)

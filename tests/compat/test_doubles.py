@@ -75,8 +75,7 @@ def project_of(omac: Omac, name: str) -> Path:
 
 
 def test_two_directories_in_one_server(omac: Omac, plugin: Plugin) -> None:
-    """Each directory has its token, its variables reach its own skills only, and its end leaves the other; the audit
-    has each call."""
+    """Each directory has its own token, reaches its own skills only, and ends alone. The audit has each call."""
     shop, blog = project_of(omac, "shop"), project_of(omac, "blog")
     first, second = plugin("open", str(shop), "s1"), plugin("open", str(blog), "s2")
     assert first["state"] == second["state"] == "active_partial"

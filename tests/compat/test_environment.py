@@ -49,8 +49,7 @@ def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:
 
 @pytest.mark.parametrize("compat", [True, False])
 def test_the_second_line_of_a_server_without_an_agent(omac: Omac, compat: bool) -> None:
-    """A shell can take the second line into its environment; a bridge of the Go omac activates there, where that is
-    allowed."""
+    """A shell can take the second line into its environment; a Go omac's bridge activates there, where allowed."""
     project = omac.project("shop")
     options = ("--bridge-compat",) if compat else ()
     serving = omac.start("serve", "--no-inner", "--root", str(omac.root), *options)

@@ -24,8 +24,7 @@ HOST = {"TOKEN": "host-1", "SPARE": ""}
 
 
 def test_the_stored_value_wins_and_the_host_fills_in(omac: Omac) -> None:
-    """A secret goes from not approved over the host's variable to the stored value and back; `list` and `show` report
-    each."""
+    """A secret goes from the host's variable to the stored value and back; `list` and `show` report each source."""
     with_vault(omac)
     project = omac.root / "shop"
     omac.skill(project, "slack", META, PROGRAM)

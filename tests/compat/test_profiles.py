@@ -53,8 +53,7 @@ def imported(omac: Omac, *options: str, status: int = 0) -> dict[str, Any]:
 
 
 def test_each_key_is_taken_over_or_named(omac: Omac) -> None:
-    """The new profile has the former name, and omac reads it; the old file stays, and a second import has nothing to
-    do."""
+    """The new profile has the former name, and omac reads it; the old file stays, and a second import does nothing."""
     old = profile(omac, "work.json", PROFILE)
     before = old.read_bytes()
     profile(omac, "work.pages.json", {"schema": 1, "entries": []})

@@ -36,8 +36,7 @@ def shared(omac: Omac) -> None:
 
 
 def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
-    """The socket alone is enough, with any Host and any slashes; each access is on record like every other, without a
-    session."""
+    """The socket alone is enough, with any Host and any slashes; each access is on record, without a session."""
     project = omac.project("shop")
     omac.approve(project)
     shared(omac)

@@ -515,8 +515,7 @@ def test_websocket_closes_on_a_broken_frame(
 
 
 def test_websocket_path_refuses_plain_requests(port: int) -> None:
-    """A request for /ws without an upgrade, or for another version, gets a 426 with the version that the sidecar
-    speaks."""
+    """A request for /ws without an upgrade, or for another version, gets a 426 with the supported version."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Key": SAMPLE_KEY}
     for headers in ({}, {**upgrade, "Sec_WebSocket_Version": "12"}):
         answer = ask(port, "GET", "/ws", **headers)

@@ -470,8 +470,7 @@ def records() -> Callable[[str], list[Recorded]]:
 
 @pytest.fixture
 def kinds() -> Callable[..., list[str]]:
-    """Return a function that lists the kinds of the events in a journal, in order; with prefixes, only those that begin
-    with one."""
+    """Return a function that lists the kinds of a journal's events, in order; with prefixes, only those that match."""
 
     def find(path: str, *prefixes: str) -> list[str]:
         all_kinds = [KIND_OF[type(recorded.event)] for recorded in records_of(path)]
@@ -488,8 +487,7 @@ def replayed() -> Callable[[str], Status]:
 
 @pytest.fixture
 def skill() -> Callable[..., FoundSkill]:
-    """Return a function that makes a skill as discovery finds it; `needs` names the host variable of a required
-    secret."""
+    """Return a function that makes a skill as discovery finds it; `needs` names the host variable of its secret."""
 
     def make(name: str, code: str = "1", mount: str = "", workdir: str = "/w/shop", needs: str = "") -> FoundSkill:
         secrets = (Secret("KEY", default_from_env=needs),) if needs else ()
@@ -515,8 +513,7 @@ def clock() -> Callable[[], int]:
 
 @pytest.fixture
 def serving(path: str, clock: Callable[[], int]) -> Serving:
-    """Return a function that makes an omac that serves until the block is left; a process that runs then is cancelled,
-    as after a crash of the loop."""
+    """Return a function that makes an omac that serves for a block; its end cancels all, like a crash of the loop."""
 
     @asynccontextmanager
     async def serve(

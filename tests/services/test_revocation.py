@@ -141,8 +141,7 @@ async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kind
 
 @pytest.mark.full
 async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, skill: MakeSkill) -> None:
-    """An activation is answered within a bound; a skill that is not ready yet has that state, and becomes ready by
-    itself."""
+    """An activation is answered within a bound; a skill that is slow reports so, and becomes ready by itself."""
     async with serving() as omac:
         fast, slow = skill("fast"), skill("slow")
         omac.folders.put("/w/shop", fast, slow)
@@ -161,8 +160,7 @@ async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, ski
 async def test_an_admission_does_not_wait_for_a_stalled_journal(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An admission is refused within a bound; if its request becomes durable all the same, the journal gets its
-    outcome."""
+    """An admission is refused within a bound; if its request becomes durable all the same, its outcome follows."""
     monkeypatch.setattr("omac.services.access.recorder.RECORD_S", 0.05)
     async with serving() as omac:
         token = await online(omac, skill("echo"))
@@ -191,8 +189,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
 async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
     serving: Serving, skill: MakeSkill, reason: Any
 ) -> None:
-    """A deactivation holds not only with a full disk, but also with a journal that a later omac changed, or that is
-    damaged."""
+    """A deactivation holds with a full disk, a damaged journal, and a journal that a later omac changed."""
     async with serving() as omac:
         token = await online(omac, skill("echo"))
         insert = omac.journal.store.insert_events
@@ -210,8 +207,7 @@ async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
 
 
 async def test_a_session_is_not_called_by_a_token(serving: Serving, skill: MakeSkill) -> None:
-    """A session name that holds a token is refused: it would be scrubbed from the record, and no command could find the
-    session by its name."""
+    """A session name with a token is refused: scrubbed from the record, it could not name the session."""
     async with serving() as omac:
         omac.directories._mint = lambda: "c0ffee" * 5 + "42"
         token = await online(omac, skill("echo"))
@@ -236,8 +232,7 @@ async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSk
 
 @pytest.mark.full
 async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill: MakeSkill) -> None:
-    """The token of an ended session leads nowhere at once, and its calls under way are cut; the directory and other
-    sessions stay."""
+    """An ended session's token leads nowhere, and its calls under way are cut; directory and other sessions stay."""
     async with serving() as omac:
         await online(omac, skill("echo"))
         ended, living = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]

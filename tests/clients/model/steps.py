@@ -4,7 +4,7 @@ A step is a shell command (`{"sh": "git status"}`), a call of a named tool (`{"t
 (`{"text": "done"}`), which ends the turn, or a stall (`{"stall": 5}`, seconds), after which the turn ends with a text.
 
 Steps travel in a prompt (`prompt`; in base64, as clients quote their input), or a server has them from a file. A
-conversation is at the step whose number is the count of tool results after the message that holds the steps; a request
+conversation is at the step whose number is the count of tool results after the message that holds the steps. A request
 that offers no tools gets a plain text, as clients request a title so.
 """
 

@@ -23,8 +23,8 @@ OK = Answer(200, 0, 2, 1)
 
 @pytest.fixture
 def buffered(skill: MakeSkill) -> Callable[..., Any]:
-    """Return a function that brings /w/shop online with the skill `echo`, and returns a token of it and a recorder that
-    allows one call."""
+    """Return a function that brings /w/shop online with the skill `echo`; it returns a token of the directory, and a
+    recorder that allows one call."""
 
     async def make(omac: Any) -> tuple[str, BufferedAccessRecorder]:
         echo = skill("echo")
@@ -38,8 +38,7 @@ def buffered(skill: MakeSkill) -> Callable[..., Any]:
 
 
 async def test_a_call_that_has_ended_counts_no_longer(serving: Serving, buffered: Any) -> None:
-    """A call that ended does not count, though its record is under way; a running call counts before its record and
-    behind it."""
+    """A call that ended does not count before its record; a running call counts before its record and behind it."""
     async with serving() as omac:
         token, recorder = await buffered(omac)
         numbers: list[int | Exception] = []

@@ -51,8 +51,7 @@ def test_no_limit() -> None:
 
 
 def test_calls_under_way() -> None:
-    """Each call that ends makes room, and so does one that could not be recorded; other skills and directories have
-    their own limits."""
+    """Each call that ends, or cannot be recorded, makes room; other skills and directories have their own limits."""
     gauges, route = CallGauges(Clock()), way(concurrent=2)
     for access in (1, 2):
         gauges.check(route)
@@ -71,8 +70,7 @@ def test_calls_under_way() -> None:
 
 @pytest.mark.parametrize("per_second", [1, 3, 50])
 def test_calls_by_second(per_second: int) -> None:
-    """A skill takes as many calls at once as its limit allows, then one after each share of a second; after a pause the
-    whole number again."""
+    """A skill takes a burst of its limit, then a call after each share of a second; a pause allows another burst."""
     clock = Clock()
     gauges, route = CallGauges(clock), way(per_second=per_second)
     assert [refused(gauges, route) for _ in range(per_second + 2)] == [False] * per_second + [True, True]

@@ -123,8 +123,7 @@ async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
 
 
 async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, online: Any, records: Records) -> None:
-    """The record has the session, as much of the path as fits, and the mount if the skill exists: other text may hold a
-    secret."""
+    """The record has the session, a bounded part of the path, and the mount only of a skill: others may be secret."""
     async with serving() as omac:
         token = await online(omac, "s1")
         await omac.gate.refused(token, "nope" * 1_000, Request("GET", "/" + "x" * 5_000), 404, "unknown-mount")

@@ -176,8 +176,7 @@ async def test_no_value_and_no_plain_hash_enters_the_journal(
 async def test_what_is_remembered(
     credentials: Credentials, shelf: Shelf, scope: str, mirror: bool, services: int
 ) -> None:
-    """Values for a project's skill become defaults; values for a shared skill, and values that came from a default, do
-    not."""
+    """Values for a project's skill become defaults; values for a shared skill, and adopted values, do not."""
     await credentials.give(scope, "slack", CODE, token(), BY, mirror=mirror)
     assert len(shelf.kept) == services
     assert bool(credentials.defaults("slack")) is (services == 2)
@@ -438,8 +437,7 @@ async def test_purging_empties_the_stores(credentials: Credentials, shelf: Shelf
 
 
 async def test_adopting_wants_the_very_code(credentials: Credentials, path: str, kinds: Kinds) -> None:
-    """A skill adopts without a person only values given to this bundle hash; they become the scope's own, and are not
-    mirrored."""
+    """A skill adopts, without a person, only values for its bundle hash; they are the scope's own, and not mirrored."""
     elsewhere = ids.workdir_id("/w/other")
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu", "MODE": "fast"}))
     before = kinds(path)
@@ -484,8 +482,7 @@ async def test_a_store_that_was_left_is_emptied(
 
 
 async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: Shelf) -> None:
-    """The new value counts; the value left in the locked store is reported, and removed with the next change of that
-    name."""
+    """The new value counts; the value left in the locked store is reported, and removed with the name's next change."""
     await give(credentials, token())
     shelf.use, shelf.locked = "keychain", {"vault"}
     problems = await give(credentials, token(SECOND))
@@ -572,8 +569,7 @@ async def test_a_value_is_for_one_base(credentials: Credentials, shelf: Shelf) -
 
 
 async def test_a_name_has_one_value(credentials: Credentials) -> None:
-    """The store has one place for a name: a value given to another base is no longer the first one's, even if it is
-    equal."""
+    """The store has one place for a name: a value given to another base, even an equal one, replaces the first."""
     for base, other_base in (("claude", "agents"), ("agents", "claude")):
         await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base=base)
         own, foreign = credentials.values_of(SHOP, "slack", base), credentials.values_of(SHOP, "slack", other_base)
@@ -582,8 +578,7 @@ async def test_a_name_has_one_value(credentials: Credentials) -> None:
 
 
 async def test_adopting_takes_nothing_from_anybody(credentials: Credentials) -> None:
-    """A skill adopts neither a value of another base nor a value that a person removed; an adopted value is for the
-    base that asked."""
+    """A skill adopts neither another base's value nor one that a person removed; adopted values are for one base."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu", "MODE": "fast"}), base="claude")
     await credentials.take(SHOP, "slack", ["MODE"], BY, "claude")
     names = ["TOKEN", "REGION", "MODE"]

@@ -21,8 +21,7 @@ Kinds = Callable[..., list[str]]
 
 
 async def test_the_first_activation_mounts_what_is_approved(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
-    """An activation goes from request to manifest: skills registered, spawned, healthy, mounted, and only then
-    activated."""
+    """An activation registers, spawns, probes and mounts skills; only then is the directory activated."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)

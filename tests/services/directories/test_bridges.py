@@ -55,8 +55,7 @@ async def test_a_bridge_of_one_directory_activates_no_other(serving: Serving, sk
 async def test_bridges_bring_a_bounded_number_online(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent can make folders without end, so bridges have a bound; online directories stay, and people have no
-    bound."""
+    """Agents can make endless folders, so bridges have a bound; online directories stay, and people have no bound."""
     monkeypatch.setattr(requests, "ONLINE_MAX", 2)
     async with serving() as omac:
         agent = omac.calls_by("bridge", "c")

@@ -27,8 +27,7 @@ async def put(omac: Any, *skills: FoundSkill) -> None:
 
 
 async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkill) -> None:
-    """The manifest has URLs for skills that can be reached, reasons and fixes for the others, and variables for the
-    shell."""
+    """The manifest has URLs for reachable skills, reasons and fixes for others, and variables for the shell."""
     async with serving() as omac:
         ready, pending, unread = skill("echo-rest"), skill("mail", needs="MAIL_KEY"), skill("odd")
         await put(omac, ready, pending)
@@ -95,8 +94,7 @@ async def test_a_restarting_skill_keeps_its_urls(serving: Serving, skill: MakeSk
 
 
 async def test_sessions_get_tokens_of_their_own(serving: Serving, skill: MakeSkill) -> None:
-    """Every session has its own token, the same one whenever it asks; callers that name no session share the launch
-    token."""
+    """Every session keeps a token of its own; callers that name no session share the launch token."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         manifests = [await omac.activate(session=session) for session in (None, "a", "b", "a", None)]
@@ -137,8 +135,7 @@ async def test_sessions_at_once_each_get_one(serving: Serving, skill: MakeSkill)
 async def test_the_oldest_of_too_many_sessions_ends(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch, replayed: Callable[[str], Any]
 ) -> None:
-    """The token of the ended session leads nowhere, also after a replay, and is forgotten; the session gets another
-    when it asks again."""
+    """The ended session's token leads nowhere, also after a replay, and is forgotten; a new request gets another."""
     monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 2)
     async with serving() as omac:
         await put(omac, skill("echo"))
@@ -166,8 +163,7 @@ async def test_a_sessions_name_is_checked(serving: Serving, session: str) -> Non
 
 
 async def test_deactivation_kills_every_token(serving: Serving, skill: MakeSkill) -> None:
-    """A deactivation also kills the tokens of sessions and removes them from memory; tokens of other directories live
-    on."""
+    """A deactivation also kills the tokens of sessions, in memory too; tokens of other directories live on."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         omac.folders.put("/w/blog", echo := skill("echo", workdir="/w/blog"))
@@ -258,8 +254,7 @@ async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill
 
 
 async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeSkill) -> None:
-    """A reload activates an offline directory once, with a fresh token, and again after it went offline; several at
-    once share the activation."""
+    """A reload activates an offline directory once, with a fresh token; several reloads share the activation."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         tokens: list[str] = []
@@ -291,8 +286,7 @@ async def test_a_reload_of_what_cannot_be_activated_fails(serving: Serving) -> N
 
 
 async def test_granted_calls_are_recorded_with_their_change(serving: Serving, skill: MakeSkill) -> None:
-    """A granted call is recorded in the transaction of its change, before any effect, with its caller and
-    conversation."""
+    """A granted call is recorded in its change's transaction, before any effect, with its caller and conversation."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         await omac.directories.activate("/w/shop", omac.calls_by("tcp", "c1"), "s1")

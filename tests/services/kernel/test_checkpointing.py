@@ -85,8 +85,7 @@ async def test_when_a_run_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run signs after a number of events, after an event that waited for EVERY_S, and never where no event was
-    recorded."""
+    """A run signs after a number of events or after EVERY_S, and never where no event was recorded."""
     monkeypatch.setattr(checkpointing, "EVENTS_MAX", 10)
     monkeypatch.setattr(checkpointing, "LOOK_S", 0.01)
     async with trio.open_nursery() as nursery:
@@ -132,8 +131,7 @@ async def test_receipts_alone_make_none_due(scene: Scene, monkeypatch: pytest.Mo
 
 
 async def test_a_key_that_is_rotated_meanwhile(scene: Scene) -> None:
-    """A checkpoint that the old key signed is not recorded; the new key signs at once, and no checkpoint is called
-    delayed."""
+    """A checkpoint by the old key is not recorded; the new key signs at once, and no checkpoint is called delayed."""
     old, new = (verifier_of("omac/host0001", bytes([number]) * 32) for number in (1, 2))
     await scene.call()
     seeds = iter((b"\1" * 32, b"\2" * 32))

@@ -110,8 +110,7 @@ async def test_other_processes_are_noticed_without_asking(serving: Serving, othe
 
 
 async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
-    """An event in one of several streams wakes a task, an event in another stream does not; nothing is left in
-    memory."""
+    """An event in one of a task's streams wakes it, one in another stream does not; nothing is left in memory."""
     async with serving(reactors=False) as omac:
         woken: list[str] = []
 

@@ -78,8 +78,7 @@ def records(path: str) -> list[Recorded]:
 
 
 async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: str) -> None:
-    """Events are recorded with their cause and with the events beside them; the entry has them when `execute`
-    returns."""
+    """Events have their cause and the events beside them on record; the entry has them when `execute` returns."""
     async with carrier() as execution:
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
         recorded = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
@@ -113,8 +112,7 @@ async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, pa
 
 
 async def test_a_refusal_to_decide_is_the_callers(carrier: Carrier, path: str) -> None:
-    """The caller gets the refusal itself, nothing is recorded, and the next decision on the aggregate is not held
-    up."""
+    """The caller gets the refusal itself, nothing is recorded, and the aggregate's next decision is not held up."""
 
     def refuse(_: object, __: Registration) -> list[Event]:
         raise Refusal("misuse", "not so")
@@ -243,8 +241,7 @@ async def test_side_by_side(carrier: Carrier, path: str) -> None:
 
 
 async def test_one_aggregate_changed_by_many_at_once(carrier: Carrier, path: str) -> None:
-    """Each of a few tasks has its event recorded, on top of the others' events, within the decisions that it may
-    make."""
+    """Each of a few tasks has its event recorded, on top of the others' events, within its number of decisions."""
     async with carrier() as execution:
         async with trio.open_nursery() as tasks:
             for number in range(DECISIONS_MAX):
@@ -285,8 +282,7 @@ async def test_the_files_that_are_recorded_are_known(carrier: Carrier) -> None:
 
 
 async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> None:
-    """The first of two files in one commit is recorded and the other raises AlreadyRecorded; other files are not
-    harmed."""
+    """The first of two files in one commit is recorded, the other raises AlreadyRecorded, and no other is harmed."""
     outcomes: list[str] = []
 
     async def call(execution: Execution, number: int, name: str) -> None:
@@ -306,8 +302,7 @@ async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> Non
 
 
 async def test_recorded_time_never_runs_back(carrier: Carrier, path: str, other: Journal) -> None:
-    """The recorded time does not run back, neither with the clock nor for an earlier event, which keeps its own time
-    beside it."""
+    """Recorded time does not run back, with the clock or for an earlier event, which keeps its own time beside it."""
     other.clock = lambda: 2_000_000_000 * 10**9  # a process whose clock is far ahead
     decide_now(other, REGISTRATION, STREAM, found(1))
     async with carrier() as execution:

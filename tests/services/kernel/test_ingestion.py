@@ -96,8 +96,7 @@ def inbox(folder: Path) -> Inbox:
 
 @pytest.fixture
 def take(path: Path, inbox: Inbox) -> Callable[..., int]:
-    """Return a function that ingests with a journal of its own, as one process after another does, and returns the
-    number of recorded files."""
+    """Return a function that ingests with a journal of its own, as one process after another does, and counts files."""
 
     def run(now: int = AT, journal: Path = path, **options: Any) -> int:
         opened = open_journal(str(journal), "taker", lambda: now)
@@ -214,8 +213,7 @@ def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Progra
 
 
 def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """The order is that of the versions where the clock was set back; the record has each event's time by that clock
-    too."""
+    """Versions order the events where the clock was set back; the record has each event's time by that clock too."""
     program.put("sandbox.exited", {"status": 0}, "aa", 3, at=AT + 1)
     program.put("guard.denied", {"harness": "", "tool": "", "path": "", "root": ""}, "dd", None, at=AT + 2)
     program.put("sandbox.launched", {"pid": 1}, "aa", 2, at=AT + 3)
@@ -612,8 +610,7 @@ def test_a_locked_journal_loses_nothing(
 
 
 def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, program: Program) -> None:
-    """A journal from before the spool is read as it is and gets the missing table when it is written; an earlier omac
-    can go on with it."""
+    """A journal from before the spool is readable, gets its table when it is written, and an earlier omac can go on."""
     journal = open_journal(str(path), "r", itertools.count(1).__next__)
     journal.close()
     with sqlite3.connect(path) as connection:

@@ -49,8 +49,7 @@ async def test_a_launch_that_is_recorded_is_never_set_aside(
 async def test_a_journal_that_cannot_be_read_meanwhile_is_a_refusal(
     path: str, taker: OpenedJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A report that cannot follow is judged by the journal's state; when reading that fails, the file stays in the
-    spool."""
+    """A report that cannot follow is judged by the journal's state; if reading that fails, the file stays spooled."""
     folder = Path(path).parent / "spool"
     inbox, program = Inbox(str(folder), HOST), Program(folder)
     program.launch("aa", "denied")

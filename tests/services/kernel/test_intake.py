@@ -1,5 +1,4 @@
-"""services/kernel/intake.py: reports that short-lived programs spool reach a running server, and a lost launch is
-settled."""
+"""services/kernel/intake.py: reports of short-lived programs reach a running server; a lost launch is settled."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -57,8 +56,7 @@ def sandboxes(omac: Any) -> dict[str, str]:
 async def test_a_server_that_runs_takes_in_what_comes(
     serving: Serving, path: str, inbox: Inbox, program: Program, replayed: Callable[[str], Status]
 ) -> None:
-    """A server folds spooled records within half a second, like those of other processes; the folder may appear later
-    than the server."""
+    """A server folds spooled records within half a second, also from a folder that appears after the server."""
     os.rmdir(inbox.folder)
     async with serving(reactors=False) as omac, intake(omac, inbox):
         later = Program(Path(inbox.folder))
@@ -134,8 +132,7 @@ def own() -> dict[str, Any]:
 async def test_a_launch_whose_omac_is_gone_is_lost(
     serving: Serving, path: str, inbox: Inbox, program: Program, steps: tuple[str, ...]
 ) -> None:
-    """The end of a launch whose omac is gone is recorded once, without a status; a launch whose omac lives stays
-    open."""
+    """The end of a launch whose omac is gone is recorded once, without a status; one whose omac lives stays open."""
     program.launch("gone", *steps, **own() | {"start_ticks": 1})
     program.launch("reboot", *steps, **own() | {"boot_id": "another"})
     program.launch("lives", *steps, **own())

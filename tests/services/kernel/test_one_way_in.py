@@ -164,8 +164,7 @@ def history(aggregate: Aggregate[Any, Any], commands: Sequence[Any]) -> list[Eve
 
 
 def test_every_kind_belongs_to_one_aggregate_and_the_other_way_round() -> None:
-    """Every event belongs to one aggregate and can be stored, every stored kind is an event, and no name occurs
-    twice."""
+    """Every event class has one aggregate and one kind, every kind has an event class, and no name occurs twice."""
     claimed = [event for aggregate in AGGREGATES for event in aggregate.events]
     assert sorted(KIND_OF[event] for event in claimed) == sorted(KINDS)
     assert len({cls for _, cls in KINDS.values()}) == len(KINDS)
@@ -364,8 +363,7 @@ FOLD = """
 
 
 def test_folds_are_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every decision of the walk, folded by two processes that order sets differently, gives byte for byte one
-    state."""
+    """Two processes that order sets differently fold every decision of the walk to the same bytes."""
     digests = set()
     for seed in ("1", "2"):
         monkeypatch.setenv("PYTHONHASHSEED", seed)

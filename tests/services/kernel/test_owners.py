@@ -14,8 +14,7 @@ from omac.services.kernel.owners import RETRY_S, Owners, Retries, retried
 async def test_an_error_of_the_system_is_tried_again(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of the system, also one out of a nursery, is logged once in a row, in words, and followed by a pause and
-    another try."""
+    """An error of the system, also out of a nursery, is logged once in a row, in words; another try follows a pause."""
     tries: list[float] = []
 
     async def flaky() -> None:

@@ -1,5 +1,4 @@
-"""services/kernel/recovery.py: open directories, sidecars and accesses of dead runs are settled, once, whatever ended
-the runs."""
+"""services/kernel/recovery.py: open states of dead runs are settled, once, whatever ended the runs."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -35,8 +34,7 @@ NOBODY = frozenset[str]()
 
 @pytest.fixture
 def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
-    """Return a function that writes the events of a run that dies: a directory with two sidecars, and two accesses
-    under way."""
+    """Return a function that writes the events of a run that dies, with two open sidecars and two open accesses."""
 
     def leave(
         run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", namespace: str = ""
@@ -76,8 +74,7 @@ async def settle(omac: Any, alive: frozenset[str] = NOBODY) -> list[RunId]:
 
 
 async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """Directories go offline, sidecars end by their recorded identity, accesses are aborted, and the run is
-    recovered."""
+    """Directories go offline, sidecars end by their recorded identity, accesses abort, and the run is recovered."""
     dead()
     async with serving(reactors=False) as omac:
         assert await settle(omac) == ["dead"]

@@ -1,5 +1,4 @@
-"""services/sandbox/hidden.py: the folders that are searched for files to hide, and the effects of an incomplete
-search."""
+"""services/sandbox/hidden.py: the search for files to hide, and the effects of an incomplete one."""
 
 from pathlib import Path
 

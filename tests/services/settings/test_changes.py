@@ -71,8 +71,7 @@ CHANGED = SettingChanged(STORE.name, "vault", "user /f")
 
 
 async def test_a_change_is_requested_made_and_reported(journal: Journal, file: File) -> None:
-    """A change is requested, made and reported, in this order; a value that the file has already is neither written nor
-    recorded."""
+    """A change is requested, made and reported, in this order; a value that the file has is not written again."""
     execution = OpenedJournal(journal, HOST)
     assert await change_setting(execution, file.changing, STORE, "vault")
     assert not await change_setting(execution, file.changing, STORE, "vault")

@@ -1,5 +1,4 @@
-"""services/skills/registrar.py, with the reactors around it: skills are found, given values, adopted, accepted and
-shared."""
+"""services/skills/registrar.py, with its reactors: skills are found, given values, adopted, accepted and shared."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -132,8 +131,7 @@ async def test_a_revoked_approval_stops_the_sidecar(
 async def test_secrets_that_cannot_be_read_make_a_skill_pending(
     serving: Serving, skill: MakeSkill, problem: Refusal | None, lies: bool, missing: tuple[str, ...], fix: str
 ) -> None:
-    """A store that is locked, slow or lying keeps only that skill from starting; after the store is mended, a reload
-    starts it."""
+    """A store that is locked, slow or lying keeps only its skill from starting; a mended one lets a reload start it."""
     async with serving() as omac:
         slack, echo = wants(skill("slack"), Secret("A"), Secret("B")), skill("echo")
         omac.folders.put("/w/shop", slack, echo)
@@ -194,8 +192,7 @@ async def test_defaults_are_adopted_by_approved_code_only(
 
 
 async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
-    """An unregistered skill with `serve.auto_register = false` is broken, and its fix is the command that registers
-    it."""
+    """With `serve.auto_register = false` an unregistered skill is broken, and its fix is the command to register it."""
     async with serving(policy=SkillPolicy(auto_register=False)) as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -264,8 +261,7 @@ async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -
 
 
 async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving, skill: MakeSkill) -> None:
-    """A shared skill has one sidecar, below the reserved name with each directory's own token; its values are
-    unscoped."""
+    """A shared skill has one sidecar, at the reserved name of each directory's token; its values are unscoped."""
     async with serving() as omac:
         weather = shared(wants(skill("weather"), Secret("KEY")))
         omac.folders.put("", weather)
@@ -291,8 +287,7 @@ async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving
 
 
 async def test_a_skill_of_the_directory_hides_a_shared_one(serving: Serving, skill: MakeSkill) -> None:
-    """A directory's skill hides a shared one of its name in manifest and variables, and one of its mount in the flat
-    variable."""
+    """A directory's skill hides a shared one: of its name in manifest and variables, of its mount in flat variables."""
     async with serving() as omac:
         own, other = skill("weather"), skill("other", mount="mail")
         omac.folders.put("", shared(skill("weather", code="2")), shared(skill("mail", code="2")))
@@ -332,8 +327,7 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
 
 @pytest.mark.parametrize("taken", ["approval", "secret"])
 async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, skill: MakeSkill, taken: str) -> None:
-    """A revoked approval or removed secret ends the sidecar however long discovery takes, and it does not start again
-    before that is over."""
+    """A revocation ends the sidecar even during a long discovery, and it does not start again before that ends."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"))
         omac.folders.put("/w/shop", slack)

@@ -227,8 +227,7 @@ async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
 
 
 async def test_an_approval_is_recorded_once(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
-    """An approval is recorded with the copy, and after the registration it implies, in the stream of that skill; a
-    second one changes nothing."""
+    """An approval is recorded with the copy, after the registration it implies, in one stream; a second adds none."""
     assert [await desk.registering.approve(echo) for _ in range(2)] == [True, False]
     desk.freezer.bundle_hash = "sha256:2"
     assert await desk.registering.approve(Candidate(echo.place, skill("echo", "2")))
@@ -250,8 +249,7 @@ async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) ->
 
 
 async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate) -> None:
-    """Given values are mirrored to the defaults; values that came from there are recorded as adopted, with their
-    origin."""
+    """Given values are mirrored to the defaults; values from there are recorded as adopted, with their origin."""
     values = Values({"KEY": SECRET}, {"NOTE": "x"})
     await desk.registering.register(echo, values)
     market = Candidate(SkillScope("/w/market"), echo.skill)
@@ -323,8 +321,7 @@ async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Can
 
 
 async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:
-    """A second revocation and a second deregistration change nothing; a deregistered skill is as if it had never been
-    known."""
+    """A repeated revocation or deregistration changes nothing; a deregistered skill is as if it was never known."""
     await desk.registering.approve(echo)
     stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
     assert [await desk.registering.revoke(stream) for _ in range(2)] == [True, False]
