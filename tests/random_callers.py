@@ -193,7 +193,7 @@ class _Client:
         return self._send()
 
     def _connected(self) -> socket.socket | None:
-        """Return the connection, a new one if there is none; None when none can be made."""
+        """Return the connection, or a new one; None when none can be made."""
         if self._sock is None:
             sock = socket.socket()
             try:
@@ -235,7 +235,7 @@ class _Client:
         return False
 
     def _receive(self) -> bool:
-        """Read what comes of answers; return whether the turn is over."""
+        """Read the bytes of answers; return whether the turn is over."""
         assert self._sock is not None
         leaves = self._manner == "leaves in mid-answer"
         try:

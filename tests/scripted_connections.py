@@ -31,7 +31,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """One side's message in a step, with a descriptor where `rights` (Unix sockets), and how its connection ends."""
+    """A side's message in a step, with a descriptor where `rights` (Unix sockets), and how its connection ends."""
 
     data: bytes
     end: End = "stays"
@@ -80,7 +80,7 @@ def brief(data: bytes) -> str:
 
 
 class Side:
-    """A socket that sends what it can, and keeps the rest."""
+    """A socket that sends as much as it can, and keeps the rest."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -100,7 +100,7 @@ class Side:
         self.flush()
 
     def flush(self) -> bool:
-        """Send what the socket takes, and end the connection after the rest; return whether all is sent."""
+        """Send as much as the socket takes, and end the connection after the rest; return whether all is sent."""
         if self.sock.fileno() < 0:
             return True
         try:

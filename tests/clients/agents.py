@@ -34,7 +34,7 @@ NO_SANDBOX = ("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy=
 
 
 class Agent(NamedTuple):
-    """A client as a person has it: `files` are below the home, `environment` is what the person's shell exports."""
+    """A client as a person has it: `files` are below the home, `environment` has the exports of the person's shell."""
 
     client: Client
     environment: Mapping[str, str]

@@ -27,7 +27,7 @@ class Terminal:
         self._open = True
 
     def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Read what the program draws until the condition holds. Raises AssertionError."""
+        """Read the program's output until the condition holds. Raises AssertionError."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; last: {self.drawn[-2000:]!r}"

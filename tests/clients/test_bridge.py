@@ -90,7 +90,7 @@ def test_without_omac_running(
 def test_beside_a_launch_by_omac(
     agent: Callable[[str], Agent], words: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under `omac start` the launch's own hooks work, once: one denial is recorded for one call."""
+    """The launch's own hooks work once under `omac start`: one denial is recorded for one call."""
     with bridged(agent, monkeypatch) as world:
         name = world.agent.client.name
         path = str(world.two / "stray")

@@ -99,7 +99,7 @@ def ask(port: int, method: str, target: str, body: Any = None, **headers: str) -
 def ask_on(
     connection: http.client.HTTPConnection, method: str, target: str, body: Any = None, **headers: str
 ) -> Answer:
-    """Send one request on `connection`; in the names of headers, _ stands for -."""
+    """Send one request on `connection`; in the names of headers, _ replaces -."""
     connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
     response = connection.getresponse()
     return Answer(response.status, response.headers, response.read())
@@ -265,7 +265,7 @@ def test_big_upload_is_not_held_in_memory() -> None:
 
 
 def test_echo_sends_bytes_back(port: int) -> None:
-    """With Accept: application/octet-stream the answer is the body, byte for byte."""
+    """The answer with Accept: application/octet-stream is the body, byte for byte."""
     body = os.urandom(3 * MIB + 1)
     answer = ask(port, "POST", "/echo", body, Accept="application/octet-stream")
     assert answer.headers["Content-Type"] == "application/octet-stream"
@@ -298,7 +298,7 @@ def test_chunked_upload_is_read_to_its_end(port: int) -> None:
 @pytest.mark.parametrize("target", ["/status", "/nowhere", "/slow?ms=x", "/ws", "/crash?code=x"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_connection_survives_a_body_nobody_wants(port: int, target: str, chunked: bool) -> None:
-    """After a request whose body is ignored, the sidecar understands the next one on the same connection."""
+    """A request whose body is ignored leaves the connection usable for the next one."""
     body = b"GET /nowhere HTTP/1.1\r\n\r\n" * 5_000
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         assert ask_on(connection, "POST", target, iter([body]) if chunked else body).status >= 400
@@ -410,7 +410,7 @@ def test_slow_answers_after_the_time_asked_for(port: int) -> None:
 
 
 class WebSocket:
-    """A small WebSocket client: it can also send what a good client never would."""
+    """A small WebSocket client, which can also send frames that a good client never would."""
 
     def __init__(self, raw: socket.socket) -> None:
         """Shake hands on a connected socket."""
@@ -568,7 +568,7 @@ def test_log_has_one_line_per_request() -> None:
 
 @pytest.mark.parametrize("value", [None, "", "http", "0", "65536"])
 def test_sidecar_says_what_it_misses(value: str | None) -> None:
-    """Without a usable SIDECAR_PORT the sidecar ends with status 1 and one line that names the variable."""
+    """The sidecar ends with status 1 without a usable SIDECAR_PORT, and one line names the variable."""
     environment = {"PATH": os.defpath} | ({} if value is None else {"SIDECAR_PORT": value})
     done = subprocess.run(
         [sys.executable, "sidecar.py"], cwd=SKILL, env=environment, capture_output=True, text=True, timeout=5

@@ -267,7 +267,7 @@ class ScriptedFrozen:
 
 
 class ScriptedSecrets:
-    """A Secrets with one store, "vault", in memory. `problem` is what every call meets."""
+    """A Secrets with one store, "vault", in memory. `problem` is the error of every call."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, Hidden]] = {}

@@ -115,7 +115,7 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
 async def test_a_revocation_is_tried_again_for_as_long_as_it_takes(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """omac retries without recursion, which ended a server after some minutes: more often than there are frames."""
+    """omac retries in a loop, more often than Python has frames: recursion ended a server after some minutes."""
     monkeypatch.setattr("omac.services.kernel.engine.RETRY_S", 0.0)
     async with serving() as omac:
         await online(omac, skill("echo"))

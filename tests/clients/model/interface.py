@@ -1,6 +1,6 @@
 """The common form of a model's HTTP interfaces: each reads a request, refuses it as the real one does, and answers.
 
-`Reader` takes a decoded body apart and refuses what has the wrong type, so that no interface trusts a client.
+`Reader` takes a decoded body apart and refuses values of a wrong type, so that no interface trusts a client.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -24,7 +24,7 @@ def way(skill: str = "echo", directory: str = "/w", **limits: Any) -> ResolvedRo
 
 
 class Clock:
-    """A clock that stands still until the test moves it."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -151,7 +151,7 @@ async def test_a_flood_of_refusals_is_counted(serving: Serving, online: Any, rec
 
 @pytest.mark.parametrize(("token", "mount"), [("", ""), ("nope", "echo"), ("\udcff", "\udcff")])
 async def test_unknown_tokens_lead_nowhere(serving: Serving, online: Any, token: str, mount: str) -> None:
-    """A token or mount that omac does not know is refused as an unknown mount, whatever its bytes are."""
+    """A token or mount that omac does not know, of any bytes, is refused as an unknown mount."""
     async with serving() as omac:
         await online(omac)
         with pytest.raises(Refusal) as caught:

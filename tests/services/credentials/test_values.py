@@ -1,4 +1,4 @@
-"""services/credentials/values.py: a stored value counts only if the journal has it, whatever fails in between."""
+"""services/credentials/values.py: a stored value counts only if the journal has it, also after a failure in between."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ Kinds = Callable[..., list[str]]
 
 
 class Crash(BaseException):
-    """An exception that stands for the end of the process."""
+    """An exception in place of the process's end."""
 
 
 class Shelf:
@@ -265,7 +265,7 @@ async def test_killed_between_the_request_and_the_store(credentials: Credentials
 
 
 async def test_killed_between_the_store_and_the_record(credentials: Credentials, shelf: Shelf) -> None:
-    """The store has what was never recorded: the secret is missing, by name, until it is given again."""
+    """A value in the store without a record does not count: the secret is missing, by name, until it is given again."""
     await give(credentials, token())
     shelf.afterwards = {f"write vault {SERVICE}": Crash()}
     with pytest.raises(Crash):
@@ -498,7 +498,7 @@ async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: 
 
 @pytest.mark.parametrize("service", [SERVICE, REMEMBERED])
 async def test_killed_before_it_was_erased(credentials: Credentials, shelf: Shelf, service: str) -> None:
-    """A repeated removal starts from the beginning, whatever the first one had reached."""
+    """A repeated removal starts from the beginning, at any progress of the first."""
     await give(credentials, token())
     shelf.instead = {f"remove vault {service}": Crash()}
 
@@ -609,7 +609,7 @@ async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shel
 
 @pytest.mark.parametrize("first", ["give", "take", "remember"])
 async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first: str, autojump_clock: object) -> None:
-    """Writers take turns, in one process or in two: the journal records what the store holds."""
+    """Writers take turns, in one process or in two: the journal agrees with the store."""
     shelf.slow = iter([0.08, 0.06, 0.04, 0.02, 0.01])
     changing = [OneAtATime(str(tmp_path / "lock")) for _ in range(2)]
     desks = [Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), turn) for turn in (*changing, changing[0])]

@@ -361,7 +361,7 @@ async def test_the_journal_coming_back_resumes_an_activation(serving: Serving, s
 
 
 async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Serving, skill: MakeSkill) -> None:
-    """A requested activation ends only after its own discovery, whatever its sidecars do at that moment."""
+    """A requested activation ends only after its own discovery, even if its sidecars settle at that moment."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)

@@ -1,4 +1,4 @@
-"""services/directories/requests.py: requests that an agent's bridge is not granted, whatever it asks for."""
+"""services/directories/requests.py: requests of an agent's bridge that are not granted."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

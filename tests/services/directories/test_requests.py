@@ -254,7 +254,7 @@ async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill
 
 
 async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeSkill) -> None:
-    """A reload activates an offline directory once, with a fresh token; several reloads share the activation."""
+    """A reload activates an offline directory, each time with a fresh token; several at once share the activation."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         tokens: list[str] = []
@@ -323,7 +323,7 @@ async def test_calls_that_change_nothing_are_not_recorded(serving: Serving, skil
 
 
 async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) -> None:
-    """A refused call is recorded with the caller's text, cut to a bound, whatever its bytes are."""
+    """A refused call is recorded with the caller's text, of any bytes, cut to a bound."""
     async with serving() as omac:
         for action, written, reason in (
             (omac.activate, "/etc", "outside-roots"),

@@ -71,7 +71,7 @@ async def test_no_events_no_record(serving: Serving) -> None:
 
 
 async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None:
-    """Without a cause of its own, an event follows from the last of its stream, in the same conversation."""
+    """An event without a cause of its own follows from the last of its stream, in the same conversation."""
     async with serving(reactors=False) as omac:
         await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"))
         (second,) = await omac.engine.execute(registration.AGGREGATE, STREAM, found(2))
@@ -79,7 +79,7 @@ async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None
 
 
 async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> None:
-    """Tasks that decide at once do not conflict: each decides on what the others recorded."""
+    """Tasks that decide at once do not conflict: each decides on the state that the others recorded."""
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
             for number in range(50):
@@ -130,7 +130,7 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
 
 
 async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
-    """With a position read before, an event that came while its caller was suspended ends the wait at once."""
+    """A wait from a position read before ends at once for an event that came while its caller was suspended."""
     async with serving(reactors=False) as omac:
         looked = omac.engine.system.position
         await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))

@@ -204,7 +204,7 @@ async def test_a_conflict_can_make_a_decision_needless(carrier: Carrier, path: s
 
 
 async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journal) -> None:
-    """After five decisions the caller gets a refusal and nothing is recorded; the next command can succeed."""
+    """The caller gets a refusal after five decisions, nothing of them is recorded, and the next command can succeed."""
     async with carrier() as execution:
         turns: list[int] = []
 

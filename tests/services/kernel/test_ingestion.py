@@ -1,4 +1,4 @@
-"""services/kernel/ingestion.py, journal/inbox.py: spooled records are in the journal once, whatever happens."""
+"""services/kernel/ingestion.py, journal/inbox.py: spooled records are in the journal exactly once, after any fault."""
 
 import fcntl
 import itertools
@@ -332,7 +332,7 @@ def test_killed_before_the_file_is_removed(path: Path, folder: Path, program: Pr
 
 
 def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """The ids that the journal remembers are bounded by the files that could come again."""
+    """The number of ids in the journal is bounded by the files that could come again."""
     for number in range(5):
         program.deny(f"a{number}")
         assert take() == 1
@@ -342,7 +342,7 @@ def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Progra
 
 
 def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: Inbox, program: Program) -> None:
-    """Hosts that share a journal remember ids of their own: a file with the same name is recorded for each host."""
+    """Hosts that share a journal have ids of their own: a file with the same name is recorded for each host."""
     dead = run_python(KILLED_AT + INGEST, str(path), inbox.folder) if program.deny("a") else None
     assert dead is not None
     assert dead.returncode == -signal.SIGKILL

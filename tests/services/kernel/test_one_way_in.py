@@ -128,7 +128,7 @@ def owner_of(kind: str) -> Aggregate[Any, Any]:
 
 @pytest.fixture
 def few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bound the sessions of a directory to a few, so that there are soon too many."""
+    """Bound the sessions of a directory to a few, so that a few more are too many."""
     monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 1)
 
 
@@ -179,7 +179,7 @@ def test_every_kind_is_decided_by_a_command_and_folds(few_sessions: None) -> Non
 
 
 def test_every_kind_is_folded_by_the_system(examples: Mapping[str, Event]) -> None:
-    """The live state folds every kind, and refuses an event that stands alone where none can."""
+    """The live state folds every kind, and refuses an event that needs an earlier one and comes alone."""
     for kind, event in examples.items():
         aggregate = owner_of(kind)
         stream = stream_of(aggregate, "x")

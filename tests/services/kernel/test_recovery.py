@@ -1,4 +1,4 @@
-"""services/kernel/recovery.py: open states of dead runs are settled, once, whatever ended the runs."""
+"""services/kernel/recovery.py: open states of dead runs are settled once, for any cause of death."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_what_lies_high_is_found_first(project: Path) -> None:
-    """In a folder with too many files, those near the top are hidden, and a warning reports that others are not."""
+    """A search that finds too many files hides those near the top, and warns that the others can be read."""
     search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
     search.search(str(project))
     hidden = search.entries([Entry(str(project), WRITE, "")], ())

@@ -21,7 +21,7 @@ STORE = SETTINGS["secrets.store"]
 
 
 class File:
-    """A settings file with one setting. `problem` is what writing meets; `seen` the journal's head just then."""
+    """A settings file with one setting. `problem` is the error of a write; `seen` the journal's head just then."""
 
     origin = "user /f"
 

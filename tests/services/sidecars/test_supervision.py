@@ -99,7 +99,7 @@ async def test_the_label_names_directory_and_skill(serving: Serving, spawned: An
 
 
 async def test_what_ends_unasked_is_started_again(serving: Serving, spawned: Any, records: Records) -> None:
-    """A pause that doubles precedes each restart, until there are more failures in a row than the policy allows."""
+    """A pause that doubles precedes each restart, until the failures in a row exceed the policy's limit."""
     async with serving(restarts=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
         omac.host.failing.add("echo")
         await spawned(omac)

@@ -192,7 +192,7 @@ async def test_defaults_are_adopted_by_approved_code_only(
 
 
 async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
-    """With `serve.auto_register = false` an unregistered skill is broken, and its fix is the command to register it."""
+    """An unregistered skill with `serve.auto_register = false` is broken, and its fix is the command to register it."""
     async with serving(policy=SkillPolicy(auto_register=False)) as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)

@@ -93,7 +93,7 @@ class Resolver:
 
 
 class Store:
-    """A store of secrets in memory. `refusal` is what every write meets; services may be `locked`."""
+    """A store of secrets in memory. `refusal` is the error of every write; services may be `locked`."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Hidden] = {}
@@ -151,7 +151,7 @@ def echo(skill: MakeSkill) -> Candidate:
 
 
 def below(skill: FoundSkill, base: str) -> FoundSkill:
-    """Return the skill as it is in another base folder."""
+    """Return the skill from another base folder."""
     return msgspec.structs.replace(skill, base=base, source=f"/w/shop/.{base}/skills/{skill.name}")
 
 
@@ -186,7 +186,7 @@ async def test_a_harness_sees_its_own_folder_and_the_shared_one(skill: MakeSkill
 
 
 async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skill: MakeSkill) -> None:
-    """A command can mean the skill in .agents beside one in .opencode."""
+    """A command can name the skill in .agents beside one in .opencode."""
     folders = Folders({"opencode": [below(skill("a"), "opencode")], "agents": [skill("a")]}, {})
     candidates = await every(folders, SHOP)
     assert [(candidate.skill.base, candidate.place.harness) for candidate in candidates] == [
