@@ -40,7 +40,7 @@ SESSIONS, SKILLS = 20, 20  # of a directory, where there are many routes
 
 
 class Unrecorded:
-    """An AccessRecorder that resolves routes, admits each request at once, and makes no record."""
+    """An access recorder that resolves routes, admits each request at once, and makes no record."""
 
     def __init__(
         self,

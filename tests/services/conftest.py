@@ -122,7 +122,7 @@ class ScriptedProcess:
 
 
 class ScriptedHost:
-    """A SidecarHost whose `transcript` lists the calls to it. Sets name the skills that misbehave."""
+    """A sidecar host whose `transcript` lists the calls to it. Sets name the skills that misbehave."""
 
     def __init__(self, bell: Bell) -> None:
         self.bell = bell
@@ -188,7 +188,7 @@ class ScriptedHost:
 
 
 class ScriptedFolders:
-    """A SkillFolders with the skills of the project directories below /w."""
+    """Skill folders with the skills of the project directories below /w."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
@@ -244,7 +244,7 @@ class ScriptedFolders:
 
 
 class ScriptedFrozen:
-    """A FrozenSkills whose copies always exist, unless they are `damaged`."""
+    """Frozen skills whose copies always exist, unless they are `damaged`."""
 
     def __init__(self, folders: ScriptedFolders) -> None:
         self._folders = folders
@@ -267,7 +267,7 @@ class ScriptedFrozen:
 
 
 class ScriptedSecrets:
-    """A Secrets with one store, "vault", in memory. `problem` is the error of every call."""
+    """Secrets in one store, "vault", in memory. `problem` is the error of every call."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, Hidden]] = {}
@@ -298,7 +298,7 @@ class ScriptedSecrets:
 
 
 class FixedPolicies:
-    """A Policies that gives every directory the same policy."""
+    """Policies that are the same for every directory."""
 
     def __init__(self, asked: SkillPolicy) -> None:
         self.asked = asked
@@ -309,7 +309,7 @@ class FixedPolicies:
 
 
 class ScriptedRepositories:
-    """A Repositories with `parts` by directory."""
+    """Repositories with `parts` by directory."""
 
     def __init__(self) -> None:
         self.parts: dict[str, WorktreeFolder] = {}
@@ -319,7 +319,7 @@ class ScriptedRepositories:
 
 
 class World:
-    """An omac that serves."""
+    """An omac that serves, with its scripted surroundings."""
 
     def __init__(self, journal: Journal, bell: Bell, host: ScriptedHost, folders: ScriptedFolders) -> None:
         self.secrets = ScriptedSecrets()

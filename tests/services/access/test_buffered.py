@@ -38,7 +38,7 @@ def buffered(skill: MakeSkill) -> Callable[..., Any]:
 
 
 async def test_a_call_that_has_ended_counts_no_longer(serving: Serving, buffered: Any) -> None:
-    """A call that ended does not count before its record; a running call counts before its record and behind it."""
+    """An ended call does not count while its record is under way; a running one counts before and after its record."""
     async with serving() as omac:
         token, recorder = await buffered(omac)
         numbers: list[int | Exception] = []

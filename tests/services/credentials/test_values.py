@@ -219,7 +219,7 @@ async def test_projects_do_not_share(credentials: Credentials) -> None:
 
 
 async def test_a_locked_store_takes_nothing(credentials: Credentials, shelf: Shelf) -> None:
-    """The refusal reaches the caller; the value does not count, the earlier one stays, and no default is saved."""
+    """The refusal reaches the caller; the value does not count, the earlier one stays, and no new default is saved."""
     await give(credentials, token())
     shelf.locked = {"vault"}
     with pytest.raises(Refusal) as caught:
@@ -528,7 +528,7 @@ async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf
 
 
 async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, shelf: Shelf) -> None:
-    """A purge asks all stores, and raises the refusal in the end."""
+    """A removal asks all stores, and raises the refusal in the end."""
     await give(credentials, token(), mirror=False)
     shelf.use = "keychain"
     await give(credentials, Values({"SPARE": Hidden(SECOND)}), mirror=False)

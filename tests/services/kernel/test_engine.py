@@ -40,7 +40,7 @@ def found(number: int) -> Discover:
 
 @pytest.fixture
 def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """Yield another process's view of the journal: one that is open a second time."""
+    """Yield the journal as another process opens it."""
     journal = open_journal(path, "other", clock)
     yield journal
     journal.close()

@@ -63,7 +63,7 @@ def carrier(request: pytest.FixtureRequest, path: str, clock: Callable[[], int])
 
 @pytest.fixture
 def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """Yield another process's view of the journal: one that is open a second time."""
+    """Yield the journal as another process opens it."""
     with closing(open_journal(path, "other", clock)) as journal:
         yield journal
 

@@ -96,7 +96,7 @@ def inbox(folder: Path) -> Inbox:
 
 @pytest.fixture
 def take(path: Path, inbox: Inbox) -> Callable[..., int]:
-    """Return a function that ingests with a journal of its own, as one process after another does, and counts files."""
+    """Return a function that ingests as one process after another does, and returns the number of recorded files."""
 
     def run(now: int = AT, journal: Path = path, **options: Any) -> int:
         opened = open_journal(str(journal), "taker", lambda: now)

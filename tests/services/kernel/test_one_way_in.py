@@ -262,7 +262,7 @@ def test_every_kind_is_a_request_an_outcome_or_neither() -> None:
 
 
 def test_no_outcome_is_decided_without_its_request(few_sessions: None) -> None:
-    """No state that commands lead to allows an outcome without a request recorded before it."""
+    """No state that commands lead to allows an outcome without its request recorded before."""
     for aggregate in AGGREGATES:
         for step in walk(aggregate):
             kinds = [KIND_OF[type(event)] for event in (*history(aggregate, step.before), *step.events)]
@@ -272,7 +272,8 @@ def test_no_outcome_is_decided_without_its_request(few_sessions: None) -> None:
 
 
 class WatchedStores:
-    """A Secrets whose `touched` has, for each call that changes a store, the kinds that were durable by then."""
+    """Stores of secrets whose `touched` has, for each call that changes a store, the kinds that were durable by
+    then."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -152,7 +152,7 @@ async def test_secrets_that_cannot_be_read_make_a_skill_pending(
 
 
 async def test_two_directories_never_share_a_secret(serving: Serving, skill: MakeSkill) -> None:
-    """Skills of equal names with other code and other values get each its own secret."""
+    """Skills may have equal names, other code and other values: each sidecar gets its own secret."""
     async with serving() as omac:
         for workdir in ("/w/a", "/w/b"):
             slack = wants(skill("slack", code=workdir[-1], workdir=workdir), Secret("TOKEN"))
@@ -261,7 +261,7 @@ async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -
 
 
 async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving, skill: MakeSkill) -> None:
-    """A shared skill has one sidecar, at the reserved name of each directory's token; its values are unscoped."""
+    """A shared skill has one sidecar, below the reserved name of each token; its values are unscoped."""
     async with serving() as omac:
         weather = shared(wants(skill("weather"), Secret("KEY")))
         omac.folders.put("", weather)
