@@ -138,7 +138,7 @@ def test_openings_are_found() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_messages_use_plain_words(layer: str) -> None:
-    """A user's texts contain no word that only this project uses in that sense."""
+    """Messages contain no word that only this project uses in that sense."""
     found = [
         finding
         for path in sorted((ROOT / layer).rglob("*.py"))

@@ -1,6 +1,7 @@
 """The tests of every run, and those that only a run with `--all` adds.
 
-A run with `--all` leaves nothing out. Without it, tests marked `full` are deselected, and property tests try less.
+A run with `--all` leaves nothing out. Without it, tests marked `full` are deselected, and property tests try fewer
+examples.
 """
 
 import os

@@ -20,7 +20,7 @@ TRUSTED = "--dangerously-bypass-hook-trust"  # in the place of a person who trus
 
 
 def codex_line(text: str) -> list[str]:
-    """Return arguments for one prompt; Codex trusts its hooks, and its own sandbox, which has no network, is off."""
+    """Return arguments for one prompt; the person trusts its hooks, and its own sandbox without a network is off."""
     return codex_words(text, TRUSTED, "-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"')
 
 

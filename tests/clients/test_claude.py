@@ -26,7 +26,7 @@ class TestDay(day.Holds):
     """A prompt without a terminal."""
 
     def test_the_session_was_ended(self, ended: day.Day) -> None:
-        """omac refused no call of the bridge, the one at the session's end included."""
+        """omac refused no call of the bridge."""
         assert [row for row in ended.world.omac.attempts() if row["kind"] == "control.refused"] == []
 
 
@@ -93,7 +93,7 @@ echo "REFERENCE: the skill echo is at \\$REFERENCE_BASE"
 
 
 def test_a_hook_written_for_the_go_omac_works_beside_omacs_own() -> None:
-    """A Go hook's text reaches the model with --bridge-compat, and its variable the shell."""
+    """The text of a hook for the Go omac reaches the model with --bridge-compat, and its variable the shell."""
     with world_or_skip(claude) as world:
         hook = world.one / ".claude" / "hook.sh"
         hook.parent.mkdir()

@@ -64,7 +64,7 @@ export const Reference = async ({ directory }) => ({
 
 
 def test_a_plugin_written_for_the_go_omac_works_beside_omacs_own() -> None:
-    """A Go plugin's variables reach the shell with --bridge-compat, and lead to the skill."""
+    """The variables of a plugin for the Go omac reach the shell with --bridge-compat, and lead to the skill."""
     with world_or_skip(opencode) as world:
         plugin = world.one / "reference.js"
         plugin.write_text(REFERENCE_PLUGIN)

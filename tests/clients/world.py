@@ -30,8 +30,7 @@ WORKTREES = ("one", "two")
 
 
 class World:
-    """A machine. `repo` is a repository whose commit has the echo skill; `one` and `two` are linked worktrees beside
-    it.
+    """A machine: `repo`, a repository whose commit has the echo skill, and its linked worktrees `one` and `two`.
 
     `agent` is the setup of the client; `within` is the command that runs another command without a network.
     """

@@ -272,8 +272,7 @@ def test_no_outcome_is_decided_without_its_request(few_sessions: None) -> None:
 
 
 class WatchedStores:
-    """Stores of secrets whose `touched` has, for each call that changes a store, the kinds that were durable by
-    then."""
+    """Stores of secrets; `touched` has, for each call that changes one, the kinds that were durable by then."""
 
     def __init__(self, path: str) -> None:
         self._path = path
