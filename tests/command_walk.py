@@ -10,8 +10,8 @@ from omac.tools.main import app
 
 def _walk(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield words, command
-    for name, one in getattr(command, "commands", {}).items():
-        yield from _walk(one, *words, name)
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield from _walk(subcommand, *words, name)
 
 
 _EACH = dict(_walk(typer.main.get_command(app)))
@@ -24,7 +24,7 @@ GROUPS = {words: command for words, command in _EACH.items() if words not in ALL
 
 
 def required(command: Any) -> list[str]:
-    """Return words that stand for the arguments and options that a command demands."""
+    """Return words in the place of the arguments and options that a command demands."""
     words = []
     for parameter in command.params:
         if parameter.required:

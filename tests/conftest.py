@@ -1,4 +1,4 @@
-"""The two tiers of a run (`tests/tiers.py`), and the surroundings that programs under test find."""
+"""The two tiers of a run (`tests/tiers.py`), and the surroundings of programs under test."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ _ORDER = {"simulation": 0, "projections": 2, "domain": 2}  # others: 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all` leaves nothing out; `--write` writes documents anew."""
+    """Add `--all`, which leaves no test out, and `--write`, which writes documents again."""
     parser.addoption("--all", action="store_true", help="also run tests marked full, and all examples of properties")
     parser.addoption(
         "--write", action="store_true", help="write documents that tests compare, such as docs/first-day.md"
@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the tier before test modules are imported, in every worker, and set up what programs inherit."""
+    """Choose the tier before test modules are imported, in every worker, and set the environment of programs."""
     os.environ.pop(tiers.VARIABLE, None)
     if config.getoption("--all"):
         os.environ[tiers.VARIABLE] = "all"
@@ -47,9 +47,9 @@ def _end_inherited_ignoring() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what is dear first and what is cheap last, and deselect what only `--all` runs, unless a test was named.
+    """Put expensive tests first and cheap ones last, and deselect those of `--all` only, unless a test was named.
 
-    Workers steal from each other's ends: what they split there should share no server that each would have to start.
+    Workers steal from each other's ends: tests that they split there should share no server that each would start.
     """
     items.sort(key=lambda item: _ORDER.get(item.path.relative_to(_TESTS).parts[0], 1))
     if config.getoption("--all") or any("::" in word for word in config.args):

@@ -1,8 +1,8 @@
-"""A skill that writes down each request that reaches it, and answers in every way there is: tests count calls by it.
+"""A skill that writes down each request that reaches it, and gives every kind of answer: tests count calls by it.
 
-As a program, `counting_skill.py LOG`, it is the sidecar: one loop, since a million calls shall not wait for it. A
-request to `/N` is a line N in the file LOG before anything else can happen to it. N decides about the answer, and is in
-its body (`whole`).
+The program `counting_skill.py LOG` is the sidecar: one loop, since a million calls shall not wait for it. A request to
+`/N` is a line N in the file LOG before anything else can happen to it. N determines the answer, and is in its body
+(`whole`).
 """
 
 import os
@@ -24,22 +24,22 @@ LENGTH = re.compile(rb"\r\nContent-Length: (\d+)\r\n")
 
 
 def broken(number: int) -> bool:
-    """Whether the connection is closed without a byte of an answer: a GET may come once more."""
+    """Return whether the connection is closed without a byte of an answer: a GET may come once more."""
     return number % 29 == 0
 
 
 def halved(number: int) -> bool:
-    """Whether the connection is closed in the middle of an answer."""
+    """Return whether the connection is closed in the middle of an answer."""
     return not broken(number) and number % 31 == 0
 
 
 def whole(number: int) -> bytes:
-    """The body of the answer to a request, where that is whole."""
+    """Return the body of the answer to a request, where that is whole."""
     return b"%d" % number + b" " * (LARGE if number % 101 == 0 else 0) + b"ok"
 
 
 def answer(number: int) -> bytes:
-    """All that is sent back; the connection is closed behind an answer that is `broken` or `halved`."""
+    """Return all bytes of an answer; the connection is closed behind an answer that is `broken` or `halved`."""
     if broken(number):
         return b""
     body = whole(number)
@@ -51,7 +51,7 @@ def answer(number: int) -> bytes:
 
 
 class Connection:
-    """One connection: what came of a request, and what is left of an answer."""
+    """A connection with the request that has come so far, and the unsent rest of an answer."""
 
     def __init__(self, sock: socket.socket, log: int) -> None:
         self.sock = sock
@@ -63,7 +63,7 @@ class Connection:
         self.answers_at = 0.0  # 0: at once
 
     def readable(self) -> bool:
-        """Take in what has come; False when the connection is to be closed."""
+        """Read the bytes that have come; return False when the connection is to be closed."""
         try:
             data = self.sock.recv(65536)
         except OSError:
@@ -81,7 +81,7 @@ class Connection:
         return self.answer()
 
     def _begin(self) -> bool:
-        """Take a head, and write the request down; False when the head is not whole."""
+        """Read a head, and write the request down; return False when the head is not whole."""
         head, end, rest = self._came.partition(b"\r\n\r\n")
         if not end:
             return False
@@ -101,7 +101,7 @@ class Connection:
         return self.writable()
 
     def writable(self) -> bool:
-        """Send on; False when the connection is to be closed."""
+        """Send on; return False when the connection is to be closed."""
         try:
             self._left = self._left[self.sock.send(self._left) :] if self._left else b""
         except BlockingIOError:
@@ -112,7 +112,7 @@ class Connection:
 
     @property
     def waits_for(self) -> int:
-        """The events that it can use now."""
+        """Return the events that the connection can use now."""
         return select.EPOLLOUT if self._left else 0 if self.answers_at else select.EPOLLIN
 
 
@@ -129,7 +129,7 @@ class Sidecar:
         self._pausing: list[Connection] = []
 
     def serve(self) -> None:
-        """Until killed."""
+        """Serve until killed."""
         while True:
             for file, events in self._epoll.poll(PAUSE_S / 4 if self._pausing else None):
                 if file == self._listener.fileno():

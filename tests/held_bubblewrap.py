@@ -11,8 +11,8 @@ from omac.adapters.sidecars import launch
 
 
 async def held(name: str, held_by: int) -> tuple[subprocess.Popen[bytes], process.Stat]:
-    """A bubblewrap that sets up a namespace for as long as the pipe `held_by` is open, and its init, which waits for
-    it. `name` stands for omac's in the command line."""
+    """Start a bubblewrap that sets up a namespace for as long as the pipe `held_by` is open; return it and its init,
+    which waits for it. `name` is used instead of omac's in the command line."""
     bwrap = host_programs.find("bwrap")
     info, more = os.memfd_create("info"), os.memfd_create("more")
     os.write(more, b"\0".join([b"--unshare-user", b"--userns-block-fd", str(held_by).encode(), b""]))

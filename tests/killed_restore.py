@@ -9,11 +9,11 @@ from real_omac import Omac
 
 
 class Killed(BaseException):
-    """What no handler of omac's catches."""
+    """An exception that no handler of omac's catches."""
 
 
 def kill_restore(omac: Omac, backup: str, is_moment: Callable[[str], bool]) -> None:
-    """Restore a backup; it ends, with nothing put right, before the first rename from a name for which `is_moment`."""
+    """Restore a backup; kill the restore, with no cleanup, before the first rename for which `is_moment` holds."""
     rename = os.rename
 
     def renaming(source: str, target: str) -> None:

@@ -1,6 +1,6 @@
-"""A repository with a linked worktree nested in its main checkout, as agents get them, and places around it.
+"""A repository with a linked worktree nested in its main checkout, as agents get them, and folders around it.
 
-It is not below /tmp, which every agent may write to.
+The repository is not below /tmp, which every agent may write to.
 """
 
 import os
@@ -16,7 +16,7 @@ PLAIN = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFI
 
 
 class Ground:
-    """`main` is the main checkout, `worktree` the agent's, `sibling` another one's, both below `main/.builders`."""
+    """A ground: the checkout `main`; below `main/.builders` the agent's `worktree`, and another agent's `sibling`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,7 +29,7 @@ class Ground:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a hook of the agent in `worktree` sees."""
+        """Return the environment of a hook of the agent in `worktree`."""
         return {
             **PLAIN,
             "HOME": str(self.home),
@@ -38,14 +38,14 @@ class Ground:
         }
 
     def git(self, *arguments: str, cwd: Path) -> str:
-        """One git command's output."""
+        """Return the output of a git command."""
         done = subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
 
 @contextmanager
 def ground(above: str = "/var/tmp") -> Iterator[Ground]:
-    """One of a test's own; gone afterwards."""
+    """Yield a ground of a test's own, and remove it afterwards."""
     made = Ground(Path(tempfile.mkdtemp(prefix="omac-ground-", dir=above)).resolve())
     try:
         for folder in (made.home, made.outside, made.main / "src"):

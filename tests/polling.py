@@ -1,4 +1,4 @@
-"""Waiting for what no event announces: a condition is tried again and again, up to a deadline."""
+"""Waits for changes that no event announces: a condition is tried again and again, up to a deadline."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ POLL_S = 0.01
 
 
 def eventually(condition: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Return the first true value of `condition`; an AssertionError that says `what` was awaited after `seconds`."""
+    """Return the first true value of `condition`; raise an AssertionError that names `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -21,7 +21,7 @@ def eventually(condition: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> float:
-    """Return how many seconds it took `condition` to hold; trio.TooSlowError when that takes longer than `seconds`."""
+    """Return the seconds until `condition` holds; raise trio.TooSlowError when that takes longer than `seconds`."""
     began = trio.current_time()
     with trio.fail_after(seconds):
         while not condition():
@@ -30,7 +30,7 @@ async def until(condition: Callable[[], object], seconds: float = 10.0) -> float
 
 
 def stays(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Return after `seconds`; an AssertionError that says `what` ended when `condition` is false before."""
+    """Return after `seconds`; raise an AssertionError that names `what` when `condition` is false before."""
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds:
         assert condition(), f"ended after {passed:.1f} s: {what}"
@@ -38,6 +38,6 @@ def stays(condition: Callable[[], object], seconds: float, what: str) -> None:
 
 
 def file_times_pass() -> None:
-    """Return when whatever changes from now on bears a later time than all that has changed so far."""
+    """Return when all later changes of files have a later time than all changes so far."""
     begun_ns = file_system_now_ns()
     eventually(lambda: file_system_now_ns() - begun_ns > TICK_NS, 5.0, "a tick of the file system's clock")

@@ -1,7 +1,7 @@
 """Clients that call the counting skill, and leave at every moment of a call: in one loop on raw sockets.
 
-Each client has one connection at a time. It draws how it behaves (`MANNERS`), sends one request or several at once, and
-holds every whole answer to what the skill says to that number: an answer of another call would be found.
+Each client has one connection at a time. It draws its behaviour (`MANNERS`), and sends one request or several at once.
+It compares every whole answer with the skill's answer to that number: an answer of another call would be found.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _WEIGHTS = tuple(itertools.accumulate(MANNERS.values()))
 
 
 class Callers:
-    """So many clients, which make calls number by number. `url` is that of the skill."""
+    """A number of clients, which make calls number by number. `url` is that of the skill."""
 
     def __init__(self, url: str, numbers: range, seed: object, clients: int = 64) -> None:
         host, _, path = url.removeprefix("http://").partition("/")
@@ -77,7 +77,7 @@ class Callers:
             self._pass(time.monotonic())
 
     def _pass(self, now: float) -> None:
-        """Have happen what was to happen by now."""
+        """Run all actions that are due by now."""
         while self._timers and self._timers[0][0] <= now:
             _, _, client, turn = heapq.heappop(self._timers)
             client.due(turn)
@@ -93,13 +93,13 @@ class Callers:
         self._epoll.close()
 
     def take(self, count: int) -> list[int]:
-        """Up to so many numbers of calls; none when all are made."""
+        """Return up to so many numbers of calls; none when all are made."""
         numbers = list(itertools.islice(self._numbers, count))
         self._busy -= not numbers
         return numbers
 
     def request(self, number: int) -> bytes:
-        """A request, with a body or without."""
+        """Return a request, with a body or without."""
         length = self.chance.choice(BODIES)
         start = self._start % number
         return (
@@ -107,7 +107,7 @@ class Callers:
         )
 
     def watch(self, client: "_Client", sock: socket.socket) -> None:
-        """Have `ready` called for what comes on a new connection."""
+        """Have `ready` called for events of a new connection."""
         self._watched[sock.fileno()] = client
         self._epoll.register(sock, select.EPOLLIN)
 
@@ -116,7 +116,7 @@ class Callers:
         self._epoll.modify(sock, events)
 
     def forget(self, sock: socket.socket) -> None:
-        """A connection is about to be closed."""
+        """Forget a connection that is about to be closed."""
         self._watched.pop(sock.fileno(), None)
 
     def wake(self, client: "_Client", turn: int, seconds: float) -> None:
@@ -125,7 +125,7 @@ class Callers:
 
 
 class _Client:
-    """One client, from turn to turn. Its turns are counted: what was to happen in one that is over does not."""
+    """A client, from turn to turn. Its turns are counted: actions that belong to a turn that is over are dropped."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
@@ -143,7 +143,7 @@ class _Client:
             pass
 
     def ready(self, events: int) -> None:
-        """The connection can be used again."""
+        """Use the connection, which is ready again."""
         over = bool(events & select.EPOLLOUT) and self._send()
         if not over and self._sock is not None and events & ~select.EPOLLOUT:
             over = self._receive()
@@ -151,7 +151,7 @@ class _Client:
             self.begin()
 
     def due(self, turn: int) -> None:
-        """A pause is over."""
+        """Go on after a pause."""
         if turn == self._turn:
             self._leave()
             self.begin()
@@ -171,7 +171,7 @@ class _Client:
             self._sock = None
 
     def _begin(self) -> bool:
-        """Begin a turn; whether it is over at once."""
+        """Begin a turn; return whether it is over at once."""
         chance = self._callers.chance
         self._turn += 1
         self._manner = chance.choices(_NAMES, cum_weights=_WEIGHTS)[0]
@@ -193,7 +193,7 @@ class _Client:
         return self._send()
 
     def _connected(self) -> socket.socket | None:
-        """The connection, a new one if there is none; None when none can be made."""
+        """Return the connection, or a new one; None when none can be made."""
         if self._sock is None:
             sock = socket.socket()
             try:
@@ -208,7 +208,7 @@ class _Client:
         return self._sock
 
     def _send(self) -> bool:
-        """Send what is left to be sent; whether the turn is over."""
+        """Send the unsent rest; return whether the turn is over."""
         assert self._sock is not None
         try:
             self._unsent = self._unsent[self._sock.send(self._unsent) :] if self._unsent else b""
@@ -223,7 +223,7 @@ class _Client:
         return not blocked and self._sent()
 
     def _sent(self) -> bool:
-        """All is sent: wait for answers, or leave; whether the turn is over."""
+        """Wait for answers, or leave, after all is sent; return whether the turn is over."""
         assert self._sock is not None
         if self._manner == "leaves at once" or not self._expected:
             return self._leave()
@@ -235,7 +235,7 @@ class _Client:
         return False
 
     def _receive(self) -> bool:
-        """Take in what comes of answers; whether the turn is over."""
+        """Read the bytes of answers; return whether the turn is over."""
         assert self._sock is not None
         leaves = self._manner == "leaves in mid-answer"
         try:
@@ -248,8 +248,8 @@ class _Client:
             self._callers.seen["left in mid-answer" if data else "cut off"] += 1
             return self._leave()
         self._came += data
-        while self._expected and (found := whole_answer(self._came)):
-            head, body, self._came = found
+        while self._expected and (parts := whole_answer(self._came)):
+            head, body, self._came = parts
             if not self._judge(int(head[9:12]), body, self._expected.pop(0)):
                 self._leave()
                 return self._pause(REFUSED_S)
@@ -263,7 +263,7 @@ class _Client:
         return True
 
     def _judge(self, status: int, body: bytes, number: int) -> bool:
-        """Hold an answer to its call; False for one that says to try again later."""
+        """Compare an answer with its call; return False for one that asks to try again later."""
         if status != 200:
             # 403: it was under way when omac gave the sidecar up, or when a reload took its route away
             allowed = status in (502, 503) or (status == 403 and b'"revoked"' in body)
@@ -275,7 +275,7 @@ class _Client:
         return True
 
     def _leave(self) -> bool:
-        """Close the connection, one time in two by a reset; the turn is over."""
+        """Close the connection, one time in two by a reset; return that the turn is over."""
         if self._sock is not None and self._callers.chance.random() < 0.5:
             with contextlib.suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -283,7 +283,7 @@ class _Client:
         return True
 
     def _pause(self, seconds: float) -> bool:
-        """Begin the next turn later."""
+        """Begin the next turn later; return whether the turn is over."""
         self._turn += 1
         self._late_at = math.inf
         self._callers.wake(self, self._turn, seconds)
@@ -291,7 +291,7 @@ class _Client:
 
 
 def whole_answer(data: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """The head and the body of the answer at the front of `data`, and what follows; None while it is not whole."""
+    """Return head and body of the answer at the front of `data`, and the bytes behind; None while it is not whole."""
     at = data.find(b"\r\n\r\n")
     if at < 0:
         return None

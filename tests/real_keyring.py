@@ -1,6 +1,6 @@
 """A real gnome-keyring for tests, on a session bus of its own: nothing of it is left when the test ends.
 
-Whoever is given its environment finds it as on a desktop; the machine's own bus and keyrings are out of reach.
+Programs that get its environment find it as on a desktop; the machine's own bus and keyrings are out of reach.
 """
 
 import os
@@ -41,12 +41,12 @@ class PrivateBus(dict[str, str]):
     """The environment of programs on the bus."""
 
     def call(self, path: str, interface: str, method: str, signature: str = "", *body: object) -> tuple[object, ...]:
-        """What the Secret Service on the bus answers."""
+        """Return the answer of the bus's Secret Service."""
         message = new_method_call(DBusAddress(path, NAME, interface), method, signature or None, body)
         return self._answer(message)
 
     def has_secret_service(self) -> bool:
-        """Whether somebody is the Secret Service here."""
+        """Return whether a program is the Secret Service on this bus."""
         bus = DBusAddress("/org/freedesktop/DBus", "org.freedesktop.DBus", "org.freedesktop.DBus")
         return bool(self._answer(new_method_call(bus, "NameHasOwner", "s", (NAME,)))[0])
 
@@ -58,13 +58,13 @@ class PrivateBus(dict[str, str]):
 
 
 class PrivateKeyring(PrivateBus):
-    """The environment of programs that use the keyring, and what its owner can do to it."""
+    """The environment of programs that use the keyring, and the actions of its owner."""
 
     daemon: subprocess.Popen[bytes]
 
     @property
     def collection(self) -> str:
-        """The path of the default collection; "/" for none, which the daemon may say once to a client that is new."""
+        """Return the path of the default collection; "/" for none, which a daemon may answer once to a new client."""
         where = "/org/freedesktop/secrets", "org.freedesktop.Secret.Service"
         answers = (str(self.call(*where, "ReadAlias", "s", "default")[0]) for _ in range(3))
         return next((answer for answer in answers if answer != "/"), "/")
@@ -74,17 +74,17 @@ class PrivateKeyring(PrivateBus):
         self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "Lock", "ao", [self.collection])
 
     def ready(self) -> bool:
-        """Whether the daemon has its name and an open default collection: it takes the name first."""
+        """Return whether the daemon has its name and an open default collection: it takes the name first."""
         return self.has_secret_service() and self.collection != "/" and not self.locked()
 
     def locked(self) -> bool:
-        """Whether the default collection is locked."""
+        """Return whether the default collection is locked."""
         where = DBusAddress(self.collection, NAME, "org.freedesktop.Secret.Collection")
         _type, is_locked = self._answer(Properties(where).get("Locked"))[0]
         return bool(is_locked)
 
     def pause(self) -> None:
-        """Let the daemon say nothing until `resume`."""
+        """Pause the daemon until `resume`."""
         self.daemon.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -99,7 +99,7 @@ class PrivateKeyring(PrivateBus):
 
 @contextmanager
 def private_bus(folder: Path, activatable: str | None = None) -> Iterator[PrivateBus]:
-    """A session bus without a Secret Service; `activatable` is the program that it would start as one."""
+    """Yield a session bus without a Secret Service; `activatable` is the program that it would start as one."""
     short = Path(tempfile.mkdtemp(prefix="omac-bus-", dir="/tmp"))  # a socket's path has room for 107 bytes
     try:
         environment = _environment(folder, short)
@@ -126,7 +126,7 @@ def private_bus(folder: Path, activatable: str | None = None) -> Iterator[Privat
 
 @contextmanager
 def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
-    """A gnome-keyring with an empty, open login keyring under PASSWORD."""
+    """Yield a gnome-keyring with an empty, open login keyring under PASSWORD."""
     with private_bus(folder) as bus:
         keyring = PrivateKeyring(bus)
         for attempt in range(3):
@@ -144,7 +144,7 @@ def private_keyring(folder: Path) -> Iterator[PrivateKeyring]:
 
 
 class BrokenKeyring(Exception):
-    """gnome-keyring-daemon ended before its collection was open."""
+    """A gnome-keyring-daemon that ended before its collection was open."""
 
 
 def _daemon(keyring: PrivateKeyring) -> subprocess.Popen[bytes]:

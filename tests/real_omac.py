@@ -1,10 +1,10 @@
 """A real omac for tests, in a home and a state directory of its own: the command line, and servers as processes.
 
-A command runs inside this process (tools/main.py), which saves it a start of its own; what forks or becomes another
-program, and what a test runs by another command or by `Omac.process`, is a process.
+A command runs inside this process (tools/main.py), which saves it a start of its own. A command that forks or becomes
+another program is a process, and so is one that a test runs by another command or by `Omac.process`.
 
-Everything it starts is ended by `Omac.close`, whatever became of the test. Nothing here reaches into a running omac:
-it is asked as people and agents ask it, through the command line, curl and signals.
+`Omac.close` ends everything that it started, whatever the result of the test. No test reaches into a running omac: it
+is used as people and agents use it, through the command line, curl and signals.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ ECHO_SKILL = Path(__file__).parent.parent / "examples" / "skills" / "echo"
 
 
 class Answer(NamedTuple):
-    """What curl got: header names are lower case; `body` is text."""
+    """An answer to curl: header names are lower case; `body` is text."""
 
     status: int
     headers: dict[str, str]
     body: str
 
     def json(self) -> Any:
-        """The body, decoded."""
+        """Return the body, decoded."""
         return json.loads(self.body)
 
 
@@ -57,14 +57,14 @@ class Done(NamedTuple):
 
 
 def curl(*arguments: str, stdin: bytes | None = None) -> Answer:
-    """One request by the real curl; the final answer, without interim ones."""
+    """Make a request by the real curl, and return the final answer, without interim ones."""
     done = subprocess.run([*CURL, "-i", *arguments], input=stdin, capture_output=True, timeout=90)
     assert done.returncode == 0, f"curl {arguments} ended with {done.returncode}: {done.stderr.decode()}"
     return parse_answer(done.stdout)
 
 
 def parse_answer(raw: bytes) -> Answer:
-    """The last answer in what `curl -i` printed."""
+    """Return the last answer in the output of `curl -i`."""
     while True:
         head, _, rest = raw.partition(b"\r\n\r\n")
         status = int(head.split(maxsplit=2)[1])
@@ -76,7 +76,7 @@ def parse_answer(raw: bytes) -> Answer:
 
 
 class Serving:
-    """An `omac serve` that runs, and where it can be reached."""
+    """An `omac serve` that runs, and its addresses."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process = process
@@ -85,15 +85,15 @@ class Serving:
         self.token = ""
 
     def await_ready(self, seconds: float = 20.0, root: str = "") -> "Serving":
-        """Read the one line it prints once it is ready; `root` is where its own view of the file system begins."""
+        """Read the one line of a server that is ready; `root` is the beginning of its own view of the file system."""
         self.ready = json.loads(self.line(seconds))
-        for place in ("control_socket", "control_token_file", "facade_socket"):
-            self.ready[place] = root + self.ready[place]
+        for field in ("control_socket", "control_token_file", "facade_socket"):
+            self.ready[field] = root + self.ready[field]
         self.token = Path(self.ready["control_token_file"]).read_text()
         return self
 
     def line(self, seconds: float = 20.0) -> str:
-        """The next line it prints."""
+        """Return the next line of stdout."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -103,7 +103,7 @@ class Serving:
         return line
 
     def said(self) -> str:
-        """What it wrote to stderr so far."""
+        """Return the text on stderr so far."""
         return self.errors.read_text(errors="replace")
 
     def call(self, action: str, document: object = None, *, raw: bytes | None = None) -> Answer:
@@ -114,24 +114,24 @@ class Serving:
         return curl(*sends, *where, stdin=body)
 
     def call_tcp(self, action: str, *arguments: str) -> Answer:
-        """A request over TCP with nothing that `arguments` do not say."""
+        """Make a request over TCP with nothing but `arguments`."""
         return curl(*arguments, f"{self.ready['control_base']}/__omac__/{action}")
 
     def activate(self, directory: Path, session: str | None = None) -> dict[str, Any]:
-        """The manifest of a directory that could be activated."""
+        """Activate a directory, which has to succeed, and return its manifest."""
         answer = self.call("activate", {"dir": str(directory)} | ({"session": session} if session else {}))
         assert answer.status == 200, answer
         manifest: dict[str, Any] = answer.json()
         return manifest
 
     def skill(self, directory: Path, name: str = "echo") -> dict[str, Any]:
-        """One skill of a directory, as its manifest has it."""
-        (found,) = [skill for skill in self.activate(directory)["skills"] if skill["name"] == name]
-        skill: dict[str, Any] = found
+        """Return a skill of a directory, as its manifest has it."""
+        (entry,) = [skill for skill in self.activate(directory)["skills"] if skill["name"] == name]
+        skill: dict[str, Any] = entry
         return skill
 
     def descriptors(self) -> int:
-        """How many descriptors the process has open."""
+        """Return the number of descriptors that the process has open."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
@@ -140,7 +140,7 @@ class Serving:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """Make sure that it is gone."""
+        """Make sure that the process has ended."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -180,10 +180,10 @@ class Omac:
         """Run a command to its end. `within` is a command that runs it, such as bwrap."""
         if within or arguments[:1] in OWN_PROCESS or arguments[:2] in OWN_PROCESS:
             return self.process(*arguments, cwd=cwd, extra=extra, within=within, stdin=stdin, seconds=seconds)
-        given = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        text_stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
         with contextlib.chdir(cwd or self.root):
-            status = main(arguments, self.environment | dict(extra or {}), given, out, err)
+            status = main(arguments, self.environment | dict(extra or {}), text_stdin, out, err)
         return Done(status, _written(out), _written(err))
 
     def process(
@@ -208,7 +208,7 @@ class Omac:
         return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def ok(self, *arguments: str, cwd: Path | None = None, extra: Mapping[str, str] | None = None) -> str:
-        """What a command prints that must succeed."""
+        """Return the output of a command that must succeed."""
         done = self.run(*arguments, cwd=cwd, extra=extra)
         assert done.status == 0, done
         return done.out
@@ -237,12 +237,12 @@ class Omac:
         return serving
 
     def serve(self, *arguments: str, extra: Mapping[str, str] | None = None, within: tuple[str, ...] = ()) -> Serving:
-        """`omac serve --no-inner --json --root R`, ready."""
+        """Start `omac serve --no-inner --json --root R`, and return it when it is ready."""
         line = ("serve", "--no-inner", "--json", "--root", str(self.root), *arguments)
         return self.start(*line, extra=extra, within=within).await_ready()
 
     def project(self, name: str, *skills: str) -> Path:
-        """A project with copies of the echo skill under these names (its own if none is given)."""
+        """Make a project with copies of the echo skill under these names (its own if none is given)."""
         project = self.root / name
         for skill in skills or ("echo",):
             source = project / ".agents" / "skills" / skill
@@ -254,7 +254,7 @@ class Omac:
         return project
 
     def skill(self, project: Path, name: str, meta: str | bytes, program: str = "") -> Path:
-        """A skill with this omac.yaml and, as sidecar.py, this program; its folder."""
+        """Write a skill with this omac.yaml and, as sidecar.py, this program; return its folder."""
         source = project / ".agents" / "skills" / name
         source.mkdir(parents=True)
         (source / "omac.yaml").write_bytes(meta if isinstance(meta, bytes) else meta.encode())
@@ -262,25 +262,25 @@ class Omac:
         return source
 
     def approve(self, project: Path, *skills: str) -> None:
-        """Vouch for skills of a project."""
+        """Approve skills of a project."""
         for skill in skills or ("echo",):
             self.ok("approve", skill, "--workdir", str(project))
 
     def audit(self, *arguments: str) -> list[dict[str, Any]]:
-        """The accesses, as `omac audit --json` has them."""
+        """Return the accesses, as `omac audit --json` has them."""
         return [json.loads(line) for line in self.ok("audit", "--kind", "access", "--json", *arguments).splitlines()]
 
     def attempts(self) -> list[dict[str, Any]]:
-        """What was kept from running or happening, as `omac audit --json` has it; accesses are not among it."""
+        """Return the refused attempts, as `omac audit --json` has them, without accesses."""
         rows = [json.loads(line) for line in self.ok("audit", "--outcome", "refused", "--json").splitlines()]
         return [row for row in rows if row["kind"] != "access"]
 
     def events(self, kind: type | None = None) -> list[Recorded]:
-        """What is in the journal, or what is in it of one type of event."""
-        return [one for one in self.records() if kind is None or isinstance(one.event, kind)]
+        """Return the events in the journal, or those of one type."""
+        return [record for record in self.records() if kind is None or isinstance(record.event, kind)]
 
     def records(self, after: int = 0, *kinds: str) -> Iterator[Recorded]:
-        """What is in the journal above a position, or what is in it of some kinds, one by one."""
+        """Yield the records of the journal above a position, or those of some kinds, one by one."""
         path = str(self.state / "journal.db")
         with contextlib.closing(
             ReadJournal(path, keys=partial(StateDir(str(self.state)).subject_keys, path))
@@ -288,13 +288,13 @@ class Omac:
             yield from journal.of_kinds(kinds, after) if kinds else journal.records(after)
 
     def left(self) -> list[int]:
-        """Living processes, other than servers, that have a path of this omac in their arguments or environment."""
+        """Return living processes, other than servers, with a path of this omac in their arguments or environment."""
         mark, servers = str(self.folder).encode(), {serving.process.pid for serving in self._servings}
-        found = []
+        pids = []
         for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
             if pid not in servers and pid != os.getpid() and _mentions(pid, mark):
-                found.append(pid)
-        return found
+                pids.append(pid)
+        return pids
 
     def close(self) -> None:
         """End everything and remove the state."""
@@ -310,7 +310,7 @@ class Omac:
 
 @contextmanager
 def omac_in(folder: Path) -> Iterator[Omac]:
-    """An omac whose projects and home are below `folder`; nothing of it is left afterwards."""
+    """Yield an omac whose projects and home are below `folder`; nothing of it is left afterwards."""
     omac = Omac(folder)
     try:
         yield omac

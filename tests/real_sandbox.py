@@ -38,7 +38,7 @@ class Done(NamedTuple):
 
 
 class Box:
-    """A user's world: `home`, `state` and `workdir` are folders of that user's, `uid` is who that is."""
+    """A user's world: `home`, `state` and `workdir` are folders of that user's, `uid` is the user's id."""
 
     def __init__(self, top: Path, uid: int) -> None:
         self.top = top
@@ -53,7 +53,7 @@ class Box:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What omac and the host's programs are started with."""
+        """Return the environment with which omac and the host's programs start."""
         return {
             "HOME": str(self.home),
             "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -64,7 +64,7 @@ class Box:
         }  # fmt: skip
 
     def omac(self, *words: str) -> list[str]:
-        """The argument vector of an omac command of this user's."""
+        """Return the argument vector of an omac command of this user's."""
         if self.uid:
             begin = f"import sys; sys.path.insert(0, {readable_package()!r}); {_ENTRY}"
             return [SYSTEM_PYTHON, "-I", "-c", begin, *words]
@@ -109,19 +109,19 @@ class Box:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def give(self, path: Path, text: str = "", mode: int = 0o600) -> Path:
-        """A file of this user's, with the folders above it."""
+        """Write a file of this user's, with the folders above it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(mode)
-        for one in (path, *path.parents):
-            if one == self.top:
+        for part in (path, *path.parents):
+            if part == self.top:
                 break
-            os.chown(one, self.uid, self.uid)
+            os.chown(part, self.uid, self.uid)
         return path
 
 
 def installed(world: Box) -> Path:
-    """The program `omac` of an installation of this user's, with its interpreter beside it (`uv tool install`)."""
+    """Return the program `omac` of this user's installation, with its interpreter beside it (`uv tool install`)."""
     top = world.home / "tools" / "omac"
     subprocess.run([SYSTEM_PYTHON, "-m", "venv", "--without-pip", str(top)], check=True)
     (site,) = top.glob("lib/python3*/site-packages")
@@ -137,7 +137,7 @@ def installed(world: Box) -> Path:
 
 @contextmanager
 def box(uid: int = 0) -> Iterator[Box]:
-    """A user's world, below a folder that everybody can pass through; removed in the end."""
+    """Yield a user's world, below a folder that all users can pass through, and remove it in the end."""
     top = Path(tempfile.mkdtemp(prefix="omac-box-"))
     top.chmod(0o755)
     try:
@@ -148,13 +148,13 @@ def box(uid: int = 0) -> Iterator[Box]:
 
 @functools.cache
 def readable_package() -> str:
-    """A folder that everybody can read, with a copy of the package in it; made once for all tests of a process."""
+    """Return a folder that all users can read, with a copy of the package; one for all tests of a process."""
     top = Path(tempfile.mkdtemp(prefix="omac-package-"))
     top.chmod(0o755)
     source = Path(omac.__file__).parent
     shutil.copytree(source, top / "omac", symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
-    for found in top.rglob("*"):
-        found.chmod(0o755 if found.is_dir() else 0o644)
+    for path in top.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
     subprocess.run([SYSTEM_PYTHON, "-m", "compileall", "-q", str(top)], check=True)
     atexit.register(shutil.rmtree, top, ignore_errors=True)
     return str(top)

@@ -1,4 +1,4 @@
-"""One client's connection and its skill, step by step: what both say and do is a script, and each step waits until the
+"""A client's connection and its skill, step by step: a script has the messages of both, and each step waits until the
 facade has nothing left to do. So two facades that serve the same script must give the same result."""
 
 import array
@@ -31,8 +31,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 
 class Part(NamedTuple):
-    """What one side sends in one step, with a descriptor where `rights` (on Unix sockets), and how it ends behind
-    that."""
+    """A side's message in a step, with a descriptor where `rights` (Unix sockets), and how its connection ends."""
 
     data: bytes
     end: End = "stays"
@@ -43,9 +42,9 @@ class Part(NamedTuple):
 
 
 class Script(NamedTuple):
-    """`turns` says for each step whether the skill goes first, where both have one. Answers are those to requests
-    `/0`, `/1` and so on; one that is `early` does not wait for the body. `lazy`: the client reads at the end only.
-    `gate` says what the recorder does from a step on; one that is slow has recorded nothing before."""
+    """A script. `turns` has for each step whether the skill goes first, where both have one. Answers are those to
+    requests `/0`, `/1` and so on; one that is `early` does not wait for the body. `lazy`: the client reads at the end
+    only. `gate` has the recorder's behaviour from a step on; one that is slow has recorded nothing before."""
 
     unix: bool
     client: Sequence[Part]
@@ -56,8 +55,8 @@ class Script(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the client got and how its connection ended, the requests that the skill got, each with whether it was
-    cancelled, and the record."""
+    """The bytes that the client got and the end of its connection, the requests that the skill got, each with whether
+    it was cancelled, and the record."""
 
     client: bytes
     client_end: str
@@ -70,7 +69,7 @@ class Result(NamedTuple):
 
 
 def brief(data: bytes) -> str:
-    """An expression for `data`."""
+    """Return an expression for `data`."""
     parts = [part for part in re.split(rb"((?:x{50,}|y{50,}|d{50,}|z{50,}))", data) if part]
     return (
         " + ".join(
@@ -81,7 +80,7 @@ def brief(data: bytes) -> str:
 
 
 class Side:
-    """A socket that sends what it can, and keeps the rest."""
+    """A socket that sends as much as it can, and keeps the rest."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -101,7 +100,7 @@ class Side:
         self.flush()
 
     def flush(self) -> bool:
-        """Whether all is sent."""
+        """Send as much as the socket takes, and end the connection after the rest; return whether all is sent."""
         if self.sock.fileno() < 0:
             return True
         try:
@@ -166,7 +165,7 @@ class Play:
             gate.durable = self._slow
 
     def step(self) -> bool:
-        """Make one step; whether there was one."""
+        """Make one step; return whether there was one."""
         self.look()
         if self._end_answers():
             return True
@@ -188,8 +187,8 @@ class Play:
         return True
 
     def _end_answers(self) -> bool:
-        """End connections behind answers; whether there was one. That takes no turn, for one that serves the next
-        request does not end."""
+        """End connections behind answers; return whether there was one. That takes no turn, for a connection that
+        serves the next request does not end."""
         ending = [side for side in self._skills if side.answer and not any(part.data for part in side.answer)]
         for side in ending:
             assert side.answer
@@ -211,7 +210,7 @@ class Play:
                 pass
 
     def look(self, *, last: bool = False) -> None:
-        """Take in what has come to both sides."""
+        """Read the bytes that have come to both sides."""
         if last or not self.script.lazy:
             self._client.receive()
         with contextlib.suppress(BlockingIOError):
@@ -265,12 +264,12 @@ def is_whole(request: bytes) -> bool:
 
 
 def joined(answers: bytes) -> bytes:
-    """Answers whose chunks are joined where reads ended them."""
+    """Return answers whose chunks are joined where reads ended them."""
     return re.sub(rb"(?<=\r\n\r\n)[0-9a-f]{3,}(?=\r\nd)", b"*", re.sub(rb"(?<=d)\r\n[0-9a-f]+\r\n(?=d)", b"", answers))
 
 
 def plain(message: bytes) -> bytes:
-    """A request with its chunks joined: they are those of the reads."""
+    """Return a request with its chunks joined: they are those of the reads."""
     head, end, body = message.partition(b"\r\n\r\n")
     if b"\r\nTransfer-Encoding: chunked" not in head:
         return message
@@ -290,8 +289,7 @@ async def play_all(
     cushion_s: float,
     pause: tuple[int, float] = (0, 0.0),
 ) -> list[Result]:
-    """Serve each of the scripts, all at once, and return what came of them. `pause`: behind which step nothing happens,
-    and for how long."""
+    """Serve all scripts at once, and return their results. `pause`: a step, and the seconds of rest behind it."""
     plays: list[Play] = []
     async with trio.open_nursery() as nursery:
         for number, script in enumerate(scripts):

@@ -11,15 +11,15 @@ SHOW = f"env; echo ready; {WAIT}"
 
 
 def started(omac: Omac, project: Path, script: str, *options: str) -> Serving:
-    """A shell with this script, outside any sandbox, in a project; its standard input never ends."""
+    """Start a shell with this script, outside any sandbox, in a project; its standard input never ends."""
     return omac.start(*BARE, "--workdir", str(project), *options, "--", "sh", "-c", script)
 
 
 def told(run: Serving) -> dict[str, str]:
-    """The environment that a command printed, up to a line that says "ready"."""
-    found = {}
+    """Return the environment that a command printed, up to a line with "ready"."""
+    variables = {}
     while (line := run.line().rstrip("\n")) != "ready":
         name, equals, value = line.partition("=")
         if equals:
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables

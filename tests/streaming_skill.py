@@ -1,4 +1,4 @@
-"""A skill that streams without end, for tests of what happens to calls that are under way."""
+"""A skill that streams without end, for tests of calls that are under way."""
 
 META = """\
 name: {name}

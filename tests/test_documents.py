@@ -1,4 +1,4 @@
-"""The documents agree with the code: what they name exists, what they draw is drawn from the tables."""
+"""The documents agree with the code: named things exist, and drawn diagrams are those of the tables."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ FOLDERS = "domain|journal|projections|services|adapters|tools|tests|examples"
 
 
 def diagram(table: Mapping[tuple[str, type[Event] | str], str]) -> str:
-    """A transition table as a Mermaid state diagram; events that leave the state as it is are left out."""
+    """Return a transition table as a Mermaid state diagram, without events that leave the state unchanged."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (before, event), after in table.items():
         if before != after:
@@ -80,12 +80,12 @@ def test_every_function_that_is_named_is_in_its_file() -> None:
 
 @pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/walks.md"])
 def test_walks_name_functions(document: str) -> None:
-    """A request is followed by names that can be searched for."""
+    """A document that follows a request has names that can be searched for."""
     assert len(functions_in(document)) > 20, "the walks are there"
 
 
 def functions_in(document: str) -> list[tuple[str, str]]:
-    """Each `path.py: Name.method` of a document."""
+    """Return each `path.py: Name.method` of a document."""
     return re.findall(rf"`((?:{FOLDERS})/[\w/]+\.py): ([\w.]+)`", DOCUMENTS[document])
 
 
@@ -103,17 +103,17 @@ def test_every_event_that_is_named_is_registered() -> None:
 
 
 def test_common_changes_touch_few_files() -> None:
-    """Each list of CONTRIBUTING.md names as many files as its heading says, and no more than the bound."""
+    """Each list of CONTRIBUTING.md names as many files as its heading, and no more than the bound."""
     sections = re.findall(
         r"^### An? (.+?) \((\w+) files[^\n]*\n(.*?)(?=^##)", DOCUMENTS["CONTRIBUTING.md"], re.M | re.S
     )
     counted = {}
-    for what, number, text in sections:
+    for change, number, text in sections:
         items = re.findall(r"^\d+\. (.+)", text, re.M)
         files = [item for item in items if not item.startswith(("If ", "Tests", "What enforces it, if"))]
-        assert len(files) == NUMBERS[number], what
-        assert all((ROOT / path).exists() for item in files for path in re.findall(r"^`([^`:]+)`", item)), what
-        counted[what] = len(files)
+        assert len(files) == NUMBERS[number], change
+        assert all((ROOT / path).exists() for item in files for path in re.findall(r"^`([^`:]+)`", item)), change
+        counted[change] = len(files)
     assert {name: count for name, count in counted.items() if count > FILES_MAX[name]} == {}
     assert counted.keys() == FILES_MAX.keys()
 
@@ -129,7 +129,7 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_documents_are_short_enough_to_read() -> None:
-    """A line fits an editor, and the documents that everybody reads fit one sitting."""
+    """A line fits an editor, and the main documents fit one sitting."""
     for document, text in DOCUMENTS.items():
         lines = text.splitlines()
         assert len(lines) <= LINES_MAX.get(document, len(lines)), document
@@ -146,11 +146,11 @@ def test_every_reason_that_skills_can_meet_exists() -> None:
 
 
 def test_every_setting_is_in_the_reference() -> None:
-    """With the words it takes, the default first; `confine` is told apart."""
+    """A setting is listed with its words, the default first; `confine` is described apart."""
     reference = DOCUMENTS["docs/reference.md"]
     for setting in SETTINGS.values():
         words = [word for word in (setting.default, *setting.words) if word != "confine"]
-        shown = ", ".join(f"`{word}`" for word in dict.fromkeys(words)) if setting.words else "absolute paths"
+        values = ", ".join(f"`{word}`" for word in dict.fromkeys(words)) if setting.words else "absolute paths"
         if setting.numbers is not None:
-            shown += ", a number" if not setting.numbers.by_skill else ", numbers"
-        assert f"| `{setting.name}` | {shown} |" in reference, setting.name
+            values += ", a number" if not setting.numbers.by_skill else ", numbers"
+        assert f"| `{setting.name}` | {values} |" in reference, setting.name

@@ -1,4 +1,4 @@
-"""The house is one in which a newcomer finds the way: few kinds of rooms, short modules, short functions."""
+"""Newcomers find their way in the code: few kinds of folders, short modules, short functions."""
 
 import ast
 from pathlib import Path
@@ -54,4 +54,4 @@ def test_a_public_class_name_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     assert len(modules) > 300
-    assert not {name: places for name, places in modules.items() if len(places) > 1}
+    assert not {name: files for name, files in modules.items() if len(files) > 1}

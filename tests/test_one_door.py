@@ -1,7 +1,7 @@
 """DESIGN section 2, "One way in": nothing outside of the journal and the execution path appends.
 
-The import contract "Only the execution path appends to the journal" keeps modules from the writer and the recorder;
-these tests find whoever appends through a journal that was handed to it, or past all of it.
+The import contract "Only the execution path appends to the journal" keeps modules from the writer and the recorder.
+These tests find code that appends through a journal that was handed to it, or past all of it.
 """
 
 import ast
@@ -45,7 +45,7 @@ MAKING = {
 
 
 def calls_of(tree: ast.AST, names: tuple[str, ...]) -> Iterator[str]:
-    """The names among `names` that are called in a module: as functions, or as methods of whatever object."""
+    """Yield the names among `names` that are called in a module: as functions, or as methods of any object."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -58,7 +58,7 @@ def calls_of(tree: ast.AST, names: tuple[str, ...]) -> Iterator[str]:
 
 
 def sql_of(tree: ast.AST) -> Iterator[str]:
-    """The statements in a module that change a database."""
+    """Yield the statements in a module that change a database."""
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)) if SQL.match(text):
@@ -66,22 +66,22 @@ def sql_of(tree: ast.AST) -> Iterator[str]:
 
 
 def modules_with(find: Callable[[ast.AST], Iterator[str]]) -> dict[str, set[str]]:
-    """What is found in each module of omac, by its path, where anything is."""
-    found: dict[str, set[str]] = {}
+    """Return the matches of `find` in each module of omac that has any, by its path."""
+    matches: dict[str, set[str]] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             if names := set(find(ast.parse(path.read_text()))):
-                found[str(path.relative_to(ROOT))] = names
-    return found
+                matches[str(path.relative_to(ROOT))] = names
+    return matches
 
 
 def test_only_the_execution_path_appends() -> None:
-    """The application appends, the writer commits for the engine, an opened journal commits for itself; nobody else."""
+    """The application appends, the writer commits for the engine, an opened journal for itself; no other code does."""
     assert modules_with(lambda tree: calls_of(tree, APPENDS)) == APPENDING
 
 
 def test_only_the_store_writes_sql() -> None:
-    """Nobody comes to the tables past the recorder."""
+    """No code changes the tables past the recorder."""
     written = modules_with(sql_of)
     assert written.keys() == WRITES_SQL
     events = {module for module, statements in written.items() if any(map(EVENTS.match, statements))}
@@ -94,7 +94,7 @@ def test_only_the_opening_makes_what_can_append() -> None:
 
 
 def test_one_place_waits_for_threads() -> None:
-    """Work in threads goes through what waits where the system has none to give."""
+    """Work in threads goes through the one module that waits where the system can start no thread."""
     modules = modules_with(lambda tree: calls_of(tree, ("run_sync",)))
     assert set(modules) == {"services/kernel/threads.py"}
 
@@ -110,20 +110,20 @@ def test_one_place_waits_for_threads() -> None:
     ],
 )
 def test_a_second_door_is_found(line: str) -> None:
-    """In whatever spelling it is written."""
+    """A call that appends is found in any spelling."""
     code = f"async def f():\n    {line}\n"
     assert list(calls_of(ast.parse(code), APPENDS))
 
 
 def test_sql_past_the_recorder_is_found() -> None:
-    """Whoever executes it."""
+    """An SQL statement that writes is found on any object that executes it."""
     assert list(sql_of(ast.parse('raw.execute("INSERT INTO event VALUES (1)")')))
 
 
 def test_the_import_contract_protects_writer_and_recorder() -> None:
-    """import-linter enforces it (`./test`); here only that nobody has opened the contract."""
+    """import-linter enforces the contract (`./test`); this test only checks that it was not opened."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (door,) = [one for one in contracts if one["type"] == "protected"]
+    (door,) = [contract for contract in contracts if contract["type"] == "protected"]
     assert {"omac.journal.group_commit", "omac.journal.sql_recorder"} <= set(door["protected_modules"])
     assert set(door["allowed_importers"]) == {"omac.journal", "omac.services.kernel"}
     assert not door.get("ignore_imports")

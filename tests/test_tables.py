@@ -5,7 +5,7 @@ from tables import failing
 
 
 def test_each_row_that_fails_is_named() -> None:
-    """An assertion that does not hold, an error, and an error that should have come and did not."""
+    """A row fails by an assertion that does not hold, by an error, or by an expected error that did not come."""
 
     def check(number: int, text: str) -> None:
         assert number != 1
@@ -21,6 +21,6 @@ def test_each_row_that_fails_is_named() -> None:
 
 
 def test_an_empty_table_is_an_error() -> None:
-    """It would show nothing."""
+    """An empty table is refused: it would check nothing."""
     with pytest.raises(AssertionError, match="without rows"):
         failing(print, [])

@@ -1,4 +1,4 @@
-"""tests/tiers.py: what a run without `--all` leaves out is no value of two axes, and no pair of values of more."""
+"""tests/tiers.py: a run without `--all` leaves out no value of two axes, and no pair of values of more."""
 
 from itertools import combinations, product
 
@@ -10,7 +10,7 @@ AXES: list[list[object]] = [["a", "b", "c", "d"], [1, 2, 3], [True, False], ["x"
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_value_or_pair_is_covered(count: int) -> None:
-    """By rows of the product, in fewer than there are; the same ones each time."""
+    """Fewer rows than the product has cover every value or pair; they are the same each time."""
     axes = AXES[:count]
     rows = covering(axes)
     assert rows == covering(axes)
@@ -24,15 +24,15 @@ def test_every_value_or_pair_is_covered(count: int) -> None:
 
 
 def test_of_two_axes_the_longer_one_counts() -> None:
-    """Each of its values comes once, those of the other equally often."""
+    """Each value of the longer axis comes once, those of the other equally often."""
     rows = covering([range(22), range(5)])
     assert sorted(first for first, _ in rows) == list(range(22))
     assert {sum(second == number for _, second in rows) for number in range(5)} == {4, 5}
 
 
 def test_the_whole_product_is_there() -> None:
-    """What is not needed is marked `full`, and nothing is lost."""
+    """Parameters that no run without `--all` needs are marked `full`, and none is lost."""
     parameters = spread({"a": 0, "b": 0}, [1, 2, 3])
-    assert [tuple(one.values) for one in parameters] == list(product("ab", [1, 2, 3]))
-    assert [one.id for one in parameters][:2] == ["a-1", "a-2"]
-    assert sum(any(mark.name == "full" for mark in one.marks) for one in parameters) == 3
+    assert [tuple(parameter.values) for parameter in parameters] == list(product("ab", [1, 2, 3]))
+    assert [parameter.id for parameter in parameters][:2] == ["a-1", "a-2"]
+    assert sum(any(mark.name == "full" for mark in parameter.marks) for parameter in parameters) == 3

@@ -130,7 +130,7 @@ def test_docstrings_open_with_a_verb_or_a_noun(layer: str) -> None:
 
 
 def test_openings_are_found() -> None:
-    """Of modules, classes and functions."""
+    """Wrong openings are found in docstrings of modules, classes and functions."""
     source = '"""What is there."""\nclass One:\n    """It ended."""\n    def one(self) -> None:\n        """See Two."""'
     assert len(openings(source, "one.py")) == 3
     assert not openings('def one() -> bool:\n    """Return whether it is there."""', "one.py")
@@ -138,7 +138,7 @@ def test_openings_are_found() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_messages_use_plain_words(layer: str) -> None:
-    """What a user reads contains no word that only this project uses in that sense."""
+    """Messages contain no word that only this project uses in that sense."""
     found = [
         finding
         for path in sorted((ROOT / layer).rglob("*.py"))

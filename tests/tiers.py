@@ -1,4 +1,4 @@
-"""What every run of the tests covers, and what only a run with `--all` adds.
+"""The tests of every run, and those that only a run with `--all` adds.
 
 A run with `--all` leaves nothing out. Without it, tests marked `full` are deselected, and property tests try fewer
 examples.
@@ -48,22 +48,22 @@ def spread(*axes: Mapping[str, Any] | Iterable[Any]) -> list[ParameterSet]:
 def covering(axes: Sequence[Collection[Any]]) -> set[tuple[Any, ...]]:
     """Return rows of the product of `axes` that have each value (two axes) or each pair of values (more) at least once.
 
-    Greedy: the row with most that is new comes next, of equals the one whose values were used least. Always the same.
+    Greedy: the row with most new parts comes next, of equals the one whose values were used least. Always the same.
     """
     strength = 1 if len(axes) < 3 else 2
-    places = list(combinations(range(len(axes)), strength))
+    index_sets = list(combinations(range(len(axes)), strength))
 
     def parts(row: tuple[Any, ...]) -> set[tuple[Any, ...]]:
-        return {(place, tuple(row[index] for index in place)) for place in places}
+        return {(indexes, tuple(row[index] for index in indexes)) for indexes in index_sets}
 
     rows = list(product(*axes))
     missing = set[tuple[Any, ...]]().union(*map(parts, rows))
     uses = {(index, value): 0 for index, axis in enumerate(axes) for value in axis}
     chosen: set[tuple[Any, ...]] = set()
     while missing:
-        row = max(rows, key=lambda row: (len(parts(row) & missing), -sum(uses[one] for one in enumerate(row))))
+        row = max(rows, key=lambda row: (len(parts(row) & missing), -sum(uses[cell] for cell in enumerate(row))))
         chosen.add(row)
         missing -= parts(row)
-        for one in enumerate(row):
-            uses[one] += 1
+        for cell in enumerate(row):
+            uses[cell] += 1
     return chosen

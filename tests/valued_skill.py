@@ -1,6 +1,6 @@
 """A skill that wants secrets and settings, and people who give them: at a terminal, by a pipe, by a file.
 
-Its sidecar answers GET / with the values it was given, so that a test sees what arrives.
+Its sidecar answers GET / with the values it was given, so that a test sees the values that arrive.
 """
 
 import json
@@ -59,14 +59,14 @@ QUESTION_ENDS = (b": ", b"[y/N] ", b"? ", b":\x1b[K")  # the last one is the pag
 
 
 def valued(omac: Omac, name: str = "shop", meta: str = META) -> Path:
-    """A project with the skill."""
+    """Make a project with the skill."""
     project = omac.root / name
     omac.skill(project, "slack", meta, PROGRAM)
     return project
 
 
 def with_vault(omac: Omac) -> Path:
-    """Have this omac keep secrets in a vault under a key file; returns the vault's path."""
+    """Have this omac keep secrets in a vault under a key file; return the vault's path."""
     key = omac.folder / "vault.key"
     done = omac.run("vault", "init", "--key-file", str(key))
     assert done.status == 0, done
@@ -80,56 +80,58 @@ def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) ->
 
 
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:
-    """Run a command at a terminal: whenever the first of `answers` is asked for, type it. All it shows is `out`.
+    """Run a command at a terminal; type each of `answers` when its question comes. `out` is all output.
 
-    A question may come in pieces, and what is typed before its end is thrown away: it is answered once it is whole.
+    A question may come in pieces, and text typed before its end is thrown away: it is answered once it is whole.
     """
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(omac.root)
         os.execvpe(COMMAND[0], [*COMMAND, *arguments], omac.environment)
-    shown, seen, left, deadline = b"", 0, list(answers), time.monotonic() + CHILD_S
+    output, answered_at, pending, deadline = b"", 0, list(answers), time.monotonic() + CHILD_S
     try:
         while time.monotonic() < deadline:
             if select.select([terminal], [], [], 0.02)[0]:
                 try:
-                    shown += os.read(terminal, 65536)
+                    output += os.read(terminal, 65536)
                 except OSError:  # it hung up: the command has ended
                     break
-            elif left and left[0][0].encode() in shown[seen:] and shown.endswith(QUESTION_ENDS):
-                seen = len(shown)
-                os.write(terminal, left.pop(0)[1])
+            elif pending and pending[0][0].encode() in output[answered_at:] and output.endswith(QUESTION_ENDS):
+                answered_at = len(output)
+                os.write(terminal, pending.pop(0)[1])
     finally:
         os.close(terminal)
         if time.monotonic() >= deadline:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-    assert not left, (left, shown)
-    return Done(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), "")
+    assert not pending, (pending, output)
+    return Done(os.waitstatus_to_exitcode(status), output.decode(errors="replace"), "")
 
 
 def told(skill: Mapping[str, Any]) -> dict[str, str | None] | None:
-    """The values that the sidecar has; None while it does not answer."""
+    """Return the values that the sidecar has; None while it does not answer."""
     answer = curl(f"{skill['base']}/")
-    found: dict[str, str | None] | None = answer.json() if answer.status == 200 else None
-    return found
+    values: dict[str, str | None] | None = answer.json() if answer.status == 200 else None
+    return values
 
 
 def pid_of(omac: Omac) -> int | None:
-    """The sidecar's process, as the status has it."""
-    pids = [one["pid"] for one in json.loads(omac.ok("status", "--json"))["sidecars"] if one["skill"] == "slack"]
+    """Return the sidecar's process, as the status has it."""
+    pids = [
+        sidecar["pid"] for sidecar in json.loads(omac.ok("status", "--json"))["sidecars"] if sidecar["skill"] == "slack"
+    ]
     return pids[0] if pids else None
 
 
 def everywhere(omac: Omac, *done: Done) -> bytes:
-    """All that a command printed, and all that omac wrote: a value that must not be seen must not be in it."""
+    """Return all output of the commands and all files of omac: a value that must not be seen must not be in it."""
     files = [path for folder in (omac.state, omac.folder / "home") for path in folder.rglob("*") if path.is_file()]
-    printed = [f"{one.out}{one.err}".encode() for one in done]
+    printed = [f"{command.out}{command.err}".encode() for command in done]
     return b"\0".join([*printed, *(path.read_bytes() for path in [*files, *omac.folder.glob("stderr-*")])])
 
 
 def waiting(serving: Serving, project: Path) -> dict[str, Any]:
-    """The skill, found to be waiting for values."""
+    """Return the skill, which has to be waiting for values."""
 
     def found() -> dict[str, Any] | None:
         skill = serving.skill(project, "slack")

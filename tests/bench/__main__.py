@@ -24,7 +24,7 @@ PARTS = {"journal": ("journal", "replay")}  # a benchmark of several modules; ea
 
 
 def main(words: list[str]) -> int:
-    """Run each in turn; what follows the name of `chaos` is its own."""
+    """Run each benchmark in turn; words after the name of `chaos` are options of its own."""
     if words[:1] == ["chaos"]:
         return 0 if importlib.import_module("bench.chaos").main(words[1:]) else 1
     names = words

@@ -1,4 +1,4 @@
-"""How long an activation takes, against the same processes spawned bare, in parallel, and probed, in the same run."""
+"""The time of an activation, against the same processes spawned bare, in parallel, and probed, in the same run."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ while True:
 
 
 def main() -> bool:
-    """Measure both sides in turn; True when the bounds hold."""
+    """Measure both sides in turn; return whether the bounds hold."""
     folder = Path(tempfile.mkdtemp(prefix="ob", dir="/tmp"))
     environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
     many, one = folder / "many", folder / "one"
@@ -66,7 +66,7 @@ def main() -> bool:
 
 
 def compare_many(control: str, directory: Path) -> list[Figure]:
-    """Ten ordinary Python skills."""
+    """Compare ten ordinary Python skills."""
     sources = sorted((directory / ".agents/skills").iterdir())
     ours, bare = alternate(control, directory, sources)
     ratio = median([a / b for a, b in zip(ours, bare, strict=True)])
@@ -79,7 +79,7 @@ def compare_many(control: str, directory: Path) -> list[Figure]:
 
 
 def compare_one(control: str, directory: Path) -> list[Figure]:
-    """One skill whose sidecar is ready at once."""
+    """Compare a skill whose sidecar is ready at once."""
     ours, bare = alternate(control, directory, [directory / ".agents/skills/at-once"])
     extra = median([a - b for a, b in zip(ours, bare, strict=True)])
     return [
@@ -91,7 +91,7 @@ def compare_one(control: str, directory: Path) -> list[Figure]:
 
 
 def alternate(control: str, directory: Path, sources: Sequence[Path]) -> tuple[list[float], list[float]]:
-    """Milliseconds for omac and for bare processes, taken in turn; the first pair warms up and is not counted."""
+    """Return milliseconds for omac and for bare processes, taken in turn; the first pair is a warm-up."""
     ours, bare = [], []
     for _ in range(ROUNDS + 1):
         began = time.perf_counter()
@@ -105,7 +105,7 @@ def alternate(control: str, directory: Path, sources: Sequence[Path]) -> tuple[l
 
 
 def ask(control: str, action: str, directory: Path) -> dict[str, Any]:
-    """One call of the control plane over its socket."""
+    """Make a call of the control plane over its socket, and return the answer."""
     connection = http.client.HTTPConnection("localhost")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(control)
@@ -116,7 +116,7 @@ def ask(control: str, action: str, directory: Path) -> dict[str, Any]:
 
 
 def spawn_bare(sources: Sequence[Path]) -> float:
-    """Seconds until all of these sidecars, started side by side, have answered their probe; then they are killed."""
+    """Return the seconds until all of these sidecars, started side by side, answered their probe; kill them then."""
     ports = [free_port() for _ in sources]
     began = time.perf_counter()
     children = [
@@ -143,7 +143,7 @@ def spawn_bare(sources: Sequence[Path]) -> float:
 
 
 def answers(port: int) -> bool:
-    """Whether the sidecar on this port says 200."""
+    """Return whether the sidecar on this port answers 200."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
@@ -153,14 +153,14 @@ def answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on."""
+    """Return a loopback port on which no program listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def copy_echo(target: Path, name: str) -> None:
-    """The example skill under another name."""
+    """Copy the example skill under another name."""
     shutil.copytree(ECHO, target)
     meta = target / "omac.yaml"
     text = meta.read_text().replace("name: echo", f"name: {name}", 1).replace("mount: echo", f"mount: {name}", 1)
@@ -170,7 +170,7 @@ def copy_echo(target: Path, name: str) -> None:
 
 
 def write_at_once(target: Path) -> None:
-    """A skill whose sidecar does nothing but answer."""
+    """Write a skill whose sidecar does nothing but answer."""
     target.mkdir(parents=True)
     (target / "SKILL.md").write_text("---\nname: at-once\ndescription: answers\n---\n")
     (target / "omac.yaml").write_text("name: at-once\nsidecar:\n  command: [python3, sidecar.py]\n")

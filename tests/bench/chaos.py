@@ -1,8 +1,8 @@
-"""Minutes of disorder: real processes, random commands, and faults of the machine; what was acknowledged must survive.
+"""Minutes of disorder: real processes, random commands, and faults of the machine; acknowledged changes must survive.
 
 `./bench chaos [--minutes 10] [--seed N]`. The state directory is on a small disk of its own, which bubblewrap mounts
-for this process. A round lets people, agents and programs work (`simulation/disorder.py`) while one fault comes; then
-the server must end in order, the journal must be sound, and must say what was acknowledged.
+for this process. A round lets people, agents and programs work (`simulation/disorder.py`) while one fault comes. Then
+the server must end in order, and the journal must be sound and have all acknowledged changes.
 """
 
 import argparse
@@ -36,21 +36,21 @@ FULL_S = 4.0
 
 
 def main(words: Sequence[str] = ()) -> bool:
-    """Run for some minutes; True when nothing fell."""
+    """Run for some minutes; return whether every check held."""
     parser = argparse.ArgumentParser(prog="./bench chaos")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None)
-    asked = parser.parse_args(words)
-    seed = random.getrandbits(31) if asked.seed is None else asked.seed
+    options = parser.parse_args(words)
+    seed = random.getrandbits(31) if options.seed is None else options.seed
     if DISK not in os.environ:
-        return _on_a_small_disk(["--minutes", str(asked.minutes), "--seed", str(seed)])
+        return _on_a_small_disk(["--minutes", str(options.minutes), "--seed", str(seed)])
     print(f"  --seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos", dir="/tmp") as folder, _omac(Path(folder)) as omac:
-        return Chaos(omac, seed).run(asked.minutes)
+        return Chaos(omac, seed).run(options.minutes)
 
 
 def _on_a_small_disk(words: Sequence[str]) -> bool:
-    """Run the same again in a process that has one."""
+    """Run the benchmark again in a process that has a small disk."""
     with tempfile.TemporaryDirectory(prefix="disk", dir="/tmp") as folder:
         argv = [*small_disk(Path(folder), DISK_BYTES), sys.executable, "-m", "bench", "chaos", *words]
         return subprocess.run(argv, env=os.environ | {DISK: folder}).returncode == 0
@@ -58,7 +58,7 @@ def _on_a_small_disk(words: Sequence[str]) -> bool:
 
 @contextmanager
 def _omac(folder: Path) -> Iterator[Omac]:
-    """An omac whose state is on the small disk."""
+    """Yield an omac whose state is on the small disk."""
     omac = Omac(folder)
     omac.state.rmdir()
     omac.state = Path(os.environ[DISK]) / "s"
@@ -71,7 +71,7 @@ def _omac(folder: Path) -> Iterator[Omac]:
 
 
 class Chaos:
-    """Rounds of work, each with a fault, and what must hold after each."""
+    """Rounds of work, each with a fault, and the checks after each."""
 
     def __init__(self, omac: Omac, seed: int) -> None:
         self._omac = omac
@@ -82,7 +82,7 @@ class Chaos:
         self._slowest_end = 0.0
 
     def run(self, minutes: float) -> bool:
-        """Rounds until the time is over, or something fell; whether nothing did."""
+        """Run rounds until the time is over, or a check failed; return whether all checks held."""
         faults: list[Callable[[], None]] = [
             self._kill, self._stall, self._fill_disk, self._remove_run, self._copy_and_restore, self._leave_alone,
         ]  # fmt: skip
@@ -122,7 +122,7 @@ class Chaos:
             pass
 
     def _kill(self) -> None:
-        """kill -9, several times; each time it starts again."""
+        """Kill the server with SIGKILL, several times, and start it again each time."""
         with self._working():
             for _ in range(self._chance.randrange(1, 3)):
                 if self._disorder.server is not None:
@@ -131,7 +131,7 @@ class Chaos:
                 self._serve()
 
     def _stall(self) -> None:
-        """SIGSTOP and SIGCONT, for the server and for whatever command is under way."""
+        """Stop and continue the server and the commands that are under way, by SIGSTOP and SIGCONT."""
         with self._working():
             for _ in range(self._chance.randrange(1, 4)):
                 pids = [pid for pid in self._pids() if self._chance.random() < 0.7]
@@ -140,7 +140,7 @@ class Chaos:
                 _signal(pids, signal.SIGCONT)
 
     def _fill_disk(self) -> None:
-        """Not one byte is left for a while."""
+        """Fill the disk to the last byte for a while."""
         filler = self._omac.state.parent / "filler"
         with self._working():
             with suppress(OSError), filler.open("wb", buffering=0) as file:
@@ -152,26 +152,26 @@ class Chaos:
             filler.unlink()
 
     def _remove_run(self) -> None:
-        """A cleaner of temporary files takes the folder of the runs."""
+        """Remove the folder of the runs, as a cleaner of temporary files does."""
         with self._working():
             shutil.rmtree(self._omac.state / "run", ignore_errors=True)
 
     def _copy_and_restore(self) -> None:
-        """The journal is copied away, work goes on, and the copy is put back: the work since then never happened."""
+        """Back up the journal, work, and restore the backup: the work since then never happened."""
         backup = self._omac.folder / "backup.db"
         self._stop()
         backup.unlink(missing_ok=True)
         self._must("status", "--json")  # what is spooled is taken in
         self._must("journal", "backup", str(backup))
-        kept = self._disorder.ledger.copied()
+        ledger = self._disorder.ledger.copied()
         self._serve()
         with self._working():
             pass
         self._check()
         self._must("status", "--json")
         self._must("journal", "restore", str(backup), "--yes")
-        kept.claims.pop(("setting", "git.hooks"), None)  # the file says what was set last
-        self._disorder.ledger = kept
+        ledger.claims.pop(("setting", "git.hooks"), None)  # the file says what was set last
+        self._disorder.ledger = ledger
 
     # ---- what must hold ----
 
@@ -182,8 +182,8 @@ class Chaos:
         self._disorder.compare()
         with suppress(AssertionError):
             eventually(lambda: not self._omac.left(), 5.0, "the end of what omac started")
-        if left := self._omac.left():
-            self._disorder.fail(f"processes are left: {left}")
+        if processes := self._omac.left():
+            self._disorder.fail(f"processes are left: {processes}")
 
     def _must(self, *words: str) -> None:
         done = self._disorder.command(*words, mortal=False)
@@ -201,7 +201,7 @@ class Chaos:
             serving.close()
 
     def _stop(self) -> None:
-        """SIGTERM; a server that ended by itself, or does not end, fell."""
+        """Send SIGTERM; a server that ended by itself, or does not end, is a failure."""
         server = self._disorder.server
         self._disorder.serve(None)
         if server is None:
@@ -222,7 +222,7 @@ class Chaos:
         server.close()
 
     def _pids(self) -> list[int]:
-        """The server, and commands that are under way."""
+        """Return the processes of the server and of commands that are under way."""
         server = self._disorder.server
         return ([server.process.pid] if server else []) + self._disorder.running()
 
@@ -238,8 +238,8 @@ class Chaos:
         figures.append(Figure("SIGTERM to the end", end, "-", "-", f"{END_S:.0f} s", self._slowest_end <= END_S))
         fell = disorder.failures
         figures.append(Figure("fell", str(len(fell)), "-", f"--seed {self._seed}", "0", not fell))
-        for what in fell:
-            print(f"  FELL (--seed {self._seed}): {what}")
+        for failure in fell:
+            print(f"  FELL (--seed {self._seed}): {failure}")
         return publish("chaos", figures) and not fell
 
 

@@ -1,8 +1,8 @@
-"""What omac adds to the start of a real client, and to that of a command that does nothing.
+"""The time that omac adds to the start of a real client, and to that of a command that does nothing.
 
-Claude Code answers one prompt of a scripted model, alone and under `omac start`, in turn: what disturbs one disturbs
-the other. Its start is from the command line to the first request that it makes of the model; the whole run, with what
-omac does once it has ended, stands beside. A client that cannot be installed fails the benchmark, which says why.
+Claude Code answers one prompt of a scripted model, alone and under `omac start`, in turn: a disturbance of one disturbs
+the other. Its start is from the command line to the first request to the model; the whole run, with omac's work after
+its end, is printed beside. A client that cannot be installed fails the benchmark, which prints the reason.
 """
 
 import json
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     try:
         with world(claude) as machine:
             return publish("clients", [*client(machine), command(machine)])
@@ -46,13 +46,13 @@ def main() -> bool:
 
 
 def client(machine: World) -> list[Figure]:
-    """One prompt: the client's start, and its whole run."""
+    """Measure a client's start, and its whole run, for one prompt."""
     words = claude_words("answer")
     bare = [*machine.within, machine.agent.client.name, *words]
     under = started(machine, machine.agent.client.name, *machine.agent.handed_on, "--", *words)
     alone, ours = in_turn(lambda: asked(machine, bare), lambda: asked(machine, under))
-    start = added([one.asked for one in ours], [one.asked for one in alone])
-    whole = added([one.ended for one in ours], [one.ended for one in alone])
+    start = added([sample.asked for sample in ours], [sample.asked for sample in alone])
+    whole = added([sample.ended for sample in ours], [sample.ended for sample in alone])
     return [
         Figure(
             "omac start claude -- -p: its start", *start[:2], f"+{start[2]:.0f} ms", f"<= +{ADDED_MS_MAX:g} ms",
@@ -63,13 +63,13 @@ def client(machine: World) -> list[Figure]:
 
 
 def added(ours: list[float], alone: list[float]) -> tuple[str, str, float]:
-    """Both medians as texts, and the median of what each run of ours took longer than that beside it."""
-    more = median([mine - peer for mine, peer in zip(ours, alone, strict=True)])
+    """Return both medians as texts, and the median of the differences of each run and that beside it."""
+    more = median([own - peer for own, peer in zip(ours, alone, strict=True)])
     return f"{median(ours):.0f} ms", f"{median(alone):.0f} ms (claude -p)", more
 
 
 def command(machine: World) -> Figure:
-    """A command that ends at once, with one skill that is ready."""
+    """Measure a command that ends at once, with one skill that is ready."""
     peer, ours = in_turn(lambda: run(machine, ["true"]), lambda: run(machine, started(machine, "--", "true")))
     return Figure(
         "omac start -- true", f"{median(ours):.0f} ms", f"{median(peer):.1f} ms (true)", "-",
@@ -78,30 +78,30 @@ def command(machine: World) -> Figure:
 
 
 def started(machine: World, *words: str) -> list[str]:
-    """The command line of an `omac start` in a project."""
+    """Return the command line of an `omac start` in a project."""
     return [*machine.within, OMAC, "start", *words]
 
 
 def in_turn(one: Callable[[], Measured], other: Callable[[], Measured]) -> tuple[list[Measured], list[Measured]]:
-    """What both took, each round; the first one warms up and is not counted."""
-    taken = [(one(), other()) for _ in range(ROUNDS + 1)][1:]
-    return [first for first, _ in taken], [second for _, second in taken]
+    """Return the results of both in each round; the first one warms up and is not counted."""
+    rounds = [(one(), other()) for _ in range(ROUNDS + 1)][1:]
+    return [first for first, _ in rounds], [second for _, second in rounds]
 
 
 def asked(machine: World, line: list[str]) -> Taken:
-    """What a command line takes that asks the model."""
-    known = machine.record.stat().st_size if machine.record.exists() else 0
+    """Return the times of a command line that makes a request to the model."""
+    offset = machine.record.stat().st_size if machine.record.exists() else 0
     began = time.time_ns()
     ended = run(machine, line)
     with machine.record.open("rb") as record:
-        record.seek(known)
+        record.seek(offset)
         requests = [json.loads(text) for text in record]
     first = min(request["at_ns"] for request in requests if request["method"] == "POST")
     return Taken((first - began) / 1e6, ended)
 
 
 def run(machine: World, line: list[str]) -> float:
-    """The time that a command line takes, in milliseconds; it has to succeed."""
+    """Return the time that a command line takes, in milliseconds; it has to succeed."""
     began = time.perf_counter()
     done = subprocess.run(
         line, env=machine.omac.environment, cwd=machine.one, stdin=subprocess.DEVNULL, capture_output=True, text=True

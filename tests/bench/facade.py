@@ -1,9 +1,9 @@
-"""What a call of a skill costs on its way through the facade, beside nginx as a proxy of the same skill.
+"""The cost of a call of a skill through the facade, beside nginx as a proxy of the same skill.
 
 The skill is an nginx that answers with 1 KiB. wrk calls it with headers that differ from request to request, through
-each proxy in turn: what disturbs one disturbs the others. *Strict audit* is `omac serve`, which records each call
+each proxy in turn: a disturbance of one disturbs the others. *Strict audit* is `omac serve`, which records each call
 durably before it forwards it. *No audit* is the same data plane with a recorder that records nothing
-(`facade_unrecorded`). BENCH_FACADE_S: how long one round is; BENCH_FACADE_ROUNDS: how many there are.
+(`facade_unrecorded`). BENCH_FACADE_S is the length of a round; BENCH_FACADE_ROUNDS is the number of rounds.
 """
 
 import os
@@ -36,7 +36,7 @@ Series = Mapping[str, Load]
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
         print(f"facade: {', '.join(missing)} cannot be found")
         return False
@@ -48,19 +48,19 @@ def main() -> bool:
         script.write_text(SCRIPT)
         bare = stack.enter_context(unrecorded(skills.answering))
         ours = {NO_AUDIT: bare, STRICT: skills.omac}
-        kept = memory(ours)  # first: what a load leaves in memory would hide it
+        resting = memory(ours)  # first: what a load leaves in memory would hide it
         peer = stack.enter_context(nginx(folder, skills))
         beside = stack.enter_context(others(folder, skills))
         figures = rates({**ours, NGINX: peer}, beside, script, folder)
         figures += bodies(skills.omac, peer, folder)
-        figures += [kept, routes(skills.answering, script, folder)]
+        figures += [resting, routes(skills.answering, script, folder)]
         serving.end()
         return publish("facade", figures)
 
 
 @contextmanager
 def unrecorded(port: int, *many: str) -> Iterator[Way]:
-    """The data plane that records nothing, before the skill at `port`; `many`: how many routes, and their journal."""
+    """Yield the data plane that records nothing, before the skill at `port`; `many`: count of routes, their journal."""
     line = [sys.executable, "-m", facade_unrecorded.__name__, str(port), *many]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -73,7 +73,7 @@ def unrecorded(port: int, *many: str) -> Iterator[Way]:
 
 
 def rates(ways: Mapping[str, Way], beside: list[Way], script: Path, folder: Path) -> list[Figure]:
-    """With one connection, 32 and 256."""
+    """Measure rates with one connection, 32 and 256."""
     commits: list[float] = []
 
     def commit(seconds: int) -> None:
@@ -100,42 +100,42 @@ def rates(ways: Mapping[str, Way], beside: list[Way], script: Path, folder: Path
 def series(
     ways: Mapping[str, Way], script: Path, connections: int, beside: Callable[[int], None] | None = None
 ) -> Series:
-    """The medians of rounds in which each way is taken in turn, and `beside` is called."""
-    taken: dict[str, list[Load]] = {name: [] for name in ways}
+    """Return the medians of rounds in which each way is taken in turn, and `beside` is called."""
+    measured: dict[str, list[Load]] = {name: [] for name in ways}
     for number in range(ROUNDS + 1):
         seconds = SECONDS if number else FIRST_S
         for name, way in ways.items():
-            taken[name].append(load(way.answering, way.pid, script, connections, seconds))
+            measured[name].append(load(way.answering, way.pid, script, connections, seconds))
         if beside is not None:
             beside(seconds)
-    found = {name: middle(loads[1:]) for name, loads in taken.items()}
-    for name, seen in found.items():
-        print(f"  c={connections}, {name}: {seen}", flush=True)
-    return found
+    medians = {name: middle(loads[1:]) for name, loads in measured.items()}
+    for name, figure in medians.items():
+        print(f"  c={connections}, {name}: {figure}", flush=True)
+    return medians
 
 
 def commit_p50_us(path: Path, seconds: int) -> float:
-    """What one durable record costs a task that waits for it, and that nobody shares the journal with."""
+    """Return the wait of a task for one durable record, in microseconds, when no other task uses the journal."""
     _, waits = trio.run(journal.appends, path, journal.GROUPED, 1, seconds)
     return percentile(waits, 50) * 1e6
 
 
 def rate(name: str, found: Series, ours: str, must: float = 0, aim: float = 0) -> Figure:
-    """A rate, as a part of nginx's; without a bound it is information."""
+    """Return a rate, as a part of nginx's; without a bound it is information."""
     part = found[ours].rate / found[NGINX].rate
     bound = f">= {must:g}x, aim {aim:g}x" if must else "-"
     return Figure(name, str(found[ours]), str(found[NGINX]), f"{part:.3f}x", bound, part >= must)
 
 
 def wait(name: str, found: Series, of: Callable[[Load], float], must: float, aim: float) -> Figure:
-    """How long requests without audit take, against nginx."""
+    """Compare the waits of requests without audit with nginx's."""
     mine, theirs = of(found[NO_AUDIT]), of(found[NGINX])
     bound = f"<= {must:g}x, aim {aim:g}x"
     return Figure(name, f"{mine:.3f} ms", f"{theirs:.3f} ms", f"{mine / theirs:.2f}x", bound, mine <= must * theirs)
 
 
 def bodies(ours: Way, peer: Way, folder: Path) -> list[Figure]:
-    """A gibibyte each way."""
+    """Measure transfers of a gibibyte each way."""
     file = folder / "big"
     file.touch()
     os.truncate(file, BODY_BYTES)
@@ -143,8 +143,8 @@ def bodies(ours: Way, peer: Way, folder: Path) -> list[Figure]:
     transfers: dict[str, Callable[[Way], float]]
     transfers = {"1 GiB from the skill": download, "1 GiB to the skill": lambda way: upload(way, file)}
     for name, transfer in transfers.items():
-        taken = [(transfer(ours), transfer(peer)) for _ in range(ROUNDS)]
-        mine, theirs = (median([pair[side] for pair in taken]) / 1e6 for side in (0, 1))
+        pairs = [(transfer(ours), transfer(peer)) for _ in range(ROUNDS)]
+        mine, theirs = (median([pair[side] for pair in pairs]) / 1e6 for side in (0, 1))
         part = mine / theirs
         cells = f"{mine:,.0f} MB/s", f"{theirs:,.0f} MB/s", f"{part:.2f}x"
         figures.append(Figure(name, *cells, ">= 0.5x, aim 0.8x", part >= 0.5))
@@ -152,10 +152,10 @@ def bodies(ours: Way, peer: Way, folder: Path) -> list[Figure]:
 
 
 def memory(ways: Mapping[str, Way]) -> Figure:
-    """What connections at rest keep in memory; all of them have to stay open, which takes the listener of the bench:
+    """Measure the memory of connections at rest. All of them have to stay open, which takes the listener of the bench:
     that of `omac serve` has bounds of its own, and closes those that rest longest."""
-    kept = {name: rest(way, IDLE) for name, way in ways.items()}
-    bare, strict = kept[NO_AUDIT], kept[STRICT]
+    resting = {name: rest(way, IDLE) for name, way in ways.items()}
+    bare, strict = resting[NO_AUDIT], resting[STRICT]
     holds = bare.opened == IDLE and max(bare.more_mib, strict.more_mib) <= 40
     return Figure(
         f"memory with {IDLE:,} idle connections", f"+{bare.more_mib:.1f} MiB, {bare.opened:,} open",
@@ -164,7 +164,7 @@ def memory(ways: Mapping[str, Way]) -> Figure:
 
 
 def routes(port: int, script: Path, folder: Path) -> Figure:
-    """Requests to 10,000 routes in turn, against as many different requests to one route."""
+    """Compare requests to 10,000 routes in turn with as many different requests to one route."""
     with ExitStack() as stack:
         ways = {
             count: stack.enter_context(unrecorded(port, str(count), str(folder / f"routes{count}.db")))
@@ -177,10 +177,10 @@ def routes(port: int, script: Path, folder: Path) -> Figure:
         def one(count: int, seconds: int) -> Load:
             return load(ways[count].answering, ways[count].pid, script, 32, seconds, str(targets[count]))
 
-        taken: dict[int, list[Load]] = {count: [] for count in ways}
+        loads: dict[int, list[Load]] = {count: [] for count in ways}
         for number in range(ROUTE_ROUNDS + 1):
             for count in sorted(ways, reverse=number % 2 == 0):
-                taken[count].append(one(count, (SECONDS + 1) // 2 if number else FIRST_S))
-    slower = median([few.rate / many.rate for few, many in zip(taken[1][1:], taken[ROUTES][1:], strict=True)])
-    cells = str(middle(taken[ROUTES][1:])), f"{middle(taken[1][1:])} (1 route)", f"{slower:.3f}x slower"
+                loads[count].append(one(count, (SECONDS + 1) // 2 if number else FIRST_S))
+    slower = median([few.rate / many.rate for few, many in zip(loads[1][1:], loads[ROUTES][1:], strict=True)])
+    cells = str(middle(loads[ROUTES][1:])), f"{middle(loads[1][1:])} (1 route)", f"{slower:.3f}x slower"
     return Figure(f"{ROUTES:,} routes, no audit", *cells, "<= 1.05x, aim 1x", slower <= 1.05)

@@ -1,4 +1,4 @@
-"""What `./bench facade` sends, and what it measures of it: requests by wrk, bodies by curl, connections at rest."""
+"""The load of `./bench facade`, and its measurements: requests by wrk, bodies by curl, connections at rest."""
 
 import os
 import re
@@ -35,8 +35,8 @@ end
 
 
 class Load(NamedTuple):
-    """What wrk saw: requests per second, milliseconds that half and 99 % of them took; and the processor's time that
-    the proxy took for one, in microseconds."""
+    """A measurement by wrk: requests per second, and the milliseconds that half and 99 % of them took; and the
+    processor's time of the proxy for one request, in microseconds."""
 
     rate: float
     p50: float
@@ -48,14 +48,14 @@ class Load(NamedTuple):
 
 
 def load(url: str, pid: int, script: Path, connections: int, seconds: int, targets: str = "") -> Load:
-    """One round of requests to `url`, or to the paths in the file `targets`. Every request has to succeed."""
+    """Measure a round of requests to `url`, or to the paths in the file `targets`. Every request has to succeed."""
     cpu = _cpu_s(pid)
     line = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), f"{url}/"]
     line += ["--", targets] if targets else []
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", done.stdout)
-    assert found, done.stdout
-    requests, duration_us, p50_us, p99_us, failed = map(int, found.groups())
+    match = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", done.stdout)
+    assert match, done.stdout
+    requests, duration_us, p50_us, p99_us, failed = map(int, match.groups())
     assert requests, done.stdout
     assert not failed, done.stdout
     spent = (_cpu_s(pid) - cpu) * 1e6 / requests
@@ -63,31 +63,30 @@ def load(url: str, pid: int, script: Path, connections: int, seconds: int, targe
 
 
 def middle(loads: Sequence[Load]) -> Load:
-    """The median of each figure."""
+    """Return the median of each figure."""
     return Load(*(median(values) for values in zip(*loads, strict=True)))
 
 
 def download(way: Way) -> float:
-    """Bytes per second of an answer of a gibibyte."""
+    """Return bytes per second of an answer of a gibibyte."""
     began = time.perf_counter()
     line = ["curl", "-sSf", "-o", os.devnull, "-w", "%{size_download}", f"{way.answering}/big"]
-    got = subprocess.run(line, check=True, capture_output=True).stdout
-    assert int(got) == BODY_BYTES, got
+    size = subprocess.run(line, check=True, capture_output=True).stdout
+    assert int(size) == BODY_BYTES, size
     return BODY_BYTES / (time.perf_counter() - began)
 
 
 def upload(way: Way, file: Path) -> float:
-    """Bytes per second of a request with a gibibyte; the skill answers how many it has read."""
+    """Return bytes per second of a request with a gibibyte; the skill answers with the count of bytes it read."""
     began = time.perf_counter()
     line = ["curl", "-sSf", "-H", "Expect:", "-T", str(file), f"{way.reading}/"]
-    got = subprocess.run(line, check=True, capture_output=True).stdout
-    assert int(got) == BODY_BYTES, got
+    size = subprocess.run(line, check=True, capture_output=True).stdout
+    assert int(size) == BODY_BYTES, size
     return BODY_BYTES / (time.perf_counter() - began)
 
 
 class Resting(NamedTuple):
-    """Connections over which one request has gone: how many were answered and are open, and what a process keeps in
-    memory for them, in MiB."""
+    """Connections after one request: how many were answered and are open, and a process's memory for them, in MiB."""
 
     opened: int
     more_mib: float
@@ -134,13 +133,13 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def _cpu_s(pid: int) -> float:
-    """The processor's time of a process so far."""
+    """Return the processor's time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def _memory_mib(pid: int) -> float:
-    """What a process alone keeps in memory."""
-    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-    assert found
-    return int(found[1]) / 1024
+    """Return the memory that only this process uses."""
+    match = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1]) / 1024

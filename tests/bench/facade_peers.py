@@ -129,7 +129,7 @@ class Skills(NamedTuple):
 
 
 def serve_skills(omac: Omac) -> tuple[Serving, Skills]:
-    """A server with both skills online."""
+    """Start a server with both skills online."""
     project = omac.root / "shop"
     answering = omac.skill(project, "answering", ANSWERING)
     inside = SKILL % ("x" * 1024)
@@ -144,14 +144,14 @@ def serve_skills(omac: Omac) -> tuple[Serving, Skills]:
 
 
 def port_of(omac: Omac, skill: str) -> int:
-    """The port of a sidecar that runs."""
-    (port,) = {one.event.birth.port for one in omac.events(Started) if one.stream.endswith(f"/{skill}")}
+    """Return the port of a sidecar that runs."""
+    (port,) = {record.event.birth.port for record in omac.events(Started) if record.stream.endswith(f"/{skill}")}
     return int(port)
 
 
 @contextmanager
 def started(name: str, line: Sequence[str | Path], port: int, *, reads: bool = False) -> Iterator[Way]:
-    """A proxy that listens on `port`; `reads`: it leads to the reader of bodies, too."""
+    """Start a proxy that listens on `port`; `reads`: it leads to the reader of bodies, too."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(line, stdout=quiet, stderr=quiet)
     base = f"http://127.0.0.1:{port}"
@@ -165,7 +165,7 @@ def started(name: str, line: Sequence[str | Path], port: int, *, reads: bool = F
 
 @contextmanager
 def nginx(folder: Path, skills: Skills) -> Iterator[Way]:
-    """The nginx that omac is held against."""
+    """Start the nginx that omac is measured against."""
     own, config = free_port(), folder / "nginx.conf"
     inside = NGINX_PROXY.format(port=skills.answering, reader=skills.reading, own=own)
     config.write_text(NGINX.format(folder=folder, name="proxy", inside=inside))
@@ -175,7 +175,7 @@ def nginx(folder: Path, skills: Skills) -> Iterator[Way]:
 
 @contextmanager
 def others(folder: Path, skills: Skills) -> Iterator[list[Way]]:
-    """Proxies whose figures are printed beside: HAProxy, and Go's ReverseProxy if it can be built here."""
+    """Start the proxies whose figures are printed beside: HAProxy, and Go's ReverseProxy if it can be built here."""
     with ExitStack() as stack:
         ways = []
         if program := shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin"):
@@ -192,7 +192,7 @@ def others(folder: Path, skills: Skills) -> Iterator[list[Way]]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback on which no program listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

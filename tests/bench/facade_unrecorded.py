@@ -40,7 +40,7 @@ SESSIONS, SKILLS = 20, 20  # of a directory, where there are many routes
 
 
 class Unrecorded:
-    """Implements AccessRecorder: routes are resolved, each request may go at once, and no record is made."""
+    """An access recorder that resolves routes, admits each request at once, and makes no record."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Unrecorded:
 
 
 def fixed(port: int) -> Unrecorded:
-    """One route, whatever is asked for."""
+    """Return a recorder with one route, which every request takes."""
     route = ResolvedRoute("/projects", "answering", "answering", None, port, 1 << 31, ids.token_digest(token(0, 0)))
     return Unrecorded(lambda _token, _mount: route)
 
 
 def projected(port: int, journal: Journal, routes: int) -> Unrecorded:
-    """Routes as omac has them: in the projections of a journal."""
+    """Return a recorder with routes as omac has them: in the projections of a journal."""
     envelope = journal.envelope(Cause("person"))
     for stream, events in streams(port, routes):
         drafts = tuple(Draft(stream, version, event) for version, event in enumerate(events, 1))
@@ -94,7 +94,7 @@ def projected(port: int, journal: Journal, routes: int) -> Unrecorded:
 
 
 def streams(port: int, routes: int) -> Iterator[tuple[ids.StreamId, list[Event]]]:
-    """The events of directories that are online, and of the sidecars that their routes lead to."""
+    """Yield the events of directories that are online, and of the sidecars that their routes lead to."""
     namespace, birth = ids.server_namespace(HOST), Birth(1, 1, "boot", port, isolated=False, log="/log")
     for directory in sorted({directory for directory, _, _ in places(routes)}):
         path = f"/projects/p{directory}"
@@ -102,29 +102,31 @@ def streams(port: int, routes: int) -> Iterator[tuple[ids.StreamId, list[Event]]
         sessions = sorted({session for at, session, _ in places(routes) if at == directory})
         skills = sorted({skill for at, _, skill in places(routes) if at == directory})
         events: list[Event] = [ActivationRequested(path, "opencode", ids.TokenDigest(""))]
-        events += [SessionAdmitted(f"s{one}", ids.token_digest(token(directory, one))) for one in sessions]
-        events += [RouteMounted(f"skill{one}", f"mount{one:02}") for one in skills]
+        events += [SessionAdmitted(f"s{number}", ids.token_digest(token(directory, number))) for number in sessions]
+        events += [RouteMounted(f"skill{number}", f"mount{number:02}") for number in skills]
         yield ids.directory_stream(namespace, scope), [*events, Activated()]
-        for one in skills:
-            spec = SidecarSpec(f"skill{one}", f"mount{one:02}", path, path, path, "", approved=True, command=("true",))
-            stream = ids.sidecar_stream(namespace, scope, f"skill{one}")
+        for number in skills:
+            spec = SidecarSpec(
+                f"skill{number}", f"mount{number:02}", path, path, path, "", approved=True, command=("true",)
+            )
+            stream = ids.sidecar_stream(namespace, scope, f"skill{number}")
             yield stream, [SpawnRequested(spec, 1), Started(birth), Healthy()]
 
 
 def places(routes: int) -> Iterator[tuple[int, int, int]]:
-    """For each route its directory, session and skill."""
+    """Yield for each route its directory, session and skill."""
     for number in range(routes):
         directory, rest = divmod(number, SESSIONS * SKILLS)
         yield directory, *divmod(rest, SKILLS)
 
 
 def token(directory: int, session: int) -> str:
-    """The token of one session in one directory."""
+    """Return the token of one session in one directory."""
     return f"{directory:016x}{session:016x}"
 
 
 def paths(routes: int, count: int) -> list[str]:
-    """`count` targets of requests, all different and all of one length, which lead to all routes in turn."""
+    """Return `count` targets of requests, all different and all of one length, which lead to all routes in turn."""
     made = itertools.islice(itertools.cycle(list(places(routes))), count)
     return [
         f"/{token(directory, session)}/mount{skill:02}/{number:06}"

@@ -11,7 +11,7 @@ SECONDS = 60.0
 
 
 def main() -> bool:
-    """Hammer; True when everything came to rest as it should (else it raises)."""
+    """Hammer; return True when all operations settled, or raise."""
     seed = int(os.environ.get("OMAC_SEED") or random.getrandbits(32))
     print(f"  OMAC_SEED={seed}", flush=True)
     operations = trio.run(hammer, SECONDS, seed)

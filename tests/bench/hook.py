@@ -1,4 +1,4 @@
-"""What the hook costs an agent's tool call, against an interpreter that does nothing, in the same run."""
+"""The time that the hook adds to an agent's tool call, against an interpreter that does nothing, in the same run."""
 
 import json
 import os
@@ -19,32 +19,32 @@ BOUNDS = {"allow": 3.5, "denial": 5.0}
 
 
 def main() -> bool:
-    """Measure in turn, so that what disturbs one disturbs all; True when the bounds hold."""
+    """Measure in turn, so that a disturbance of one disturbs all; return whether the bounds hold."""
     assert INSTALLED.exists(), f"{INSTALLED} is not there: omac is not installed"
     hook = [str(INSTALLED), "hook", "pre-tool-use"]
-    with ground() as place:
-        environment = {**os.environ, **place.environment, "PATH": os.environ["PATH"]}
+    with ground() as repository:
+        environment = {**os.environ, **repository.environment, "PATH": os.environ["PATH"]}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
         payloads = {
-            "allow": payload(place.worktree / "src" / "a.py", place.worktree),
-            "denial": payload(place.main / "src" / "a.py", place.worktree),
+            "allow": payload(repository.worktree / "src" / "a.py", repository.worktree),
+            "denial": payload(repository.main / "src" / "a.py", repository.worktree),
         }
         peer = [shutil.which("python3", path=environment["PATH"]) or "python3", *PEER[1:]]
-        taken: dict[str, list[float]] = {"peer": [], **{name: [] for name in payloads}}
+        samples: dict[str, list[float]] = {"peer": [], **{name: [] for name in payloads}}
         for number in range(ROUNDS + 1):
             round_ms = {"peer": spent_ms(peer, b"", environment, 0)}
             for name, document in payloads.items():
                 round_ms[name] = spent_ms(hook, document, environment, 0 if name == "allow" else 2)
             if number:  # the first warms up
                 for name, ms in round_ms.items():
-                    taken[name].append(ms)
-        recorded = len(list((place.state / "spool").iterdir()))
+                    samples[name].append(ms)
+        recorded = len(list((repository.state / "spool").iterdir()))
         assert recorded == ROUNDS + 1, f"{recorded} denials were recorded"
-    return publish("hook", [figure(name, taken[name], taken["peer"], bound) for name, bound in BOUNDS.items()])
+    return publish("hook", [figure(name, samples[name], samples["peer"], bound) for name, bound in BOUNDS.items()])
 
 
 def payload(path: Path, cwd: Path) -> bytes:
-    """An ordinary Write of 4 kB."""
+    """Return the payload of an ordinary Write of 4 kB."""
     return json.dumps(
         {
             "session_id": "s",
@@ -57,7 +57,7 @@ def payload(path: Path, cwd: Path) -> bytes:
 
 
 def spent_ms(argv: Sequence[str], document: bytes, environment: Mapping[str, str], status: int) -> float:
-    """Milliseconds from start to end of one process."""
+    """Return the milliseconds from start to end of one process."""
     began = time.perf_counter()
     done = subprocess.run(argv, input=document, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     elapsed = time.perf_counter() - began
@@ -66,7 +66,7 @@ def spent_ms(argv: Sequence[str], document: bytes, environment: Mapping[str, str
 
 
 def figure(name: str, ours: Sequence[float], peer: Sequence[float], bound: float) -> Figure:
-    """One row: the median of the ratios of each round."""
+    """Return a row with the median of the ratios of all rounds."""
     ratio = median([a / b for a, b in zip(ours, peer, strict=True)])
     return Figure(
         f"hook, {name}", f"{median(ours):.1f} ms", f"{median(peer):.1f} ms (python3 -I -S -c pass)", f"{ratio:.2f}x",

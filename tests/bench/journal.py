@@ -32,7 +32,7 @@ EVENT = AccessRequested("/home/user/projects/acme-web", "slack", "slack", None, 
 
 
 def main() -> bool:
-    """Run both sides in turn; True when the bounds hold."""
+    """Run both sides in turn; return whether the bounds hold."""
     gc.set_threshold(GC_OBJECTS)  # as every omac has it
     folder = tempfile.mkdtemp(prefix="omac-bench-", dir=".")
     ours, latencies, peers, raws = [], [], [], []
@@ -48,8 +48,8 @@ def main() -> bool:
             )
     finally:
         shutil.rmtree(folder)
-    p50 = median([percentile(one, 50) for one in latencies]) * 1000
-    p99 = median([percentile(one, 99) for one in latencies]) * 1000
+    p50 = median([percentile(waits, 50) for waits in latencies]) * 1000
+    p99 = median([percentile(waits, 99) for waits in latencies]) * 1000
     rate, peer, raw = median(ours), median(peers), median(raws)
     return publish(
         "journal",
@@ -70,7 +70,7 @@ def main() -> bool:
 async def appends(
     path: Path, batch_max: int, task_count: int = TASKS, seconds: float = SECONDS
 ) -> tuple[float, list[float]]:
-    """Events per second and every task's waits in seconds, for tasks that each wait for their own event.
+    """Return events per second and every task's waits in seconds, for tasks that each wait for their own event.
 
     `batch_max` 1 is a commit, and a flush of the disk, for each event.
     """
@@ -106,7 +106,7 @@ async def appends(
 
 
 def raw_appends(ours: Path, path: Path) -> float:
-    """Events per second of sqlite3 alone, for the rows of a journal, in batches of as many as there were tasks."""
+    """Return events per second of sqlite3 alone, for the rows of a journal, in batches of one row for each task."""
     with contextlib.closing(sqlite3.connect(ours)) as journal:
         tables = dict(journal.execute(TABLES).fetchall())
         rows = {name: journal.execute(f"SELECT * FROM {name} ORDER BY position").fetchall() for name in tables}

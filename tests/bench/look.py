@@ -1,5 +1,4 @@
-"""The inspection at the end of a launch: how long it takes, how much memory omac has then, and whether it is finished
-after a SIGKILL.
+"""The inspection at the end of a launch: its time, omac's memory during it, and its completion after a SIGKILL.
 
 Each tree is left by a program in a real `omac sandbox run`. The time is from the program's end to omac's, the memory is
 the largest that omac itself ever had. OMAC_BENCH_LOOK="NAME;..." measures only these trees.
@@ -141,21 +140,21 @@ for number in $(seq 200); do cp -r n copy$number; done
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
-    wanted = [name for name in os.environ.get("OMAC_BENCH_LOOK", "").split(";") if name]
+    """Measure all; return whether the bounds hold."""
+    names = [name for name in os.environ.get("OMAC_BENCH_LOOK", "").split(";") if name]
     figures = []
-    if not wanted or "ordinary" in wanted:
+    if not names or "ordinary" in names:
         figures.append(ordinary())
-    figures += [hostile(name) for name in HOSTILE if not wanted or name in wanted]
-    if not wanted or "window" in wanted:
+    figures += [hostile(name) for name in HOSTILE if not names or name in names]
+    if not names or "window" in names:
         figures.append(window())
-    if not wanted or "kills" in wanted:
+    if not names or "kills" in names:
         figures.append(kills())
     return publish("look", figures)
 
 
 def ordinary() -> Figure:
-    """500,000 files in 1,000 repositories, all there at launch, and a program that changes little."""
+    """Measure 500,000 files in 1,000 repositories, all there at launch, and a program that changes little."""
     with _world() as (top, project):
         each = f"many(f'r{{number}}/src', {FILES // REPOSITORIES - 6}, os.mknod); os.chdir('../..')"
         source = f"{COMMON}\nfor number in range({REPOSITORIES}):\n    git(f'r{{number}}/.git'); {each}\n"
@@ -166,23 +165,23 @@ def ordinary() -> Figure:
 
 
 def hostile(name: str) -> Figure:
-    """A tree that was made to keep the inspection busy."""
+    """Measure a tree that was made to keep the inspection busy."""
     with _world() as (top, project):
         seconds, mib = _measured(top, project, HOSTILE[name])
     return _figure(name, seconds, mib, HOSTILE_SECONDS_MAX, HOSTILE_MIB_MAX)
 
 
 def window() -> Figure:
-    """How long what a program makes among git's files is there while it runs, before it is set aside."""
+    """Measure the time for which a running program's files among git's exist, before they are set aside."""
     with _world() as (top, project):
         line = [*OMAC, "sandbox", "run", "--", *PYTHON, f"{COMMON}\n{WINDOW}"]
         subprocess.run(line, cwd=project, env=_environment(top), capture_output=True, check=True)
         first, times = literal_eval((project / "times").read_text())
     typical, longest = times[len(times) // 2], max(first, *times)
-    said = f"{typical:.0f} ms, of a program's first instruction {first:.0f} ms, longest {longest:.0f} ms"
-    print(f"there while it runs: {said}", file=sys.stderr, flush=True)
+    summary = f"{typical:.0f} ms, of a program's first instruction {first:.0f} ms, longest {longest:.0f} ms"
+    print(f"there while it runs: {summary}", file=sys.stderr, flush=True)
     return Figure(
-        "there while it runs", said, "-", f"{len(times)} times", f"<= {WINDOW_MS_MAX} ms", longest <= WINDOW_MS_MAX
+        "there while it runs", summary, "-", f"{len(times)} times", f"<= {WINDOW_MS_MAX} ms", longest <= WINDOW_MS_MAX
     )
 
 
@@ -193,7 +192,7 @@ def _figure(name: str, seconds: float, mib: float, seconds_max: float, mib_max: 
 
 
 def _measured(top: Path, project: Path, source: str) -> tuple[float, float]:
-    """Seconds of omac after the end of the program, and the MiB that it had at most."""
+    """Return the seconds of omac after the end of the program, and the MiB that it had at most."""
     ended = project / "ended"
     line = [*OMAC, "sandbox", "run", "--", *PYTHON, f"{COMMON}\n{source}\nput({str(ended)!r})"]
     process = subprocess.Popen(
@@ -201,33 +200,33 @@ def _measured(top: Path, project: Path, source: str) -> tuple[float, float]:
     )
     assert process.stderr is not None
     begun = peak = 0.0
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         while process.poll() is None:
             if not begun and ended.exists():
                 begun = time.monotonic()
             peak = max(peak, _peak_mib(process.pid))
             os.set_blocking(process.stderr.fileno(), False)
-            said.write(process.stderr.read() or b"")
+            output.write(process.stderr.read() or b"")
             time.sleep(POLL_SECONDS)
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     assert begun, text
     return time.monotonic() - begun, peak
 
 
 def _peak_mib(pid: int) -> float:
-    """The most that a process had in memory, of its own."""
+    """Return the largest memory that a process had, of its own."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0.0
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(found[0]) / 1024 if found else 0.0
+    peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(peaks[0]) / 1024 if peaks else 0.0
 
 
 def kills() -> Figure:
-    """Launches that are killed at a random moment, their inspection included; the next command finishes it."""
-    chance, left, late = random.Random(SEED), 0, 0
+    """Kill launches at a random moment, their inspection included; the next command finishes it."""
+    chance, armed, late = random.Random(SEED), 0, 0
     with _world() as (top, project):
         canary = top / "canary"
         line = [*OMAC, "sandbox", "run", "--", "sh", "-c", PLANT, "sh", str(canary)]
@@ -247,13 +246,13 @@ def kills() -> Figure:
             canary.unlink(missing_ok=True)
             command = ["status"] if number % 2 else ["sandbox", "run", "--", "true"]
             subprocess.run([*OMAC, *command], cwd=project, env=_environment(top), capture_output=True)
-            left += _is_armed(project, canary)
+            armed += _is_armed(project, canary)
     name = f"{KILLS} launches killed ({late} after they planted)"
-    return Figure(name, f"{left} left armed", "-", f"seed {SEED}", "0", left == 0 and late > 0)
+    return Figure(name, f"{armed} left armed", "-", f"seed {SEED}", "0", armed == 0 and late > 0)
 
 
 def _is_armed(project: Path, canary: Path) -> bool:
-    """Whether the host's git runs what was planted, or writes where it leads."""
+    """Return whether the host's git runs a planted program, or writes to a planted link's target."""
     for folder in (project, project / "n", project / "copy1", project / "copy200", project / ".git/modules/m"):
         if folder.exists():
             subprocess.run(["git", "status"], cwd=folder, capture_output=True)
@@ -266,7 +265,7 @@ def _environment(top: Path) -> dict[str, str]:
 
 @contextmanager
 def _world() -> Iterator[tuple[Path, Path]]:
-    """A folder with a home and a state directory, and a project with a repository in the home."""
+    """Yield a folder with a home and a state directory, and a project with a repository in the home."""
     top = Path(tempfile.mkdtemp(prefix="omac-look-"))
     try:
         (top / "state").mkdir()

@@ -1,6 +1,6 @@
-"""What trust costs: hashing a skill, checking its approved copy before a start, reading its secrets from a keyring.
+"""The cost of trust: hashing a skill, checking its approved copy before a start, reading its secrets from a keyring.
 
-Each against a peer on the same files, or the same keyring, in the same run, taken in turn.
+Each has a peer on the same files, or the same keyring, in the same run, taken in turn.
 """
 
 import os
@@ -33,7 +33,7 @@ SERVICE = "omac/bench"
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     folder = Path(tempfile.mkdtemp(prefix="obr", dir="/tmp"))
     try:
         source = folder / "skill"
@@ -47,13 +47,13 @@ def main() -> bool:
 
 
 def secret_service() -> KeyringBackend:
-    """The backend of the library, whose class has no types."""
+    """Return the backend of the library, whose class has no types."""
     made: type[KeyringBackend] = keyring.backends.SecretService.Keyring
     return made()
 
 
 def write_tree(source: Path) -> None:
-    """1,000 files, 50 MiB, the same bytes in every run."""
+    """Write 1,000 files, 50 MiB, with the same bytes in every run."""
     noise = random.Random(1)
     for number in range(FILES):
         path = source / f"part{number % FOLDERS}" / f"file{number}.bin"
@@ -63,19 +63,19 @@ def write_tree(source: Path) -> None:
 
 
 def in_turn(*calls: Callable[[], object]) -> list[list[float]]:
-    """Milliseconds of each call, taken in turn; the first round warms up and is not counted."""
-    taken: list[list[float]] = [[] for _ in calls]
+    """Return the milliseconds of each call, taken in turn; the first round warms up and is not counted."""
+    samples: list[list[float]] = [[] for _ in calls]
     for number in range(ROUNDS + 1):
-        for call, times in zip(calls, taken, strict=True):
+        for call, times in zip(calls, samples, strict=True):
             began = time.perf_counter()
             call()
             if number:
                 times.append((time.perf_counter() - began) * 1000)
-    return taken
+    return samples
 
 
 def hashing(source: Path) -> Figure:
-    """The bundle hash against sha256sum over the same files."""
+    """Compare the bundle hash with sha256sum over the same files."""
     names = [str(path) for path in sorted(source.rglob("*")) if path.is_file()]
     folders = DiskSkillFolders()
     ours, peer = in_turn(
@@ -90,7 +90,7 @@ def hashing(source: Path) -> Figure:
 
 
 def checking(folder: Path, source: Path) -> list[Figure]:
-    """The check before each start of an unchanged copy; a whole rehash, as after boot, is its peer."""
+    """Measure the check before each start of an unchanged copy; a whole rehash, as after boot, is its peer."""
     frozen = DiskFrozenSkills(str(folder / "frozen"))
 
     async def measure() -> tuple[list[float], list[float]]:
@@ -117,7 +117,7 @@ def checking(folder: Path, source: Path) -> list[Figure]:
 
 
 def reading(folder: Path) -> Figure:
-    """Ten secrets of one skill against a single get, both from a real Secret Service."""
+    """Compare ten secrets of one skill with a single get, both from a real Secret Service."""
     folder.mkdir()
     with private_keyring(folder) as session:
         stores = SecretStores(str(folder), session, "keychain")
@@ -133,17 +133,17 @@ def reading(folder: Path) -> Figure:
             assert backend.get_password(SERVICE, names[0]) == values[names[0]].reveal()
 
         with environ(session):
-            ten, one = in_turn(read_ten, get_one)
-    ratio = median([a / b for a, b in zip(ten, one, strict=True)])
+            ten, single = in_turn(read_ten, get_one)
+    ratio = median([a / b for a, b in zip(ten, single, strict=True)])
     return Figure(
-        "ten secrets from a keyring", f"{median(ten):.1f} ms", f"{median(one):.1f} ms (one get)", f"{ratio:.2f}x",
+        "ten secrets from a keyring", f"{median(ten):.1f} ms", f"{median(single):.1f} ms (one get)", f"{ratio:.2f}x",
         "<= 3x", ratio <= 3,
     )  # fmt: skip
 
 
 @contextmanager
 def environ(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process's own environment, which the peer reads, with these variables."""
+    """Add these variables to this process's own environment, which the peer reads."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:

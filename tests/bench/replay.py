@@ -1,7 +1,7 @@
-"""What a long journal costs: commands with 0, 100,000 and 1,000,000 events, and how fast events are read.
+"""The cost of a long journal: commands with 0, 100,000 and 1,000,000 events, and the speed of reading events.
 
 Commands run as people run them; the first after the journal was filled is not counted, it leaves the snapshot and the
-index. BENCH_EVENTS: how many events the longest journal has.
+index. BENCH_EVENTS is the number of events of the longest journal.
 """
 
 import os
@@ -53,9 +53,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     assert INSTALLED.exists(), f"{INSTALLED} is not there: omac is not installed"
-    taken: dict[str, list[float]] = {name: [] for name in (*COMMANDS, READY)}
+    times: dict[str, list[float]] = {name: [] for name in (*COMMANDS, READY)}
     memory: dict[str, list[float]] = {name: [] for name in ("omac status", READY)}
     figures: list[Figure] = []
     for size in SIZES:
@@ -64,20 +64,20 @@ def main() -> bool:
             fill(omac, size)
             subprocess.run((str(INSTALLED), "start", "--", "true"), env=omac.environment, cwd=omac.root, check=True)
             for name, words in COMMANDS.items():
-                taken[name].append(took(omac, words))
+                times[name].append(took(omac, words))
             took_ms, took_mib = ready(omac)
-            taken[READY].append(took_ms)
+            times[READY].append(took_ms)
             memory[READY].append(took_mib)
             memory["omac status"].append(peak_mib(omac, "status"))
-            print(f"  {size:,} events: {', '.join(f'{name} {values[-1]:.0f} ms' for name, values in taken.items())}")
+            print(f"  {size:,} events: {', '.join(f'{name} {values[-1]:.0f} ms' for name, values in times.items())}")
             if size == EVENTS:
                 figures = reading(omac)
-    kept = [grown_memory(name, values) for name, values in memory.items()]
-    return publish("replay", [*(grown(name, values) for name, values in taken.items()), *kept, *figures])
+    memory_figures = [grown_memory(name, values) for name, values in memory.items()]
+    return publish("replay", [*(grown(name, values) for name, values in times.items()), *memory_figures, *figures])
 
 
 def fill(omac: Omac, size: int) -> None:
-    """Have a new journal grow to this many events: calls of skills over three days, until an hour ago."""
+    """Fill a new journal up to this many events: calls of skills over three days, until an hour ago."""
     log = ids.access_stream(host_id(StateDir(str(omac.state))))
     began, moment = time.time_ns() - 73 * HOUR_NS, 0
     with closing(open_journal(str(omac.state / "journal.db"), "bench", lambda: moment)) as journal:
@@ -88,11 +88,13 @@ def fill(omac: Omac, size: int) -> None:
 
         while (head := journal.store.head()) < size:
             moment = began + head * 72 * HOUR_NS // size
-            asked = (
-                AccessRequested(str(omac.root / f"p{one % 7}"), f"skill{one % 3}", "m", None, "GET", f"/v1/item/{one}")
-                for one in range(BATCH)
+            requests = (
+                AccessRequested(
+                    str(omac.root / f"p{number % 7}"), f"skill{number % 3}", "m", None, "GET", f"/v1/item/{number}"
+                )
+                for number in range(BATCH)
             )
-            positions = [found[0].position for found in commit(asked)]
+            positions = [group[0].position for group in commit(requests)]
             commit(
                 AccessCompleted(at, 200, 10, 2_000, 1_500) if at % 50 else AccessAborted(at, "client-gone")
                 for at in positions
@@ -100,21 +102,21 @@ def fill(omac: Omac, size: int) -> None:
 
 
 def took(omac: Omac, words: tuple[str, ...]) -> float:
-    """The milliseconds of a command; the first time is not counted."""
+    """Return the milliseconds of a command; the first time is not counted."""
     with closing(ReadJournal(str(omac.state / "journal.db"))) as journal:
         half = str(journal.store.head() // 2)
     line = " ".join((str(INSTALLED), *(half if word == "N/2" else word for word in words)))
     quiet = subprocess.DEVNULL
-    place: dict[str, Any] = {"env": omac.environment, "cwd": omac.root / "shop", "stdout": quiet, "stderr": quiet}
+    options: dict[str, Any] = {"env": omac.environment, "cwd": omac.root / "shop", "stdout": quiet, "stderr": quiet}
 
     def run() -> None:
-        subprocess.run(line, shell=True, check=True, **place)
+        subprocess.run(line, shell=True, check=True, **options)
 
     return median([elapsed_ms(run) for _ in range(ROUNDS + 1)][1:])
 
 
 def ready(omac: Omac) -> tuple[float, float]:
-    """The milliseconds until a server is ready, and the most memory in MiB that it took until then."""
+    """Return the milliseconds until a server is ready, and its largest memory in MiB until then."""
     times, peaks = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -129,7 +131,7 @@ def ready(omac: Omac) -> tuple[float, float]:
 
 
 def peak_mib(omac: Omac, *words: str) -> float:
-    """The most memory that a command took."""
+    """Return the largest memory of a command."""
     script = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); "
     script += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     line = (sys.executable, "-I", "-S", "-c", script, str(INSTALLED), *words)
@@ -138,7 +140,7 @@ def peak_mib(omac: Omac, *words: str) -> float:
 
 
 def grown(name: str, values: list[float]) -> Figure:
-    """What the longest journal adds to a command."""
+    """Return the time that the longest journal adds to a command."""
     more = values[-1] - values[0]
     bound = STARTS_MS_MORE_MAX if name.startswith(("omac start", "omac serve")) else FLAT_MS_MORE_MAX
     return Figure(
@@ -148,7 +150,7 @@ def grown(name: str, values: list[float]) -> Figure:
 
 
 def grown_memory(name: str, values: list[float]) -> Figure:
-    """What the longest journal adds to the memory of a command."""
+    """Return the memory that the longest journal adds to a command."""
     more = values[-1] - values[0]
     return Figure(
         f"{name}: memory", f"{values[-1]:.0f} MiB ({SIZES[-1]:,})",
@@ -158,7 +160,7 @@ def grown_memory(name: str, values: list[float]) -> Figure:
 
 
 def reading(omac: Omac) -> list[Figure]:
-    """What is read in this process of the longest journal."""
+    """Measure the reads of the longest journal in this process."""
     state = StateDir(str(omac.state))
     with closing(ReadJournal(str(omac.state / "journal.db"))) as journal:
         head = journal.store.head()
@@ -166,13 +168,13 @@ def reading(omac: Omac) -> list[Figure]:
         decode = rate(head, lambda: sum(1 for _ in journal.records()))
         replay = rate(head, lambda: System().replay(journal.records()))
         snapshots = snapshots_of(state, journal.store)
-        places = [head * part // 7 for part in range(1, 8)]
-        longest = max(elapsed_ms(lambda at=at: restored(journal, snapshots, at)) for at in places) / 1000  # type: ignore[misc]
+        positions = [head * part // 7 for part in range(1, 8)]
+        longest = max(elapsed_ms(lambda at=at: restored(journal, snapshots, at)) for at in positions) / 1000  # type: ignore[misc]
         audit = SearchedAudit(journal, state, head)
         now = time.time_ns()
         query = AuditQuery(skill="skill1", since=now - 10 * HOUR_NS, until=now - 9 * HOUR_NS)
-        found = len(list(audit.rows(query)))
-        asked = median([elapsed_ms(lambda: list(audit.rows(query))) for _ in range(ROUNDS)])
+        row_count = len(list(audit.rows(query)))
+        query_ms = median([elapsed_ms(lambda: list(audit.rows(query))) for _ in range(ROUNDS)])
     verified = rate(head, lambda: omac.process("audit", "verify"))  # as people run it, its start included
     began = time.perf_counter()
     peak = peak_mib(omac, "export", "--format", "parquet", "--out", str(omac.root / "evidence"))
@@ -187,8 +189,8 @@ def reading(omac: Omac) -> list[Figure]:
             longest <= POSITION_S_MAX,
         ),
         Figure(
-            "audit by skill and time", f"{asked:.0f} ms", f"{found:,} rows", "-", f"< {QUERY_MS_MAX:.0f} ms",
-            asked < QUERY_MS_MAX,
+            "audit by skill and time", f"{query_ms:.0f} ms", f"{row_count:,} rows", "-", f"< {QUERY_MS_MAX:.0f} ms",
+            query_ms < QUERY_MS_MAX,
         ),
         Figure(
             "omac audit verify, events/s", f"{verified:,.0f}", "-", "-", f">= {VERIFIED_MIN:,}",
@@ -202,7 +204,7 @@ def reading(omac: Omac) -> list[Figure]:
 
 
 def scanned(journal: ReadJournal) -> int:
-    """How many rows there are, read without being decoded."""
+    """Return the number of rows, read without being decoded."""
     at = 0
     while rows := journal.store.select(at, 1_000):
         at = rows[-1].id
@@ -210,12 +212,12 @@ def scanned(journal: ReadJournal) -> int:
 
 
 def rate(events: int, work: Callable[[], object]) -> float:
-    """Events per second, the best of some rounds."""
+    """Return events per second, the best of some rounds."""
     return events / min(elapsed_ms(work) for _ in range(3)) * 1000
 
 
 def elapsed_ms(work: Callable[[], object]) -> float:
-    """The milliseconds that work takes."""
+    """Return the milliseconds that work takes."""
     began = time.perf_counter()
     work()
     return (time.perf_counter() - began) * 1000

@@ -1,4 +1,4 @@
-"""How a benchmark reports: a table for people on stdout, and JSON beside it for programs."""
+"""The report of a benchmark: a table for people on stdout, and JSON beside it for programs."""
 
 import json
 import os
@@ -12,7 +12,7 @@ RESULTS = Path("bench-results")
 
 
 class Figure(NamedTuple):
-    """One figure: `ours` and its `peer` from the same run, and the bound their relation must keep."""
+    """A figure: `ours` and its `peer` from the same run, and the bound that their relation must keep."""
 
     name: str
     ours: str
@@ -23,18 +23,18 @@ class Figure(NamedTuple):
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
+    """Return the middle value."""
     return statistics.median(values)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` of all do not exceed."""
+    """Return the value that `percent` of all do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def publish(bench: str, figures: Sequence[Figure]) -> bool:
-    """Print the table, write bench-results/BENCH.json; whether every bound holds."""
+    """Print the table, and write bench-results/BENCH.json; return whether every bound holds."""
     rows = [("figure", "ours", "peer", "relation", "bound", "holds")]
     rows += [(f.name, f.ours, f.peer, f.relation, f.bound, "yes" if f.holds else "NO") for f in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(6)]

@@ -1,8 +1,8 @@
-"""What a sandbox costs: launching nothing in one, and building in one, each beside the same without omac.
+"""The cost of a sandbox: launching nothing in one, and building in one, each beside the same without omac.
 
-Peers in the same run: bubblewrap with the very arguments that omac gives it, computed beforehand, and, where they are
-on PATH, the sandboxes of other makers (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their folder
-node_modules/.bin on PATH, with rg and socat).
+One peer in the same run is bubblewrap with the very arguments that omac gives it, computed beforehand. The others are
+sandboxes of other makers, where they are on PATH (`npm install @anthropic-ai/sandbox-runtime @openai/codex`; their
+folder node_modules/.bin on PATH, with rg and socat).
 """
 
 import contextlib
@@ -42,7 +42,7 @@ git -c user.name=A -c user.email=a@example.org commit -qm build
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     with _world() as (top, environment):
         figures = [
             *launching("run true", top / "work", environment, _others(top / "work", environment)),
@@ -55,20 +55,20 @@ def main() -> bool:
 def launching(
     what: str, work: Path, environment: dict[str, str], others: dict[str, Callable[[], None]]
 ) -> list[Figure]:
-    """`true` in each sandbox, in turn, as a whole process; the record made durable included."""
+    """Measure `true` in each sandbox, in turn, as a whole process; the record made durable included."""
     calls = {"omac": _process([OMAC, "sandbox", "run", "--", "true"], work, environment)}
     calls["bubblewrap"] = _equal_policy(work, environment)
     calls |= others
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     for number in range(ROUNDS + 1):
         for name, call in calls.items():
             begun = time.perf_counter()
             call()
             if number:
-                taken[name].append(1000 * (time.perf_counter() - begun))
-    ours = median(taken["omac"])
+                samples[name].append(1000 * (time.perf_counter() - begun))
+    ours = median(samples["omac"])
     figures = []
-    for name, times in taken.items():
+    for name, times in samples.items():
         if name == "omac":
             continue
         peer = median(times)
@@ -82,7 +82,7 @@ def launching(
 
 
 def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], None]]:
-    """The sandboxes of other makers that are there and work. They get a real home: one of them wants none in /tmp."""
+    """Return the installed sandboxes of other makers that work, with a real home: one of them wants none in /tmp."""
     environment = environment | {"HOME": os.environ["HOME"]}
     calls = {}
     if srt := shutil.which("srt"):
@@ -98,7 +98,7 @@ def _others(work: Path, environment: dict[str, str]) -> dict[str, Callable[[], N
 
 
 def building(top: Path, environment: dict[str, str]) -> Figure:
-    """CPU time of clone, 2,000 files, add, commit and compile: inside against outside, as the median of pairs."""
+    """Compare the CPU time of clone, 2,000 files, add, commit and compile inside and outside: the median of pairs."""
     work, origin = top / "work", top / "work" / "origin"
     _repository(origin, environment)
     script = BUILD.format(origin=origin, files=FILES)
@@ -107,14 +107,14 @@ def building(top: Path, environment: dict[str, str]) -> Figure:
     outside = _process(["sh", "-c", script], work, environment)
     pairs = []
     for _ in range(BUILD_ROUNDS + 1):
-        taken = []
+        pair = []
         for call in (inside, outside):
-            taken.append(_cpu(call))
+            pair.append(_cpu(call))
             shutil.rmtree(work / "copy")  # the sandbox could not: it is a repository, and pinned in the next run
-        pairs.append(taken)
+        pairs.append(pair)
     pairs = pairs[1:]  # the first warmed up
-    ratio = median([one / other for one, other in pairs])
-    ours, peer = median([one for one, _ in pairs]), median([other for _, other in pairs])
+    ratio = median([inner / outer for inner, outer in pairs])
+    ours, peer = median([inner for inner, _ in pairs]), median([outer for _, outer in pairs])
     return Figure("build, CPU", f"{ours:.2f} s", f"{peer:.2f} s", f"{ratio:.3f}x", "<= 1.10x", ratio <= 1.10)
 
 
@@ -126,7 +126,7 @@ def _linked_worktree(top: Path, environment: dict[str, str]) -> Path:
 
 
 def _repository(folder: Path, environment: dict[str, str]) -> None:
-    """One commit."""
+    """Make a repository with one commit."""
     subprocess.run(["git", "init", "-q", str(folder)], check=True, env=environment)
     (folder / "README").write_text("origin\n")
     git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.org"]
@@ -135,7 +135,7 @@ def _repository(folder: Path, environment: dict[str, str]) -> None:
 
 
 def _equal_policy(work: Path, environment: dict[str, str]) -> Callable[[], None]:
-    """bubblewrap alone, with the arguments, the filter and the variables that omac would give it."""
+    """Return a call of bubblewrap alone, with the arguments, the filter and the variables that omac would give it."""
     with contextlib.chdir(work):
         ports = SandboxAdapters(environment, print)
         planned = plan(parse(["--", "true"]), ports)
@@ -176,7 +176,7 @@ def _works(call: Callable[[], None]) -> bool:
 
 
 def _cpu(call: Callable[[], None]) -> float:
-    """Seconds, of all that the call started."""
+    """Return the seconds of CPU time of all processes that the call started."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     call()
     with contextlib.suppress(ChildProcessError):

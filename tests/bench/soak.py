@@ -1,10 +1,11 @@
-"""The long form of the fuzz tests: what decides about grants and writes, with many more examples than `./test` can try;
-of the schedules that drive all carriers of the execution path at once; of what programs leave in git folders; and of
-calls of skills whose clients and sidecars end at random.
+"""The long form of the fuzz tests, with many more examples than `./test` can try.
 
-There are 100,000 examples of each, or OMAC_SOAK_EXAMPLES, 5,000 schedules, or OMAC_SOAK_SCHEDULES, 5,000 git folders,
-or OMAC_SOAK_GIT_FOLDERS, and a million calls, or OMAC_SOAK_CALLS, which take ten minutes of two processors;
-OMAC_TEST_GIT names a folder with another git.
+The tests fuzz the decisions about grants and writes, and the schedules that drive all carriers of the execution path at
+once. They also fuzz git folders that programs leave, and calls of skills whose clients and sidecars end at random.
+
+The numbers are 100,000 examples of each (OMAC_SOAK_EXAMPLES), 5,000 schedules (OMAC_SOAK_SCHEDULES), 5,000 git folders
+(OMAC_SOAK_GIT_FOLDERS), and a million calls (OMAC_SOAK_CALLS), which take ten minutes of two processors. OMAC_TEST_GIT
+names a folder with another git.
 """
 
 import os
@@ -31,7 +32,7 @@ PLANTED = TESTS / "adapters" / "git" / "test_random_git_folders.py"
 
 
 def main() -> bool:
-    """Run them; True when none found anything."""
+    """Run all fuzz tests; return whether none of them failed."""
     carriers = _soaked(f"all carriers, {SCHEDULES} schedules", CARRIERS, "nothing is lost")
     fuzzes = [_soaked(f"{name}, {EXAMPLES} examples", path, "none gets out") for name, path in FUZZES]
     planted = _soaked(f"git folders, {GIT_FOLDERS} examples", PLANTED, "nothing runs", "--all", "-n", "2")
@@ -53,6 +54,6 @@ def _soaked(name: str, path: Path, bound: str, *options: str) -> Figure:
         cwd=TESTS.parent,
         env=os.environ | sizes,
     )
-    taken = f"{time.monotonic() - begun:.0f} s"
-    found = "none" if done.returncode == 0 else f"exit status {done.returncode}"
-    return Figure(name, taken, "-", found, bound, done.returncode == 0)
+    duration = f"{time.monotonic() - begun:.0f} s"
+    result = "none" if done.returncode == 0 else f"exit status {done.returncode}"
+    return Figure(name, duration, "-", result, bound, done.returncode == 0)

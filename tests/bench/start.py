@@ -1,8 +1,8 @@
-"""The time commands and servers take to start, and what a server that has nothing to do takes of a processor.
+"""The time that commands and servers take to start, and the processor time of an idle server.
 
-Each command beside an interpreter that does nothing, and beside one that only imports what the command cannot do
-without; all are taken in turn, so that what disturbs one disturbs all. BENCH_IDLE_S: how long the idle server is
-watched.
+Each command is measured beside an interpreter that does nothing, and beside one that only imports the modules that the
+command needs. All are taken in turn, so that a disturbance of one disturbs all. BENCH_IDLE_S is the time for which the
+idle server is watched.
 """
 
 import os
@@ -38,7 +38,7 @@ IDLE_PERCENT_MAX = 0.3
 
 
 def main() -> bool:
-    """Measure all; True when the bounds hold."""
+    """Measure all; return whether the bounds hold."""
     assert INSTALLED.exists(), f"{INSTALLED} is not there: omac is not installed"
     with tempfile.TemporaryDirectory(prefix="obs", dir="/tmp") as folder, omac_in(Path(folder)) as omac:
         open_journal(str(omac.state / "journal.db"), "bench", time.time_ns).close()
@@ -46,26 +46,28 @@ def main() -> bool:
 
 
 def commands(omac: Omac) -> list[Figure]:
-    """Each command with an empty journal."""
+    """Measure each command with an empty journal."""
     imports = sorted({needed for _, needed in BOUNDS.values()})
     argvs: dict[object, Sequence[str]] = {"nothing": NOTHING}
     argvs |= {needed: (sys.executable, "-c", needed) for needed in imports}
     argvs |= {words: (str(INSTALLED), *words) for words in BOUNDS}
-    taken = in_turn(argvs, omac, ROUNDS)
+    samples = in_turn(argvs, omac, ROUNDS)
     figures = []
     for words, (bound, needed) in BOUNDS.items():
-        ratio = median([ours / nothing for ours, nothing in zip(taken[words], taken["nothing"], strict=True)])
-        peers = f"{median(taken['nothing']):.1f} ms (python -I -S -c pass), {median(taken[needed]):.1f} ms ({needed})"
+        ratio = median([ours / nothing for ours, nothing in zip(samples[words], samples["nothing"], strict=True)])
+        peers = (
+            f"{median(samples['nothing']):.1f} ms (python -I -S -c pass), {median(samples[needed]):.1f} ms ({needed})"
+        )
         name = f"omac {' '.join(words)}"
         figures.append(
-            Figure(name, f"{median(taken[words]):.1f} ms", peers, f"{ratio:.1f}x", f"<= {bound:g}x", ratio <= bound)
+            Figure(name, f"{median(samples[words]):.1f} ms", peers, f"{ratio:.1f}x", f"<= {bound:g}x", ratio <= bound)
         )
     return figures
 
 
 def in_turn(argvs: Mapping[object, Sequence[str]], omac: Omac, rounds: int) -> dict[object, list[float]]:
-    """Milliseconds of each, by its key; the first round warms up and is not counted."""
-    taken: dict[object, list[float]] = {key: [] for key in argvs}
+    """Return the milliseconds of each, by its key; the first round warms up and is not counted."""
+    samples: dict[object, list[float]] = {key: [] for key in argvs}
     for number in range(rounds + 1):
         for key, argv in argvs.items():
             began = time.perf_counter()
@@ -73,12 +75,12 @@ def in_turn(argvs: Mapping[object, Sequence[str]], omac: Omac, rounds: int) -> d
                 argv, env=omac.environment, cwd=omac.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             if number:
-                taken[key].append((time.perf_counter() - began) * 1000)
-    return taken
+                samples[key].append((time.perf_counter() - began) * 1000)
+    return samples
 
 
 def serving(omac: Omac) -> Figure:
-    """The time from the start of `omac serve --no-inner --json` to its ready line."""
+    """Measure the time from the start of `omac serve --no-inner --json` to its ready line."""
     ready, peer = [], []
     for number in range(SERVES + 1):
         began = time.perf_counter()
@@ -90,16 +92,16 @@ def serving(omac: Omac) -> Figure:
         if number:
             ready.append((ended - imported) * 1000)
             peer.append((imported - began) * 1000)
-    shown = f"{median(peer):.0f} ms (its imports alone)"
+    peer_text = f"{median(peer):.0f} ms (its imports alone)"
     relation = f"{median(ready) / median(peer):.2f}x"
     return Figure(
-        "omac serve, ready", f"{median(ready):.0f} ms", shown, relation, f"<= {READY_MS_MAX:g} ms",
+        "omac serve, ready", f"{median(ready):.0f} ms", peer_text, relation, f"<= {READY_MS_MAX:g} ms",
         median(ready) <= READY_MS_MAX,
     )  # fmt: skip
 
 
 def idling(omac: Omac) -> Figure:
-    """The share of one core that a server takes which nobody asks anything."""
+    """Measure the share of one core that an idle server uses."""
     server = omac.serve()
     time.sleep(SETTLED_S)
     before, began = cpu_s(server.process.pid), time.perf_counter()
@@ -113,6 +115,6 @@ def idling(omac: Omac) -> Figure:
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time that a process has used (proc(5): utime and stime, in ticks)."""
+    """Return the processor time that a process has used (proc(5): utime and stime, in ticks)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

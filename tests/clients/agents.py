@@ -1,7 +1,7 @@
-"""How a person has each client set up, and how that person starts it: variables, settings files, arguments.
+"""Setups of the clients, as a person has them: variables, settings files, and the arguments of a start.
 
-All talk to the scripted model's server. Telemetry, updates and whatever else wants a network are off by the clients'
-own switches. `passed` are variables that the person hands on by name (`--env`).
+All clients talk to the scripted model's server. Telemetry, updates and all else that needs a network are off by the
+clients' own switches. `passed` are variables that the person hands on by name (`--env`).
 """
 
 import json
@@ -34,7 +34,7 @@ NO_SANDBOX = ("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy=
 
 
 class Agent(NamedTuple):
-    """A client as a person has it: `files` are below the home, `environment` is what the person's shell exports."""
+    """A client as a person has it: `files` are below the home, `environment` has the exports of the person's shell."""
 
     client: Client
     environment: Mapping[str, str]
@@ -43,12 +43,12 @@ class Agent(NamedTuple):
 
     @property
     def handed_on(self) -> list[str]:
-        """The options of omac that hand variables on."""
+        """Return the options of omac that hand variables on."""
         return [word for name in self.passed for word in ("--env", name)]
 
 
 def claude(base: str) -> Agent:
-    """Claude Code with a key; `base` is where the model's server is, without a path."""
+    """Return Claude Code with a key; `base` is the address of the model's server, without a path."""
     switches = {
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
@@ -61,23 +61,23 @@ def claude(base: str) -> Agent:
 
 
 def claude_words(prompt: str, *more: str) -> list[str]:
-    """Arguments for one prompt without a terminal; each line of its output is JSON."""
+    """Return arguments for one prompt without a terminal; each line of its output is JSON."""
     form = ("--output-format", "stream-json", "--verbose", "--model", CLAUDE_MODEL, "--dangerously-skip-permissions")
     return ["-p", prompt, *form, *more]
 
 
 def codex(base: str) -> Agent:
-    """Codex with a provider in the person's own settings."""
+    """Return Codex with a provider in the person's own settings."""
     return Agent(CODEX, {"OPENAI_API_KEY": "sk-tests"}, files={".codex/config.toml": OFFLINE_CODEX.format(base=base)})
 
 
 def codex_words(prompt: str, *before: str) -> list[str]:
-    """Arguments for one prompt without a terminal; each line of its output is JSON."""
+    """Return arguments for one prompt without a terminal; each line of its output is JSON."""
     return [*before, "exec", "--json", prompt]
 
 
 def opencode(base: str) -> Agent:
-    """OpenCode with a provider in OPENCODE_CONFIG_CONTENT, which also says that nothing is asked for."""
+    """Return OpenCode with a provider in OPENCODE_CONFIG_CONTENT, which also turns off all questions."""
     provider = {
         "npm": "@ai-sdk/openai-compatible",  # it has that within itself
         "name": "Tests",
@@ -98,17 +98,17 @@ def opencode(base: str) -> Agent:
 
 
 def opencode_words(prompt: str) -> list[str]:
-    """Arguments for one prompt without a terminal; each line of its output is JSON."""
+    """Return arguments for one prompt without a terminal; each line of its output is JSON."""
     return ["run", "--format", "json", prompt]
 
 
 def pi(base: str) -> Agent:
-    """Pi with a provider in the person's own settings."""
+    """Return Pi with a provider in the person's own settings."""
     provider = {"baseUrl": f"{base}/v1", "api": "openai-completions", "apiKey": "sk-tests", "models": [{"id": MODEL}]}
     files = {".pi/agent/models.json": json.dumps({"providers": {"tests": provider}})}
     return Agent(PI, {"PI_OFFLINE": "1"}, files=files)
 
 
 def pi_words(prompt: str) -> list[str]:
-    """Arguments for one prompt without a terminal; each line of its output is JSON."""
+    """Return arguments for one prompt without a terminal; each line of its output is JSON."""
     return ["--provider", "tests", "--model", MODEL, "--mode", "json", "-p", prompt]

@@ -9,14 +9,14 @@ from real_omac import CURL
 
 
 class Server:
-    """A server at `base`; `within` is the command that runs another one where it can be reached."""
+    """A server at `base`; `within` is the command that runs another command where the server can be reached."""
 
     def __init__(self, base: str, within: Sequence[str]) -> None:
         self.base = base
         self.within = within
 
     def answers(self, path: str) -> bool:
-        """Return whether it answers a GET soon; what comes while it starts may never be answered."""
+        """Return whether the server answers a GET soon; a request that comes while it starts may never be answered."""
         line = [*self.within, *CURL, "--fail", "--max-time", "2", "-o", "/dev/null", self.base + path]
         return subprocess.run(line, capture_output=True).returncode == 0
 

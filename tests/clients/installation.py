@@ -1,6 +1,6 @@
 """Clients installed by npm, once for all runs: `~/.cache/omac-test-clients/NAME-VERSION/node_modules/.bin/NAME`.
 
-A client is installed in a folder of its own, tried, and renamed to its place, so that what is in its place is whole.
+A client is installed in a folder of its own, tried, and renamed to its final path, so that a client there is whole.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ NPM = (
 
 
 class NotInstalled(Exception):
-    """A client that cannot be installed; the text says which one, and why."""
+    """A client that cannot be installed; the text names it, and the reason."""
 
 
 def cache() -> Path:
@@ -46,7 +46,7 @@ def installed(client: Client) -> Path:
 
 @functools.cache
 def _failure(client: Client) -> str:
-    """Install; return why that failed, or an empty text. Asked once only: npm waits long for what is away."""
+    """Install a client; return why that failed, or an empty text. Cached: npm waits long for an absent registry."""
     folder = cache()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,18 +55,18 @@ def _failure(client: Client) -> str:
     except subprocess.TimeoutExpired:
         return f"npm took longer than {INSTALL_WITHIN_S} s"
     except subprocess.CalledProcessError as problem:
-        said = (problem.stderr.strip() or problem.stdout.strip()).replace("npm error ", "")
-        return " ".join(said.split())[:REASON_MAX] or f"exit status {problem.returncode}"
+        message = (problem.stderr.strip() or problem.stdout.strip()).replace("npm error ", "")
+        return " ".join(message.split())[:REASON_MAX] or f"exit status {problem.returncode}"
     except OSError as problem:
         return str(problem)
     return ""
 
 
 def _install(client: Client, folder: Path) -> None:
-    place = folder / f"{client.name}-{client.version}"
-    if _program(place, client).exists():
+    target = folder / f"{client.name}-{client.version}"
+    if _program(target, client).exists():
         return  # another process was first
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(target, ignore_errors=True)
     new = Path(tempfile.mkdtemp(prefix=f".{client.name}-", dir=folder))
     try:
         _run([*NPM, "--prefix", str(new), client.wanted])
@@ -75,13 +75,13 @@ def _install(client: Client, folder: Path) -> None:
         if client.version not in version.split():
             raise OSError(f"its --version is {version.strip()!r}")
         new.chmod(0o755)
-        new.rename(place)
+        new.rename(target)
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
 def _run(line: list[str], home: str | None = None) -> str:
-    """Run a command and return what it prints; `home`: with nothing in its environment but this home and PATH."""
+    """Run a command and return its output; `home`: with nothing in its environment but this home and PATH."""
     environment = None if home is None else {"HOME": home, "PATH": os.environ["PATH"]}
     done = subprocess.run(
         line, check=True, capture_output=True, text=True, timeout=INSTALL_WITHIN_S, env=environment,

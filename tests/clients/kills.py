@@ -16,7 +16,7 @@ GIVES_UP_S = 3.0
 
 
 def check_sudden_end(world: World, words: Callable[[str], list[str]], victim: str) -> None:
-    """Kill the victim in mid-call: all others end, and the journal tells the truth about the call."""
+    """Kill the victim in mid-call: all other processes end, and the journal has the true end of the call."""
     pause_ms = 5_000 if victim == "model" else 60_000
     run = world.begin(
         words(prompt({"sh": f'curl -sS "$OMAC_ECHO_BASE/slow?ms={pause_ms}"'}, {"text": "No."})), world.one

@@ -1,7 +1,7 @@
-"""A network namespace with loopback and nothing else: what runs in it can reach no machine but itself.
+"""A network namespace with loopback and nothing else: a program in it can reach no machine but its own.
 
-Root makes one outright, other users with a user namespace in which they keep their own user id. It goes with the
-process that holds it, which ends when its standard input does, as that of a dead test does.
+Root makes one outright, other users with a user namespace in which they keep their own user id. The namespace ends with
+the process that holds it, which ends when its standard input does, as that of a dead test does.
 """
 
 import os
@@ -21,14 +21,14 @@ sys.stdin.read()
 
 
 class NoNamespace(Exception):
-    """This user may not make such a namespace here; the text says why."""
+    """A namespace that this user may not make here; the text has the reason."""
 
 
 @contextmanager
 def loopback_only(python: str = sys.executable, uid: int | None = None) -> Iterator[tuple[str, ...]]:
-    """Make one, and return the command that runs another one in it. Raises NoNamespace.
+    """Make such a namespace, and return the command that runs another command in it. Raises NoNamespace.
 
-    `python` is an interpreter that this user can run; `uid` is who makes it, where root tries it as somebody else.
+    `python` is an interpreter that this user can run; `uid` is the user that makes it, where root tries another user.
     """
     own = () if (os.geteuid() if uid is None else uid) == 0 else ("--user", "--map-current-user", "--keep-caps")
     line = ["unshare", "--net", *own, "--", python, "-I", "-S", "-c", _HOLD]

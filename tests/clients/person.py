@@ -1,4 +1,4 @@
-"""A person at a shell in a terminal of 80 columns, who types what README says, and what the person sees."""
+"""A person at a shell in a terminal of 80 columns, who types README's commands, and the output that the person sees."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,40 +24,40 @@ class Seen(NamedTuple):
 
 
 class Person:
-    """One shell; `seen` is all that came of what was typed into it."""
+    """A person at one shell; `seen` has all commands that were typed into it, with their output."""
 
     def __init__(self, shell: "pexpect.spawn[str]") -> None:
         self._shell = shell
         self.seen: list[Seen] = []
 
     def type(self, command: str, *answers: tuple[str, str]) -> Seen:
-        """Type a command, and to each question, of which a part is given, its answer; return what is shown."""
+        """Type a command, and its answer to each question, of which a part is given; return it with its output."""
         self._shell.sendline(command)
         self._shell.expect_exact(f"{command}\r\n")
-        shown = ""
+        text = ""
         for question, answer in answers:
-            shown += self._until(question) + question
+            text += self._until(question) + question
             self._shell.sendline(answer)
-        shown += self._until("")
-        lines = [line.rstrip() for line in MODES.sub("", shown).replace("\r", "").split("\n")]
+        text += self._until("")
+        lines = [line.rstrip() for line in MODES.sub("", text).replace("\r", "").split("\n")]
         assert isinstance(self._shell.match, re.Match)
         made = Seen(command, int(self._shell.match[1]), lines[:-1] if lines[-1] == "" else lines)
         self.seen.append(made)
         return made
 
     def _until(self, question: str) -> str:
-        """Return what is shown before a question, or without one, before the next prompt."""
+        """Return the output before a question, or without one, before the next prompt."""
         which = self._shell.expect([re.escape(question), pexpect.TIMEOUT] if question else [PROMPTED, pexpect.TIMEOUT])
-        shown = str(self._shell.before)
-        assert which == 0, f"not shown within {COMMAND_WITHIN_S} s: {question or 'a prompt'}; but: {shown}"
-        return shown
+        text = str(self._shell.before)
+        assert which == 0, f"not shown within {COMMAND_WITHIN_S} s: {question or 'a prompt'}; but: {text}"
+        return text
 
 
 @contextmanager
 def person(within: Sequence[str], environment: Mapping[str, str], folder: Path) -> Iterator[Person]:
     """Open a terminal with a shell in a folder; `within` is a command that runs another one. Both end with the block.
 
-    The shell edits no lines: what it shows is what was typed, without escapes.
+    The shell edits no lines: it shows each command as it was typed, without escapes.
     """
     line = [*within, "bash", "--norc", "--noprofile", "+o", "emacs"]
     variables = {**environment, "PS1": PROMPT.format("$?"), "TERM": "dumb"}

@@ -1,4 +1,4 @@
-"""The agent clients that are tested: each by its exact version, which stands here and nowhere else."""
+"""The agent clients that are tested, each by its exact version, which no other file has."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class Client(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """The package with its version, as npm wants it."""
+        """Return the package with its version, as npm takes it."""
         return f"{self.package}@{self.version}"
 
 

@@ -1,4 +1,4 @@
-"""What has to hold of a client at a terminal under `omac start`."""
+"""Checks of a client at a terminal under `omac start`."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,10 @@ STEPS = ({"sh": 'curl -sS -d from-the-agent "$OMAC_ECHO_BASE/echo"'}, {"text": "
 
 
 def check_terminal(world: World, words: Sequence[str], leave: str, question: str = "") -> None:
-    """The agent calls its skill, the person sees its last words and leaves; nothing is left, and the journal is whole.
+    """Check a session: the agent calls its skill, the person sees its last words and leaves; no process is left, and
+    the journal is whole.
 
-    `question` is a word of what the client asks first, to which the person says what is proposed.
+    `question` is a word of the client's first question, to which the person gives the proposed answer.
     """
     with terminal(world.line(words, world.one), world.omac.environment, world.one) as screen:
         if question:

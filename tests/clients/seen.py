@@ -1,4 +1,4 @@
-"""What the model saw, whatever the interface: the results of tools, and all other text of a request."""
+"""Texts that the model saw, for any interface: the results of tools, and all other text of a request."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ def results(requests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def context(requests: Sequence[Mapping[str, Any]]) -> str:
-    """Return all other text that the model saw in conversations, prompts among it."""
+    """Return all other text that the model saw in conversations, including prompts."""
     return "\n".join(
         text for request in requests if _tools(request) for text, is_result in texts(request["body"]) if not is_result
     )
@@ -58,7 +58,7 @@ def _tools(request: Mapping[str, Any]) -> list[str]:
 
 
 def lines_of_json(out: str) -> list[dict[str, Any]]:
-    """Return what a client printed, all of whose lines are JSON objects."""
+    """Return a client's output, all of whose lines are JSON objects."""
     documents = [json.loads(line) for line in out.splitlines()]
     assert all(isinstance(document, dict) for document in documents), out
     return documents

@@ -1,4 +1,4 @@
-"""A client at a terminal: a person who types, and sees what is drawn."""
+"""A client at a terminal: a person who types, and sees the program's output."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ class Terminal:
         self._open = True
 
     def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        """Read what the program draws until the condition holds. Raises AssertionError."""
+        """Read the program's output until the condition holds. Raises AssertionError."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}; last: {self.drawn[-2000:]!r}"
@@ -64,7 +64,7 @@ class Terminal:
             os.waitpid(self.pid, 0)
 
     def _read(self) -> bool:
-        """Read what is there now, or soon; return whether anything was."""
+        """Read all output that comes now, or soon; return whether there was any."""
         if not self._open:
             time.sleep(QUIET_S / 10)
             return False

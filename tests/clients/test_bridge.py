@@ -20,7 +20,7 @@ TRUSTED = "--dangerously-bypass-hook-trust"  # in the place of a person who trus
 
 
 def codex_line(text: str) -> list[str]:
-    """Arguments for one prompt; the person trusts its hooks and has its own sandbox off, as it has no network."""
+    """Return arguments for one prompt; the person trusts its hooks, and its own sandbox without a network is off."""
     return codex_words(text, TRUSTED, "-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"')
 
 
@@ -34,7 +34,7 @@ CLIENTS = [
 
 @contextmanager
 def bridged(agent: Callable[[str], Agent], monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A machine on which the person installed omac's bridge into the client's settings."""
+    """Yield a machine on which the person installed omac's bridge into the client's settings."""
     with world_or_skip(agent) as world:
         program = world.home / "bin" / "omac"
         program.parent.mkdir()
@@ -59,7 +59,7 @@ def alone(world: World, words: Sequence[str]) -> Done:
 def test_with_a_server(
     agent: Callable[[str], Agent], words: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model is told of its skill, and the audit names the session of the call where the client can hand it on."""
+    """The model learns of its skill, and the audit names the session of the call where the client can hand it on."""
     with bridged(agent, monkeypatch) as world:
         world.omac.serve(within=world.within)
         done = alone(world, words(prompt(CALL, {"text": "Done."})))
@@ -76,7 +76,7 @@ def test_with_a_server(
 def test_without_omac_running(
     agent: Callable[[str], Agent], words: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client works as ever: nothing of omac is in what it prints or its model sees; its writes are guarded."""
+    """The client works as ever: neither its stderr nor the model's context has anything of omac."""
     with bridged(agent, monkeypatch) as world:
         done = alone(world, words(prompt({"sh": "echo plain; sleep 0.3"}, {"text": "Done."})))
         assert done.status == 0, done
@@ -90,7 +90,7 @@ def test_without_omac_running(
 def test_beside_a_launch_by_omac(
     agent: Callable[[str], Agent], words: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under `omac start` the launch's own hooks work, once: one denial is recorded for one call."""
+    """The launch's own hooks work once under `omac start`: one denial is recorded for one call."""
     with bridged(agent, monkeypatch) as world:
         name = world.agent.client.name
         path = str(world.two / "stray")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def ended() -> Iterator[day.Day]:
-    """One prompt in a linked worktree, and all that came of it."""
+    """Yield the result of one prompt in a linked worktree."""
     with world_or_skip(claude) as world:
         tooled = {"tool": "Write", "args": {"file_path": str(world.two / day.TOOLED), "content": "stray"}}
         steps = day.steps_of(world, tooled)
@@ -26,13 +26,13 @@ class TestDay(day.Holds):
     """A prompt without a terminal."""
 
     def test_the_session_was_ended(self, ended: day.Day) -> None:
-        """By the hook of its end; omac refused no call of the bridge."""
+        """omac refused no call of the bridge."""
         assert [row for row in ended.world.omac.attempts() if row["kind"] == "control.refused"] == []
 
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
 def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """In the middle of a call of the skill."""
+    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
     with world_or_skip(claude) as world:
         kills.check_sudden_end(world, claude_words, victim)
 
@@ -43,7 +43,7 @@ def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
 
 
 def test_the_clients_exit_status_is_passed_through() -> None:
-    """That of a command line that it refuses, and what it prints."""
+    """The exit status and the output are the client's own for a command line that it refuses."""
     with world_or_skip(claude) as world:
         line = ["--no-such-option-of-this-client"]
         alone, under = world.alone(line), world.start(line, world.one)
@@ -52,13 +52,13 @@ def test_the_clients_exit_status_is_passed_through() -> None:
 
 
 def acquainted(world: World) -> None:
-    """Have the person answered all that Claude Code asks at its first start in a project."""
+    """Write the person's answers to all questions that Claude Code asks at its first start in a project."""
     key = world.agent.environment["ANTHROPIC_API_KEY"][-20:]
     state = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
         "customApiKeyResponses": {"approved": [key], "rejected": []},
-        "projects": {str(place): {"hasTrustDialogAccepted": True} for place in (world.one, world.repo)},
+        "projects": {str(folder): {"hasTrustDialogAccepted": True} for folder in (world.one, world.repo)},
     }
     (world.home / ".claude.json").write_text(json.dumps(state))
 
@@ -71,7 +71,7 @@ def test_a_person_at_a_terminal() -> None:
 
 
 def test_serve_gives_its_agent_the_skill_as_well() -> None:
-    """By variables of the session's own, as the audit shows; nothing of omac's goes to stdout."""
+    """The agent of `omac serve` gets the skill by variables of its session, as the audit shows."""
     with world_or_skip(claude) as world:
         options = ("--workdir", str(world.one), *world.agent.handed_on)
         words = claude_words(prompt(*screen.STEPS))
@@ -93,7 +93,7 @@ echo "REFERENCE: the skill echo is at \\$REFERENCE_BASE"
 
 
 def test_a_hook_written_for_the_go_omac_works_beside_omacs_own() -> None:
-    """With --bridge-compat: its text reaches the model, its variable the shell."""
+    """The text of a hook for the Go omac reaches the model with --bridge-compat, and its variable the shell."""
     with world_or_skip(claude) as world:
         hook = world.one / ".claude" / "hook.sh"
         hook.parent.mkdir()
@@ -110,7 +110,7 @@ def test_a_hook_written_for_the_go_omac_works_beside_omacs_own() -> None:
 
 
 def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
-    """An agent can write them: the next session there has its skills and the guard all the same."""
+    """An agent can write these settings: the next session there has its skills and the guard all the same."""
     with world_or_skip(claude) as world:
         settings = world.one / ".claude" / "settings.local.json"
         settings.parent.mkdir()
@@ -130,12 +130,12 @@ def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
 
 
 def test_a_file_of_settings_reaches_it_beside_omacs_hooks() -> None:
-    """One that the sandbox does not show, since what it holds is for the person alone."""
+    """A settings file for the person alone, which the sandbox does not show, reaches Claude Code all the same."""
     with world_or_skip(claude) as world:
-        mine = world.home / "mine.json"
-        mine.write_text(json.dumps({"env": {"MINE": "from-my-settings"}}))
+        settings = world.home / "mine.json"
+        settings.write_text(json.dumps({"env": {"MINE": "from-my-settings"}}))
         step = {"sh": 'curl -sS -d "$MINE" "$OMAC_ECHO_BASE/echo"'}
-        done = world.start([*claude_words(prompt(step, {"text": "Done."})), "--settings", str(mine)], world.one)
+        done = world.start([*claude_words(prompt(step, {"text": "Done."})), "--settings", str(settings)], world.one)
         assert done.status == 0, done
         assert "from-my-settings" in "".join(seen.results(world.requests()))
         (call,) = world.omac.audit("--outcome", "completed")

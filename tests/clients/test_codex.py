@@ -14,7 +14,7 @@ PATCH = "apply_patch <<'END'\n*** Begin Patch\n*** Add File: {path}\n+stray\n***
 
 @pytest.fixture(scope="module")
 def ended() -> Iterator[day.Day]:
-    """One prompt in a linked worktree, and all that came of it."""
+    """Yield the result of one prompt in a linked worktree."""
     with world_or_skip(codex) as world:
         tooled = {"sh": PATCH.format(path=world.two / day.TOOLED)}
         steps = day.steps_of(world, tooled)
@@ -26,7 +26,7 @@ class TestDay(day.Holds):
     """A prompt without a terminal."""
 
     def test_the_audit_names_the_session(self, ended: day.Day) -> None:
-        """Of a denial; Codex has no variables for one session, so calls have the launch's token, and no guess."""
+        """The audit names a denial's session. Calls have the launch's token: Codex has no variables for one session."""
         assert ended.call()["session"] is None
         denials = [row for row in ended.world.omac.attempts() if row["kind"] == "guard.denied"]
         assert denials
@@ -35,7 +35,7 @@ class TestDay(day.Holds):
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
 def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """In the middle of a call of the skill."""
+    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
     with world_or_skip(codex) as world:
         kills.check_sudden_end(world, codex_words, victim)
 
@@ -46,7 +46,7 @@ def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
 
 
 def test_the_clients_exit_status_is_passed_through() -> None:
-    """That of a command line that it refuses, and what it prints."""
+    """The exit status and the output are the client's own for a command line that it refuses."""
     with world_or_skip(codex) as world:
         line = ["--no-such-option-of-this-client"]
         alone, under = world.alone(line), world.start(line, world.one)
@@ -55,7 +55,7 @@ def test_the_clients_exit_status_is_passed_through() -> None:
 
 
 def test_a_person_at_a_terminal() -> None:
-    """In a project that the person trusts."""
+    """A person works with Codex in a project that the person trusts."""
     with world_or_skip(codex) as world:
         settings = world.home / ".codex" / "config.toml"
         settings.write_text(f'{settings.read_text()}\n[projects."{world.one}"]\ntrust_level = "trusted"\n')
@@ -63,14 +63,14 @@ def test_a_person_at_a_terminal() -> None:
 
 
 def test_a_person_at_a_terminal_in_a_project_that_nobody_trusts() -> None:
-    """Codex says that it leaves the project's settings unread, and goes on."""
+    """Codex offers to leave the project's settings unread, and goes on."""
     with world_or_skip(codex) as world:
         words = ["--no-alt-screen", prompt(*screen.STEPS)]
         screen.check_terminal(world, words, "/quit", question="Open restricted")
 
 
 def test_a_projects_settings_do_not_turn_omacs_hooks_off() -> None:
-    """Those of a project that the person trusts, which an agent can write all the same."""
+    """Settings of a trusted project, which an agent can write all the same, do not turn the guard off."""
     with world_or_skip(codex) as world:
         settings = world.home / ".codex" / "config.toml"
         settings.write_text(f'{settings.read_text()}\n[projects."{world.one}"]\ntrust_level = "trusted"\n')

@@ -1,6 +1,6 @@
-"""A first day with omac, typed as README says, in a terminal of 80 columns; docs/first-day.md is what the person sees.
+"""A first day with omac, typed as in README, in a terminal of 80 columns; docs/first-day.md has the person's view.
 
-`pytest --write tests/clients/test_first_day.py::test_a_first_day` writes that page anew.
+`pytest --write tests/clients/test_first_day.py::test_a_first_day` writes that page again.
 """
 
 import json
@@ -48,7 +48,7 @@ def bounded() -> None:
 
 
 class Machine(NamedTuple):
-    """A person's machine: nothing of omac's is on it yet. `record` is what the model was asked."""
+    """A person's machine without anything of omac's yet. `record` has the requests to the model."""
 
     home: Path
     project: Path
@@ -58,34 +58,34 @@ class Machine(NamedTuple):
     missing: dict[str, str]  # clients that cannot be installed, and why
 
     def results(self) -> list[str]:
-        """Return what tools gave in the conversation that was begun last."""
+        """Return the results of tools in the conversation that was begun last."""
         requests = [json.loads(line) for line in self.record.read_text().splitlines()]
         return seen.results(requests)
 
 
 class Page:
-    """The transcript: words of ours, and blocks of what was typed and shown."""
+    """The transcript: explanations, and blocks of commands and their output."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.parts: list[str] = []
 
     def say(self, text: str) -> None:
-        """Add words between blocks."""
+        """Add an explanation between blocks."""
         self.parts.append(text)
 
     def show(self, made: Seen, lines: Sequence[str] | None = None) -> None:
-        """Add a command and what it showed, or what is to be printed of that."""
-        shown = [f"$ {made.command}", *(made.lines if lines is None else lines)]
-        self.parts.append("\n".join(f"    {self._masked(line)}".rstrip() for line in shown))
+        """Add a command and its output, or the part of it that is to be printed."""
+        block = [f"$ {made.command}", *(made.lines if lines is None else lines)]
+        self.parts.append("\n".join(f"    {self._masked(line)}".rstrip() for line in block))
 
     def text(self) -> str:
         """Return the whole page."""
         return "\n\n".join([HEAD.rstrip(), *self.parts]) + "\n"
 
     def _masked(self, line: str) -> str:
-        for place, name in ((self._machine.home, "/home/me"), (CHECKOUT, "/home/me/omac")):
-            line = line.replace(str(place), name)
+        for path, name in ((self._machine.home, "/home/me"), (CHECKOUT, "/home/me/omac")):
+            line = line.replace(str(path), name)
         for pattern, name in MASKS:
             line = pattern.sub(name, line)
         return line
@@ -113,7 +113,7 @@ MASKS = [
 
 @contextmanager
 def machine() -> Iterator[Machine]:
-    """A machine; nothing of it is left afterwards. Raises NoNamespace."""
+    """Yield a machine of which nothing is left afterwards. Raises NoNamespace."""
     folder = Path(tempfile.mkdtemp(prefix="clients-", dir="/var/tmp"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -144,8 +144,8 @@ def _furnished(folder: Path, agents: Sequence[Agent], within: tuple[str, ...], r
     (home / ".gitconfig").write_text("[user]\n\tname = A\n\temail = a@example.org\n")
     subprocess.run([*GIT, "init", "-q", str(project)], env=PLAIN, check=True)
     cache = subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
-    mine = str(Path(sys.executable).parent)
-    paths += [path for path in os.environ["PATH"].split(os.pathsep) if path != mine]
+    tests_bin = str(Path(sys.executable).parent)
+    paths += [path for path in os.environ["PATH"].split(os.pathsep) if path != tests_bin]
     environment |= {"PATH": os.pathsep.join(paths), "LANG": "C.UTF-8", "TZ": "UTC", "HOME": str(home)}
     environment |= {"ANTHROPIC_MODEL": CLAUDE_MODEL}
     environment |= {"UV_CACHE_DIR": cache, "UV_PYTHON_DOWNLOADS": "never", "UV_PYTHON": sys.executable}
@@ -153,7 +153,7 @@ def _furnished(folder: Path, agents: Sequence[Agent], within: tuple[str, ...], r
 
 
 class Day:
-    """The day: each command is one of README's, each line that omac shows fits, and each exit status is as it must."""
+    """The day: each command is one of README's, each line of omac's output fits, and each exit status is right."""
 
     def __init__(self, machine: Machine, typing: Person, page: Page) -> None:
         self.machine = machine
@@ -164,8 +164,8 @@ class Day:
         self, command: str, *answers: tuple[str, str], status: int = 0, shows: Sequence[str] = (),
         printed: Callable[[list[str]], list[str]] | None = None, wide: bool = False,
     ) -> Seen:  # fmt: skip
-        """Type a command; `shows` has to be seen, and `printed` makes of the lines those of the page. `wide`: they may
-        be wider than the terminal, since a program of others wrote them."""
+        """Type a command; `shows` has to be in its output, and `printed` makes the page's lines of it. `wide`: the
+        lines may be wider than the terminal, since another program wrote them."""
         assert command in README, f"README does not say to type this: {command}"
         made = self._person.type(command, *answers)
         whole = "\n".join(made.lines)
@@ -188,27 +188,27 @@ def _facade(lines: list[str]) -> list[str]:
 
 
 def _only(*texts: str) -> Callable[[list[str]], list[str]]:
-    """Return what prints the lines that hold one of the texts, and dots for the others."""
+    """Return a function that prints the lines with one of the texts, and dots for the others."""
 
     def printed(lines: list[str]) -> list[str]:
-        kept: list[str] = []
+        page_lines: list[str] = []
         for line in lines:
             is_kept = any(text in line for text in texts)
-            if is_kept or kept[-1:] != ["..."]:
-                kept.append(line if is_kept else "...")
-        return kept
+            if is_kept or page_lines[-1:] != ["..."]:
+                page_lines.append(line if is_kept else "...")
+        return page_lines
 
     return printed
 
 
 def _to_the_network() -> dict[str, str]:
     """Return the variables by which this machine's programs reach the registry."""
-    named = re.compile(r"UV_|PIP_|SSL_|.*_proxy$", re.IGNORECASE)
-    return {name: value for name, value in os.environ.items() if named.match(name)}
+    pattern = re.compile(r"UV_|PIP_|SSL_|.*_proxy$", re.IGNORECASE)
+    return {name: value for name, value in os.environ.items() if pattern.match(name)}
 
 
 def install(machine: Machine, page: Page) -> None:
-    """From the checkout, where there is a network."""
+    """Install omac from the checkout, where there is a network."""
     page.say("## Install\n\nIn a checkout of omac:")
     with person((), _to_the_network() | machine.environment, CHECKOUT) as typing:
         day = Day(machine, typing, page)
@@ -231,7 +231,7 @@ UNLOCK = ("value (not shown)", PASSPHRASE)
 
 
 def begin_a_skill(day: Day) -> None:
-    """Write it, approve it, and give it its secret."""
+    """Write a skill, approve it, and give it its secret."""
     day.page.say("## A skill of one's own\n\nIn a project, which is a git repository:")
     day.type("omac", shows=["omac skill new hello"])
     day.type("omac skill new hello --secret HELLO_TOKEN", shows=["next: omac trust"])
@@ -245,7 +245,7 @@ def begin_a_skill(day: Day) -> None:
 
 
 def call_it(day: Day) -> None:
-    """From each agent, and from a shell in its place."""
+    """Call the skill from each agent, and from a shell in an agent's place."""
     day.page.say("## Agents call it\n\nEach agent runs in a sandbox, and finds the skill by what omac tells it.")
     for name, called, words in AGENTS:
         if name in day.machine.missing:
@@ -261,7 +261,7 @@ def call_it(day: Day) -> None:
 
 
 def look_at_it(day: Day) -> None:
-    """By its log, and by the record."""
+    """Show the skill's log and its record."""
     day.page.say("## What happened")
     day.type("omac logs hello", shows=["/hello"], wide=True)
     made = day.type("omac audit --skill hello")
@@ -270,7 +270,7 @@ def look_at_it(day: Day) -> None:
 
 
 def change_it(day: Day) -> None:
-    """It stops, shows its difference, runs again once approved, and stops when revoked."""
+    """Change the skill: it stops, shows its difference, runs again once approved, and stops when revoked."""
     day.page.say("## The skill changes")
     day.type('echo "# a change" >> .agents/skills/hello/sidecar.py')
     day.type(CALL, UNLOCK, shows=["skill-broken"], printed=_facade)
@@ -284,10 +284,10 @@ def change_it(day: Day) -> None:
 
 
 def test_pipx_installs_the_same(tmp_path: Path) -> None:
-    """README names it too: a program that runs by itself, with the manual page, the schema and the example."""
+    """pipx, as in README, installs a program that runs by itself, with manual page, schema and example."""
     assert "pipx install ." in README
-    places = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
-    environment = {**os.environ, **places, "UV_PYTHON_DOWNLOADS": "never"}
+    folders = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+    environment = {**os.environ, **folders, "UV_PYTHON_DOWNLOADS": "never"}
     pipx = ["uv", "tool", "run", "--quiet", "pipx"]
     if subprocess.run([*pipx, "--version"], env=environment, capture_output=True).returncode:
         pytest.skip("pipx cannot be had")
@@ -302,19 +302,19 @@ def test_pipx_installs_the_same(tmp_path: Path) -> None:
 
 
 def test_a_first_day(pytestconfig: pytest.Config) -> None:
-    """Every step works as README says, and docs/first-day.md is what is seen."""
+    """Every step of README works, and docs/first-day.md is the transcript of the day."""
     try:
-        with machine() as there:
-            page = Page(there)
-            install(there, page)
-            with person(there.within, there.environment, there.project) as typing:
-                day = Day(there, typing, page)
+        with machine() as computer:
+            page = Page(computer)
+            install(computer, page)
+            with person(computer.within, computer.environment, computer.project) as typing:
+                day = Day(computer, typing, page)
                 for part in (begin_a_skill, call_it, look_at_it, change_it):
                     part(day)
     except NoNamespace as problem:
         pytest.skip(str(problem))
-    if there.missing:
-        pytest.skip("; ".join(there.missing.values()))
+    if computer.missing:
+        pytest.skip("; ".join(computer.missing.values()))
     if pytestconfig.getoption("--write"):
         PAGE.write_text(page.text())
     assert page.text() == PAGE.read_text(), "docs/first-day.md shows another day: pytest --write writes this one"

@@ -21,7 +21,7 @@ except OSError as problem:
 
 @pytest.fixture(params=USERS)
 def inside(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
-    """The command that runs another one in the namespace, and as the same user."""
+    """Yield the command that runs another command in the namespace, and as the same user."""
     uid = request.param
     try:
         with loopback_only(SYSTEM_PYTHON, uid) as within:
@@ -31,7 +31,7 @@ def inside(request: pytest.FixtureRequest) -> Iterator[tuple[str, ...]]:
 
 
 def run(*line: str) -> list[str]:
-    """The lines that a command prints."""
+    """Return the lines that a command prints."""
     done = subprocess.run(line, capture_output=True, text=True, timeout=30, cwd="/")
     assert done.returncode == 0, done
     return done.stdout.splitlines()
@@ -43,5 +43,5 @@ def test_loopback_is_all_there_is(inside: tuple[str, ...]) -> None:
 
 
 def test_a_sandbox_can_be_built_in_it(inside: tuple[str, ...]) -> None:
-    """Bubblewrap, which refuses to run with capabilities that it did not expect, works."""
+    """Bubblewrap, which refuses to run with unexpected capabilities, works in the namespace."""
     assert run(*inside, "bwrap", "--unshare-all", "--share-net", "--ro-bind", "/", "/", "echo", "built") == ["built"]

@@ -1,4 +1,4 @@
-"""clients/model: it takes its steps through each interface, streaming and not, and refuses what real servers refuse."""
+"""clients/model: the server takes its steps through each interface, streaming or not, and refuses as real ones do."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ PATHS = ("/v1/messages", "/v1/chat/completions", "/v1/responses")
 
 
 class Model:
-    """A server and how to talk to it."""
+    """A server and the requests that tests send to it."""
 
     def __init__(self, server: ModelServer, record: Path) -> None:
         self.port = server.server_address[1]
@@ -32,19 +32,19 @@ class Model:
             return answer.status, answer.read().decode()
 
     def ask(self, path: str, body: dict[str, Any], stream: bool) -> str:
-        """Return the answer to a request that is in order."""
+        """Return the answer to a valid request."""
         status, text = self.post(path, body | {"stream": stream})
         assert status == 200, text
         return text
 
     def recorded(self) -> list[dict[str, Any]]:
-        """The record."""
+        """Return the record."""
         return [json.loads(line) for line in self.record.read_text().splitlines()]
 
 
 @contextmanager
 def serving(record: Path, steps: Sequence[Step] = ()) -> Iterator[Model]:
-    """A server that ends with the block."""
+    """Yield a server that ends with the block."""
     with ModelServer(record, steps) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield Model(server, record)
@@ -53,33 +53,33 @@ def serving(record: Path, steps: Sequence[Step] = ()) -> Iterator[Model]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Iterator[Model]:
-    """A server of this test's own, whose steps come with the prompts."""
+    """Yield a server of this test's own, whose steps come with the prompts."""
     with serving(tmp_path / "record") as made:
         yield made
 
 
 def begun(path: str) -> dict[str, Any]:
-    """A request with the steps and two tools on offer."""
-    said = [{"role": "user", "content": prompt(*STEPS)}]
+    """Return a request with the steps and two tools on offer."""
+    messages = [{"role": "user", "content": prompt(*STEPS)}]
     match path:
         case "/v1/messages":
-            return {"model": "m", "max_tokens": 9, "messages": said, "tools": [{"name": "Bash"}, {"name": "Write"}]}
+            return {"model": "m", "max_tokens": 9, "messages": messages, "tools": [{"name": "Bash"}, {"name": "Write"}]}
         case "/v1/responses":
-            return {"model": "m", "input": said, "tools": [{"name": "exec_command"}, {"name": "Write"}]}
+            return {"model": "m", "input": messages, "tools": [{"name": "exec_command"}, {"name": "Write"}]}
         case _:
             tools = [{"type": "function", "function": {"name": name}} for name in ("bash", "Write")]
-            return {"model": "m", "messages": [{"role": "system", "content": "Be good."}, *said], "tools": tools}
+            return {"model": "m", "messages": [{"role": "system", "content": "Be good."}, *messages], "tools": tools}
 
 
 def answered(path: str, body: dict[str, Any], answer: str) -> dict[str, Any]:
-    """The next request: the answer's call with a result."""
+    """Return the next request: the answer's call with a result."""
     document = json.loads(answer)
     match path:
         case "/v1/messages":
             call = document["content"][0]
             result = {"type": "tool_result", "tool_use_id": call["id"], "content": "ok"}
-            said = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-            return body | {"messages": [*body["messages"], *said]}
+            messages = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+            return body | {"messages": [*body["messages"], *messages]}
         case "/v1/responses":
             call = document["output"][0]
             output = {"type": "function_call_output", "call_id": call["call_id"], "output": "ok"}
@@ -92,15 +92,15 @@ def answered(path: str, body: dict[str, Any], answer: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_steps_follow_each_other(model: Model, path: str) -> None:
-    """The shell's tool as the client calls it, the named tool, the text, and after that the last words."""
+    """The answers are the shell's tool as the client names it, the named tool, the text, and then the last words."""
     body = begun(path)
-    seen = []
+    answers = []
     for _ in range(2):
         answer = model.ask(path, body, stream=False)
-        seen.append(answer)
+        answers.append(answer)
         body = answered(path, body, answer)
-    assert "git status" in seen[0]
-    assert "Write" in seen[1]
+    assert "git status" in answers[0]
+    assert "Write" in answers[1]
     assert "Done." in model.ask(path, body, stream=False)
     assert [entry["status"] for entry in model.recorded()] == [200, 200, 200]
     assert model.recorded()[-1]["body"] == body | {"stream": False}
@@ -125,7 +125,7 @@ def test_a_request_without_tools_gets_a_text(model: Model, path: str) -> None:
 
 
 def test_steps_come_from_a_file_as_well(tmp_path: Path) -> None:
-    """A prompt without steps gets those that the server has."""
+    """A prompt without steps gets the server's steps."""
     body = begun(PATHS[0]) | {"messages": [{"role": "user", "content": "Hello."}]}
     with serving(tmp_path / "record", [{"text": "From the file."}]) as model:
         assert "From the file." in model.ask(PATHS[0], body, stream=False)
@@ -150,7 +150,7 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hello."}]}
     ],
 )
 def test_what_a_real_server_refuses_is_refused(model: Model, path: str, body: dict[str, Any], reason: str) -> None:
-    """Status 400, in the interface's own form; the record has it."""
+    """A refusal has status 400 and the interface's own form, and is in the record."""
     status, text = model.post(path, (ANTHROPIC if path == PATHS[0] else CHAT) | body)
     error = json.loads(text)["error"]
     assert (status, error["type"]) == (400, "invalid_request_error")

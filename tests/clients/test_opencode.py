@@ -14,7 +14,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def ended() -> Iterator[day.Day]:
-    """One prompt in a linked worktree, and all that came of it."""
+    """Yield the result of one prompt in a linked worktree."""
     with world_or_skip(opencode) as world:
         tooled = {"tool": "write", "args": {"filePath": str(world.two / day.TOOLED), "content": "stray"}}
         steps = day.steps_of(world, tooled)
@@ -28,7 +28,7 @@ class TestDay(day.Holds):
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
 def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """In the middle of a call of the skill."""
+    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
     with world_or_skip(opencode) as world:
         kills.check_sudden_end(world, opencode_words, victim)
 
@@ -39,7 +39,7 @@ def test_a_secret_given_meanwhile_is_used_by_the_next_command() -> None:
 
 
 def test_the_clients_exit_status_is_passed_through() -> None:
-    """That of a command line that it refuses, and what it prints."""
+    """The exit status and the output are the client's own for a command line that it refuses."""
     with world_or_skip(opencode) as world:
         line = ["--no-such-option-of-this-client"]
         alone, under = world.alone(line), world.start(line, world.one)
@@ -64,7 +64,7 @@ export const Reference = async ({ directory }) => ({
 
 
 def test_a_plugin_written_for_the_go_omac_works_beside_omacs_own() -> None:
-    """With --bridge-compat: its variables reach the shell, and lead to the skill."""
+    """The variables of a plugin for the Go omac reach the shell with --bridge-compat, and lead to the skill."""
     with world_or_skip(opencode) as world:
         plugin = world.one / "reference.js"
         plugin.write_text(REFERENCE_PLUGIN)

@@ -32,7 +32,7 @@ class Session(NamedTuple):
         return f"/session/{self.id}{rest}?directory={self.dir}"
 
     def ask(self, *steps: Step) -> list[str]:
-        """Have the agent take these steps; returns what its tools gave, or what was wrong with them."""
+        """Have the agent take these steps; return the results of its tools, or their errors."""
         before = len(self._tools())
         parts = [{"type": "text", "text": prompt(*steps, {"text": "Done."})}]
         self.server.call("POST", self.path("/message"), {"parts": parts})
@@ -54,7 +54,7 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """Both sessions; in the end the server ends when asked, nothing is left of it, and the journal is whole."""
+    """Yield a server with two sessions; it ends on a signal, leaves no process, and the journal is whole."""
     with world_or_skip(opencode) as world:
         options = ("--root", str(world.omac.root), *world.agent.handed_on)
         run = world.omac.start("serve", "opencode", *options, "--", "--port", PORT, within=world.within)
@@ -92,7 +92,7 @@ def test_each_session_calls_the_skill_by_an_address_of_its_own(served: Served) -
 
 
 def test_a_command_of_the_person_has_the_same_variables(served: Served) -> None:
-    """OpenCode's own endpoint for commands."""
+    """A command by OpenCode's own endpoint has the variables of the session."""
     document = {"agent": "build", "command": 'echo "$OMAC_ECHO_BASE"'}
     answer = served.one.server.call("POST", served.one.path("/shell"), document)
     assert base_of(served.one) in json.dumps(answer)
@@ -106,7 +106,7 @@ def test_the_skill_is_known_to_each_model(served: Served) -> None:
 
 
 def test_another_token_leads_nowhere(served: Served) -> None:
-    """Neither none nor one that was made up."""
+    """A call without a token, or with one that was made up, gets a 404."""
     step = {
         "sh": 'for token in "" /00000000000000000000000000000000; do '
         'curl -sS -o /dev/null -w "%{http_code} " "${OMAC_ECHO_BASE%/*/echo}$token/echo/echo"; done'
@@ -122,7 +122,7 @@ def test_commits_of_a_linked_worktree(served: Served) -> None:
 
 
 def test_a_tool_that_writes_into_the_other_checkout_is_refused(served: Served) -> None:
-    """With the worktree where its files belong."""
+    """The refusal names the worktree where the session's files belong."""
     stray = served.world.two / day.TOOLED
     (output,) = served.one.ask({"tool": "write", "args": {"filePath": str(stray), "content": "stray"}})
     assert f"The worktree is {served.world.one}" in output
@@ -135,7 +135,7 @@ def test_the_control_plane_is_out_of_reach_of_a_shell(served: Served) -> None:
 
 
 def test_omac_writes_nothing_to_stdout(served: Served) -> None:
-    """All that is there is OpenCode's own, up to the line that says where it listens."""
+    """No line of stdout is omac's, up to the line with the address where OpenCode listens."""
     lines = [served.run.line()]
     while "opencode server listening" not in lines[-1]:
         lines.append(served.run.line())
@@ -143,7 +143,7 @@ def test_omac_writes_nothing_to_stdout(served: Served) -> None:
 
 
 def test_a_deleted_session_has_no_skill_any_more(served: Served) -> None:
-    """Its address is dead, that of the other session is not."""
+    """The address of a deleted session is dead, also when the other session calls it."""
     server, world = served.one.server, served.world
     made = server.call("POST", f"/session?directory={world.one}", {"title": "short"})
     short = Session(server, world.one, made["id"])

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def ended() -> Iterator[day.Day]:
-    """One prompt in a linked worktree, and all that came of it."""
+    """Yield the result of one prompt in a linked worktree."""
     with world_or_skip(pi) as world:
         tooled = {"tool": "write", "args": {"path": str(world.two / day.TOOLED), "content": "stray"}}
         steps = day.steps_of(world, tooled)
@@ -26,7 +26,7 @@ class TestDay(day.Holds):
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
 def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:
-    """In the middle of a call of the skill."""
+    """A kill in the middle of a call of the skill leaves no process, and a journal with the true end of the call."""
     with world_or_skip(pi) as world:
         kills.check_sudden_end(world, pi_words, victim)
 

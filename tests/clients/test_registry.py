@@ -1,4 +1,4 @@
-"""clients/registry.py: what is tested is stated once, exactly."""
+"""clients/registry.py: each tested version is stated once, exactly."""
 
 import re
 from pathlib import Path
@@ -13,24 +13,24 @@ STATED = Path("tests/clients/registry.py")
 
 
 def sources() -> list[Path]:
-    """The files that run or install clients: these tests, the scripts at the top, and CI's."""
+    """Return the files that run or install clients: these tests, the scripts at the top, and CI's."""
     folders = (ROOT / "tests" / "clients", ROOT / ".ci")
-    return [ROOT / "test", *(path for one in folders for path in one.rglob("*") if path.suffix in (".py", ""))]
+    return [ROOT / "test", *(path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ""))]
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_a_version_is_exact_and_stated_in_one_place(client: Client) -> None:
-    """No range, no tag; no other file that runs or installs clients has the version."""
+    """A version is no range and no tag; no other file that runs or installs clients has it."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", client.version)
     version = re.compile(rf"(?<![\d.]){re.escape(client.version)}(?![\d.])")
     texts = {path: path.read_text() for path in sources() if path.is_file()}
-    places = {path.relative_to(ROOT) for path, text in texts.items() if version.search(text)}
-    assert places == {STATED}
+    files = {path.relative_to(ROOT) for path, text in texts.items() if version.search(text)}
+    assert files == {STATED}
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_a_client_has_the_name_that_omac_knows(client: Client) -> None:
-    """Its program is what omac launches, and its package what omac says to install."""
+    """The client's program is the one that omac launches, and its package the one in omac's install command."""
     harness = harness_named(client.name)
     assert harness.program == client.name
     assert harness.install.split()[-1] == client.package

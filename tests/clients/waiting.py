@@ -50,5 +50,5 @@ def check_secret_given_meanwhile(world: World, words: Callable[[str], list[str]]
 
 def _ready(world: World) -> bool:
     directories = json.loads(world.omac.ok("status", "--json"))["directories"]
-    states = [skill["state"] for one in directories for skill in one["skills"] if skill["name"] == "slack"]
+    states = [skill["state"] for directory in directories for skill in directory["skills"] if skill["name"] == "slack"]
     return states == ["ready"]

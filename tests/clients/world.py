@@ -1,6 +1,6 @@
 """A person's machine with one client on it: a home, a repository with linked worktrees, a model, no network.
 
-It is not below /tmp, where Codex refuses to have its home.
+The machine is not below /tmp, where Codex refuses to have its home.
 """
 
 import json
@@ -30,9 +30,9 @@ WORKTREES = ("one", "two")
 
 
 class World:
-    """`repo` is a repository whose commit has the echo skill; `one` and `two` are linked worktrees beside it.
+    """A machine: `repo`, a repository whose commit has the echo skill, and its linked worktrees `one` and `two`.
 
-    `agent` is how the client is set up; `within` is the command that runs another one without a network.
+    `agent` is the setup of the client; `within` is the command that runs another command without a network.
     """
 
     def __init__(self, omac: Omac, agent: Agent, within: tuple[str, ...], model: subprocess.Popen[str]) -> None:
@@ -68,7 +68,7 @@ class World:
             self.omac.approve(worktree)
 
     def git(self, *arguments: str, cwd: Path) -> str:
-        """One git command's output, outside any sandbox."""
+        """Return the output of a git command outside any sandbox."""
         done = subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
@@ -90,11 +90,11 @@ class World:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def begin(self, words: Sequence[str], workdir: Path, *options: str) -> Serving:
-        """Start the same, and return while it runs."""
+        """Start the client as `start` does, and return while it runs."""
         return self.omac.start(*self._start(words, workdir, options), within=self.within)
 
     def line(self, words: Sequence[str], workdir: Path) -> list[str]:
-        """Return the whole command line of the same."""
+        """Return the whole command line of `start`."""
         return [*self.within, *COMMAND, *self._start(words, workdir, ())]
 
     def _start(self, words: Sequence[str], workdir: Path, options: Sequence[str]) -> list[str]:
@@ -102,7 +102,7 @@ class World:
         return ["start", name, "--workdir", str(workdir), *self.agent.handed_on, *options, "--", *words]
 
     def await_in(self, run: Serving, condition: Callable[[], object], what: str) -> None:
-        """Wait for a condition while the client runs; a failure says how far it came."""
+        """Wait for a condition while the client runs; a failure reports how far the client came."""
 
         def holds() -> bool:
             if run.process.poll() is not None:
@@ -112,24 +112,24 @@ class World:
         try:
             eventually(holds, UNTIL_AT_WORK_S, what)
         except AssertionError as problem:
-            asked = [(entry["path"], entry["status"]) for entry in self.requests()]
+            requests = [(entry["path"], entry["status"]) for entry in self.requests()]
             programs = {pid: _program_of(pid) for pid in self.omac.left()}
-            pytest.fail(f"{problem}; stderr: {run.said()!r}; model: {asked}; processes: {programs}")
+            pytest.fail(f"{problem}; stderr: {run.said()!r}; model: {requests}; processes: {programs}")
 
     def requests(self) -> list[dict[str, Any]]:
-        """All that the model's server was asked so far."""
+        """Return all requests to the model's server so far."""
         if not self.record.exists():
             return []
         return [json.loads(line) for line in self.record.read_text().splitlines()]
 
     def refusals(self) -> list[dict[str, Any]]:
-        """The requests that the model's server refused, other than for paths that it does not have."""
+        """Return the requests that the model's server refused, other than for paths that it does not have."""
         return [entry for entry in self.requests() if entry["status"] not in (200, 404)]
 
     def of_client(self) -> list[int]:
-        """The processes that run the client's own program, or node with a title of the client's name."""
-        place, name = str(installed(self.agent.client).parents[1]), self.agent.client.name
-        return [pid for pid in self.omac.left() if place in _program_of(pid) or _title_of(pid) == name]
+        """Return the processes that run the client's own program, or node with a title of the client's name."""
+        folder, name = str(installed(self.agent.client).parents[1]), self.agent.client.name
+        return [pid for pid in self.omac.left() if folder in _program_of(pid) or _title_of(pid) == name]
 
     def check_journal(self) -> None:
         """Assert that the journal is whole."""
@@ -137,16 +137,16 @@ class World:
         assert done.status == 0, done
 
     def check_nothing_is_left(self, seconds: float = 10.0) -> None:
-        """Assert that all processes end that belong to this world."""
+        """Assert that all processes of this world end."""
         mark = str(self.omac.folder)
-        kept = {self.model.pid}
+        expected = {self.model.pid}
         eventually(
-            lambda: set(self.omac.left()) <= kept, seconds,
+            lambda: set(self.omac.left()) <= expected, seconds,
             f"the end of all that has {mark} in its command line or environment",
         )  # fmt: skip
 
     def kill(self, pid: int) -> None:
-        """Kill one process of this world, if it is still there."""
+        """Kill a process of this world, if it still runs."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -172,7 +172,7 @@ def _title_of(pid: int) -> str:
 
 @contextmanager
 def world(agent_of: Callable[[str], Agent]) -> Iterator[World]:
-    """A machine with this client; nothing of it is left afterwards. Raises NotInstalled, NoNamespace."""
+    """Yield a machine with this client; nothing of it is left afterwards. Raises NotInstalled, NoNamespace."""
     # Its name is without omac's, which tests look for in what a model saw.
     folder = Path(tempfile.mkdtemp(prefix="clients-", dir="/var/tmp"))
     with ExitStack() as stack:
@@ -189,7 +189,7 @@ def world(agent_of: Callable[[str], Agent]) -> Iterator[World]:
 
 @contextmanager
 def world_or_skip(agent_of: Callable[[str], Agent]) -> Iterator[World]:
-    """A machine with this client, or a skip that names what is missing for it, and why."""
+    """Yield a machine with this client, or skip with the name of the missing thing, and the reason."""
     try:
         with world(agent_of) as made:
             yield made

@@ -9,6 +9,6 @@ from real_omac import Omac, omac_in
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of this test's own; no server runs yet."""
-    with omac_in(tmp_path) as mine:
-        yield mine
+    """Yield an omac of this test's own, without a running server."""
+    with omac_in(tmp_path) as instance:
+        yield instance

@@ -45,7 +45,7 @@ NEEDY = "name: needy\nsidecar:\n  command: [python3, sidecar.py]\n  secrets: [{n
 
 
 def project_of(omac: Omac) -> Path:
-    """A project with a skill that is ready and one that waits for a secret."""
+    """Return a project with a skill that is ready and one that waits for a secret."""
     project = omac.project("p")
     omac.approve(project)
     omac.skill(project, "needy", NEEDY)
@@ -55,7 +55,7 @@ def project_of(omac: Omac) -> Path:
 
 @pytest.mark.parametrize("sandboxed", [True, False])
 def test_a_plugin_of_the_go_omac_works_unchanged(omac: Omac, sandboxed: bool) -> None:
-    """It activates, names its session, uses a skill and deactivates; what only a person may do is refused."""
+    """A plugin activates, names its session, uses a skill and deactivates; requests for a person alone are refused."""
     project = project_of(omac)
     options = [] if sandboxed else ["--no-sandbox"]
     where = ("--root", str(project), "--workdir", str(project), "--bridge-compat", *options)
@@ -63,12 +63,12 @@ def test_a_plugin_of_the_go_omac_works_unchanged(omac: Omac, sandboxed: bool) ->
     assert done.out.endswith("plugin done\n"), done
     assert "WARNING: --bridge-compat" in done.err
     assert {row["path"] for row in omac.audit()} == {"/status"}
-    refused = [one.event for one in omac.events(ControlRefused) if isinstance(one.event, ControlRefused)]
+    refused = [record.event for record in omac.events(ControlRefused) if isinstance(record.event, ControlRefused)]
     assert {(event.reason, event.listener) for event in refused} == {("forbidden", "bridge")}
 
 
 def test_a_hook_of_the_go_omac_works_unchanged(omac: Omac) -> None:
-    """Its activation and its end, by curl, in a sandbox of `omac start`."""
+    """A hook activates and deactivates its directory, by curl, in a sandbox of `omac start`."""
     project = project_of(omac)
     done = omac.run("start", "--workdir", str(project), "--bridge-compat", "--", "bash", "-c", HOOK)
     assert (done.status, done.out) == (0, '{"ok":true}'), done
@@ -78,12 +78,12 @@ def test_a_hook_of_the_go_omac_works_unchanged(omac: Omac) -> None:
 
 
 def test_it_is_recorded_and_shown(omac: Omac) -> None:
-    """`omac status` says it, the journal keeps it; without the option the same bridge gets nothing without a token."""
+    """`omac status` reports the option and the journal has it; without it the same bridge needs a token."""
     serving = omac.start("serve", "--no-inner", "--json", "--root", str(omac.folder), "--bridge-compat").await_ready()
     assert "without a token (--bridge-compat)" in omac.ok("status")
     (run,) = json.loads(omac.ok("status", "--json"))["runs"]
     assert run["bridge_compat"] is True
-    (started,) = [one.event for one in omac.events(RunStarted)]
+    (started,) = [record.event for record in omac.events(RunStarted)]
     assert isinstance(started, RunStarted)
     assert started.policy["bridge_compat"] is True
     assert serving.end() == 0

@@ -23,7 +23,7 @@ NEEDY = "name: needy\nsidecar:\n  command: [python3, -I, -S, sidecar.py]\n  secr
 
 
 class Plugin:
-    """The plugin, told by lines what its agent does."""
+    """The plugin, which gets its agent's actions as lines."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -40,7 +40,7 @@ class Plugin:
 
 @contextmanager
 def plugged(omac: Omac, base: str) -> Iterator[Plugin]:
-    """A plugin in an agent that somebody started with this OMAC_CONTROL_BASE."""
+    """Yield a plugin in an agent that was started with this OMAC_CONTROL_BASE."""
     environment = omac.environment | {"OMAC_CONTROL_BASE": base, "no_proxy": "*"}
     command = ["python3", str(DOUBLES / "plugin.py")]
     with subprocess.Popen(command, text=True, stdin=-1, stdout=-1, env=environment, cwd=omac.root) as process:
@@ -51,7 +51,7 @@ def plugged(omac: Omac, base: str) -> Iterator[Plugin]:
 
 
 def base_of(serving: Serving) -> str:
-    """What a person takes from the second line that `omac serve --no-inner` prints."""
+    """Return the base that a person takes from the second line of `omac serve --no-inner`."""
     serving.line()
     name, _, base = serving.line().strip().partition("=")
     assert name == "OMAC_CONTROL_BASE"
@@ -60,14 +60,14 @@ def base_of(serving: Serving) -> str:
 
 @pytest.fixture
 def plugin(omac: Omac) -> Iterator[Plugin]:
-    """A plugin of a server whose root holds all projects."""
+    """Yield a plugin of a server whose root holds all projects."""
     serving = omac.start("serve", "--no-inner", "--root", str(omac.root), "--bridge-compat")
     with plugged(omac, base_of(serving)) as made:
         yield made
 
 
 def project_of(omac: Omac, name: str) -> Path:
-    """A project with a skill that is ready, one that waits for a secret, and one that nobody approved."""
+    """Return a project with a ready skill, one that waits for a secret, and one that is not approved."""
     project = omac.project(name, "echo", "later")
     omac.skill(project, "needy", NEEDY, PROGRAM)
     omac.approve(project, "echo", "needy")
@@ -75,7 +75,7 @@ def project_of(omac: Omac, name: str) -> Path:
 
 
 def test_two_directories_in_one_server(omac: Omac, plugin: Plugin) -> None:
-    """Each has its token, its variables reach its own skills only, and its end leaves the other; the audit tells."""
+    """Each directory has its own token, reaches its own skills only, and ends alone. The audit has each call."""
     shop, blog = project_of(omac, "shop"), project_of(omac, "blog")
     first, second = plugin("open", str(shop), "s1"), plugin("open", str(blog), "s2")
     assert first["state"] == second["state"] == "active_partial"
@@ -96,7 +96,7 @@ def test_two_directories_in_one_server(omac: Omac, plugin: Plugin) -> None:
 
 
 def test_a_secret_that_is_set_meanwhile(omac: Omac) -> None:
-    """The next activation has its skill, under the same token: it is usable in the next command."""
+    """The next activation has the skill, under the same token: it is usable in the next command."""
     with_vault(omac)
     project = project_of(omac, "shop")
     serving = omac.start("serve", "--no-inner", "--root", str(omac.root), "--bridge-compat")
@@ -116,7 +116,7 @@ def test_a_secret_that_is_set_meanwhile(omac: Omac) -> None:
 
 
 def test_a_plugin_in_a_sandbox(omac: Omac) -> None:
-    """Under `omac start`, where it sees omac's socket at another path than the host does."""
+    """A plugin under `omac start` sees omac's socket at another path than the host does."""
     project = project_of(omac, "shop")
     shutil.copy(DOUBLES / "plugin.py", project)
     lines = [["open", str(project), "s1"], ["shell", {}, 'curl -sS "$OMAC_ECHO_BASE/echo/flat"'], ["get", "dirs"]]
@@ -140,9 +140,9 @@ CASES: list[tuple[str, object, int, str]] = [
 
 @pytest.mark.parametrize(("action", "body", "status", "said"), CASES)
 def test_what_is_refused(plugin: Plugin, action: str, body: str, status: int, said: str) -> None:
-    """With the statuses and the texts that plugins look at."""
-    got, answer = plugin("raw", action, body)
-    assert got == status, answer
+    """Refusals have the statuses and the texts that plugins check."""
+    code, answer = plugin("raw", action, body)
+    assert code == status, answer
     assert said in answer["error"]
 
 
@@ -167,8 +167,8 @@ def test_a_session_hook(omac: Omac) -> None:
         return done.stdout
 
     context = json.loads(hook("SessionStart"))["hookSpecificOutput"]["additionalContext"]
-    told = dict(line.split(": ", 1) for line in context.splitlines()[1:])
-    assert (told["needy"], told["later"]) == ("pending-credentials", "broken")
-    assert curl(f"{told['echo']}/status").status == 200
+    skills = dict(line.split(": ", 1) for line in context.splitlines()[1:])
+    assert (skills["needy"], skills["later"]) == ("pending-credentials", "broken")
+    assert curl(f"{skills['echo']}/status").status == 200
     assert hook("SessionEnd") == ""
-    assert curl(f"{told['echo']}/status").status == 404
+    assert curl(f"{skills['echo']}/status").status == 404

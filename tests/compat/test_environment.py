@@ -1,4 +1,4 @@
-"""The variables of what omac launches, and what `omac serve --no-inner` prints for whoever launches it otherwise."""
+"""The variables of an agent that omac launches, and the output of `omac serve --no-inner` for other launchers."""
 
 import json
 
@@ -20,22 +20,22 @@ SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
     ],
 )
 def test_skills_folder_and_briefing(omac: Omac, words: tuple[str, ...], skills: str, sandboxed: bool) -> None:
-    """The folder is relative to the project; the briefing is there in a sandbox only, and names what is so."""
+    """The folder is relative to the project; only a sandbox has the briefing, which describes that sandbox."""
     project = omac.project("shop")
     done = omac.run(*words, "--workdir", str(project), "--", "python3", "-c", SHOW, cwd=project)
-    told = json.loads(done.out.splitlines()[-1])
-    assert told["OMAC_HARNESS_SKILLS_DIR"] == skills
-    assert ("OMAC_SANDBOX_BRIEFING" in told) == sandboxed
+    variables = json.loads(done.out.splitlines()[-1])
+    assert variables["OMAC_HARNESS_SKILLS_DIR"] == skills
+    assert ("OMAC_SANDBOX_BRIEFING" in variables) == sandboxed
     if sandboxed:
-        briefing = told["OMAC_SANDBOX_BRIEFING"]
+        briefing = variables["OMAC_SANDBOX_BRIEFING"]
         assert briefing.startswith("You are running inside the **omac sandbox**.\n")
         assert str(project) in briefing
-        assert told["OMAC_CACHE_DIR"] in briefing
+        assert variables["OMAC_CACHE_DIR"] in briefing
         assert ("there is none" in briefing) == ("none" in words)
 
 
 def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:
-    """Here a stand-in for the agent, found on PATH by its name."""
+    """An agent, here a stand-in found on PATH by its name, gets its own folder."""
     project = omac.project("shop")
     folder = omac.folder / "bin"
     folder.mkdir()
@@ -43,13 +43,13 @@ def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:
     (folder / "claude").chmod(0o755)
     extra = {"PATH": f"{folder}:{omac.environment['PATH']}"}
     done = omac.process("start", "claude", "--no-sandbox", "--workdir", str(project), cwd=project, extra=extra)
-    told = json.loads(done.out.splitlines()[-1])
-    assert (told["OMAC_HARNESS"], told["OMAC_HARNESS_SKILLS_DIR"]) == ("claude", ".claude/skills")
+    variables = json.loads(done.out.splitlines()[-1])
+    assert (variables["OMAC_HARNESS"], variables["OMAC_HARNESS_SKILLS_DIR"]) == ("claude", ".claude/skills")
 
 
 @pytest.mark.parametrize("compat", [True, False])
 def test_the_second_line_of_a_server_without_an_agent(omac: Omac, compat: bool) -> None:
-    """It can be put into a shell's environment; a bridge of the Go omac activates there, where that is allowed."""
+    """A shell can take the second line into its environment; a Go omac's bridge activates there, where allowed."""
     project = omac.project("shop")
     options = ("--bridge-compat",) if compat else ()
     serving = omac.start("serve", "--no-inner", "--root", str(omac.root), *options)
@@ -62,7 +62,7 @@ def test_the_second_line_of_a_server_without_an_agent(omac: Omac, compat: bool) 
 
 
 def test_one_line_of_json_stays_one_line(omac: Omac) -> None:
-    """Programs read that."""
+    """Programs read the one line of JSON, so no second line follows."""
     serving = omac.start("serve", "--no-inner", "--json", "--root", str(omac.root)).await_ready()
     assert serving.end() == 0
     assert serving.process.stdout is not None

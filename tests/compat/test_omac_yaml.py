@@ -26,22 +26,22 @@ BOMB = "name: bomb\na0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n -
 
 
 def program_of(omac: Omac, project: Path, meta: str, mode: int) -> Path:
-    """A skill whose command is its own program; the program's path."""
+    """Write a skill whose command is its own program; return the program's path."""
     path = omac.skill(project, "api", meta, SHOWS_ARGUMENTS) / "sidecar.py"
     path.chmod(mode)
     return path
 
 
 def test_the_command_has_its_words_as_they_are_written(omac: Omac) -> None:
-    """Also a name with capitals, anchors and merge keys, up to the sidecar."""
+    """The words of the command reach the sidecar unchanged; so do a name with capitals, anchors and merge keys."""
     project = omac.root / "shop"
     program_of(omac, project, META, 0o755)
     omac.approve(project, "Echo-API")
     skill = omac.serve().skill(project, "Echo-API")
     assert skill["state"] == "ready", skill
-    told = json.loads(curl(f"{skill['base']}/").body)
-    assert told["argv"] == ["5", "1.50", "0x1F", "010", "true", "2024-01-02"]
-    assert (told["REGION"], told["MODE"]) == ("eu", "eu")
+    report = json.loads(curl(f"{skill['base']}/").body)
+    assert report["argv"] == ["5", "1.50", "0x1F", "010", "true", "2024-01-02"]
+    assert (report["REGION"], report["MODE"]) == ("eu", "eu")
 
 
 def test_what_could_never_start_is_not_approved(omac: Omac) -> None:
@@ -59,7 +59,7 @@ def test_what_could_never_start_is_not_approved(omac: Omac) -> None:
 
 
 def test_a_bomb_of_aliases_is_one_broken_skill(omac: Omac) -> None:
-    """It costs the other skills nothing."""
+    """The broken skill leaves the other skills ready."""
     project = omac.project("shop")
     omac.skill(project, "bomb", BOMB)
     omac.approve(project)

@@ -24,7 +24,7 @@ HOST = {"TOKEN": "host-1", "SPARE": ""}
 
 
 def test_the_stored_value_wins_and_the_host_fills_in(omac: Omac) -> None:
-    """From not approved over the host's variable to the stored value and back; what list and show say of each."""
+    """A secret goes from the host's variable to the stored value and back; `list` and `show` report each source."""
     with_vault(omac)
     project = omac.root / "shop"
     omac.skill(project, "slack", META, PROGRAM)
@@ -49,8 +49,8 @@ def test_the_stored_value_wins_and_the_host_fills_in(omac: Omac) -> None:
 
     def has(value: str) -> bool:
         skill = serving.skill(project, "slack")
-        found = told(skill) if skill["state"] == "ready" else None
-        return found is not None and (found["TOKEN"], found["SPARE"]) == (value, None)
+        values = told(skill) if skill["state"] == "ready" else None
+        return values is not None and (values["TOKEN"], values["SPARE"]) == (value, None)
 
     eventually(lambda: has("host-1"), 10.0, "the host's variable")
     assert omac.run("secrets", "set", "slack", "TOKEN", *where, stdin=b"kept-1").status == 0
@@ -61,7 +61,7 @@ def test_the_stored_value_wins_and_the_host_fills_in(omac: Omac) -> None:
 
 
 def test_the_host_has_no_value_that_the_skill_takes(omac: Omac) -> None:
-    """Neither an empty variable nor one against the pattern: the skill is pending, and no value is shown."""
+    """An empty variable of the host leaves the skill pending."""
     project = omac.root / "shop"
     omac.skill(project, "slack", META, PROGRAM)
     omac.approve(project, "slack")

@@ -1,4 +1,4 @@
-"""`omac import` of sandbox profiles: each key is taken over, or named with what to do instead; then it is used."""
+"""`omac import` of sandbox profiles: each key is imported, or named with an alternative; then it is used."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ PROFILE: dict[str, Any] = {
 
 
 def profile(omac: Omac, name: str, document: object) -> Path:
-    """A profile as the Go omac keeps it."""
+    """Write a profile as the Go omac keeps it."""
     path = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac" / "sandbox-profiles" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(document if isinstance(document, str) else json.dumps(document))
@@ -45,7 +45,7 @@ def profile(omac: Omac, name: str, document: object) -> Path:
 
 
 def imported(omac: Omac, *options: str, status: int = 0) -> dict[str, Any]:
-    """What `omac import --json` says."""
+    """Return the report of `omac import --json`."""
     done = omac.run("import", "--json", *options)
     assert done.status == status, done
     document: dict[str, Any] = json.loads(done.out)
@@ -53,16 +53,16 @@ def imported(omac: Omac, *options: str, status: int = 0) -> dict[str, Any]:
 
 
 def test_each_key_is_taken_over_or_named(omac: Omac) -> None:
-    """The new profile has the former, and is one that omac reads; the old file stays, and nothing is asked twice."""
+    """The new profile has the former name, and omac reads it; the old file stays, and a second import does nothing."""
     old = profile(omac, "work.json", PROFILE)
     before = old.read_bytes()
     profile(omac, "work.pages.json", {"schema": 1, "entries": []})
     document = imported(omac, "--dry-run")
     (plan,) = document["profiles"]
     verdicts: dict[str, list[str]] = {}
-    for one in plan["keys"]:
-        verdicts.setdefault(one["verdict"], []).append(one["key"])
-        assert one["verdict"] == "take" or one["why"]
+    for entry in plan["keys"]:
+        verdicts.setdefault(entry["verdict"], []).append(entry["key"])
+        assert entry["verdict"] == "take" or entry["why"]
     assert verdicts == {
         "take": [
             "filesystem.allow", "filesystem.allow", "filesystem.read", "filesystem.deny", "filesystem.deny",
@@ -80,9 +80,9 @@ def test_each_key_is_taken_over_or_named(omac: Omac) -> None:
     new = old.with_suffix(".toml")
     assert not new.exists()
 
-    shown = omac.run("import", "--yes").out
-    assert "  + filesystem.override_deny as allow_env_files = true\n" in shown
-    assert "  - network.mode 'filtered' is not supported: omac filters no hosts" in shown
+    stdout = omac.run("import", "--yes").out
+    assert "  + filesystem.override_deny as allow_env_files = true\n" in stdout
+    assert "  - network.mode 'filtered' is not supported: omac filters no hosts" in stdout
     assert (old.read_bytes(), new.stat().st_mode & 0o777) == (before, 0o600)
     assert new.read_text().splitlines()[1:] == [
         'allow = ["$CACHE/models", "~/models"]',
@@ -106,7 +106,7 @@ def test_each_key_is_taken_over_or_named(omac: Omac) -> None:
 
 @pytest.mark.parametrize(("mode", "line"), [("blocked", 'network = "none"'), ("open", 'network = "host"')])
 def test_the_network_of_a_profile(omac: Omac, mode: str, line: str) -> None:
-    """Where omac has the same, it is taken over; ports go with a network only."""
+    """A network mode that omac has too is imported; ports are imported with a network only."""
     old = profile(omac, "net.json", {"network": {"mode": mode, "listen_port": 3000}})
     imported(omac, "--yes")
     lines = old.with_suffix(".toml").read_text().splitlines()
@@ -116,7 +116,7 @@ def test_the_network_of_a_profile(omac: Omac, mode: str, line: str) -> None:
 
 
 def test_what_is_no_old_profile_stays(omac: Omac) -> None:
-    """Profiles of omac's own, broken files, and those that others could have written."""
+    """Profiles of omac's own, broken files, and files that other users could have written are not imported."""
     profile(omac, "own.json", {"allow": ["~/x"], "network": "none"})
     profile(omac, "broken.json", "{")
     profile(omac, "open.json", PROFILE).chmod(0o666)

@@ -38,7 +38,7 @@ WAYS = {"/prefixed": "/end?a=b", "/own": "/end", "/both": "/end", "/relative": "
 
 
 def test_a_client_follows_to_the_skill(omac: Omac) -> None:
-    """By a token on a port, and flat by the socket of a run; another place is left to the client."""
+    """curl follows by a token on a port, and flat by the socket of a run; links to another host are left unchanged."""
     project = omac.root / "shop"
     omac.skill(project, "fast", META, PROGRAM)
     omac.approve(project, "fast")

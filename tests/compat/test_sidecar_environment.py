@@ -1,4 +1,4 @@
-"""The environment of a sidecar: the base variables of the contract, and nothing else that was not declared."""
+"""The environment of a sidecar: the base variables of the contract, and no others that were not declared."""
 
 import json
 
@@ -18,7 +18,7 @@ sidecar: {command: [python3, -I, -S, sidecar.py]}
 
 @pytest.mark.parametrize("approved", [True, False])
 def test_the_base_variables_are_those_of_the_host(omac: Omac, approved: bool) -> None:
-    """Also for a skill that runs unapproved: they say nothing that it could not find out."""
+    """The base variables, which an unapproved skill could find out by itself, also reach such a skill."""
     host = {"USER": "ada", "TMPDIR": str(omac.folder), "LC_ALL": "C", "LC_CTYPE": "C.UTF-8", PRIVATE: "/run/agent"}
     project = omac.root / "shop"
     program = PROGRAM.replace("for name in ", "for name in (*os.environ,) or ")
@@ -26,8 +26,8 @@ def test_the_base_variables_are_those_of_the_host(omac: Omac, approved: bool) ->
     if approved:
         omac.approve(project, "teller")
     serving = omac.serve("--unapproved", "allow", extra=host)
-    told = json.loads(curl(f"{serving.skill(project, 'teller')['base']}/").body)
+    variables = json.loads(curl(f"{serving.skill(project, 'teller')['base']}/").body)
     expected = omac.environment | host
-    assert {name: told.get(name) for name in BASE} == {name: expected[name] for name in BASE}
-    assert PRIVATE not in told
-    assert not {name for name in told if name.startswith("XDG_")}
+    assert {name: variables.get(name) for name in BASE} == {name: expected[name] for name in BASE}
+    assert PRIVATE not in variables
+    assert not {name for name in variables if name.startswith("XDG_")}

@@ -27,7 +27,7 @@ ask "http://localhost:$OMAC_PORT/echo/echo/flat"
 
 
 def shared(omac: Omac) -> None:
-    """The echo skill once more, as one that all projects share, approved."""
+    """Write the echo skill once more, as one that all projects share, and approve it."""
     source = Path(omac.environment["HOME"]) / ".agents" / "skills" / "shared"
     shutil.copytree(ECHO_SKILL, source)
     meta = (source / "omac.yaml").read_text()
@@ -36,7 +36,7 @@ def shared(omac: Omac) -> None:
 
 
 def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
-    """Any Host and any slashes, by the socket alone; each access is on record like every other, without a session."""
+    """The socket alone is enough, with any Host and any slashes; each access is on record, without a session."""
     project = omac.project("shop")
     omac.approve(project)
     shared(omac)
@@ -45,7 +45,7 @@ def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
     assert done.out.split() == ["200"] * 5 + ["404", "403", "404", "404"]
     rows = omac.audit("--outcome", "completed")
     paths = ["/echo/flat", "/echo/slashes", "/echo/by-token", "/echo/global", "/echo/global"]
-    assert [(row["path"], row["session"], row["dir"]) for row in rows] == [(one, None, str(project)) for one in paths]
+    assert [(row["path"], row["session"], row["dir"]) for row in rows] == [(path, None, str(project)) for path in paths]
     assert [row["skill"] for row in rows] == ["echo"] * 3 + ["shared"] * 2
     refused = [(row["dir"], row["path"], row["status"]) for row in omac.audit("--outcome", "refused")]
     assert (str(project), "/", 404) in refused
@@ -53,12 +53,12 @@ def test_flat_paths_in_a_sandbox(omac: Omac) -> None:
 
 
 def status(socket: str, path: str) -> int:
-    """What a request by a Unix socket is answered with."""
+    """Return the status of a request by a Unix socket."""
     return curl("--unix-socket", socket, f"http://x{path}").status
 
 
 def socket_of(run: Serving) -> str:
-    """The facade's socket of a shell that prints its own."""
+    """Return the facade's socket of a shell that prints its own."""
     return run.line().strip()
 
 
@@ -94,7 +94,7 @@ def test_each_run_has_its_own_skills_and_the_server_none(omac: Omac) -> None:
 
 
 def test_another_sandbox_cannot_open_the_socket(omac: Omac) -> None:
-    """It is in the state directory, which no sandbox sees, and in that run's own sandbox."""
+    """The socket is in the state directory, which no sandbox sees, and in that run's own sandbox."""
     shop, blog = omac.project("shop"), omac.project("blog")
     omac.approve(shop)
     socket = socket_of(started(omac, shop, WAIT))

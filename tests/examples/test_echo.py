@@ -1,4 +1,4 @@
-"""The echo skill keeps the promises of its SKILL.md: a real sidecar, asked over real sockets."""
+"""The echo skill keeps the promises of its SKILL.md: a real sidecar, called over real sockets."""
 
 import base64
 import hashlib
@@ -38,14 +38,14 @@ FINAL, TEXT, BINARY, CLOSE, PING, PONG = 0x80, 0x1, 0x2, 0x8, 0x9, 0xA
 
 
 class Sidecar(NamedTuple):
-    """A running sidecar and where it listens."""
+    """A running sidecar and the port where it listens."""
 
     process: subprocess.Popen[str]
     port: int
 
 
 class Answer(NamedTuple):
-    """One HTTP answer."""
+    """An HTTP answer."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:  # a JSON document is of any shape
-        """The body, decoded."""
+        """Return the body, decoded."""
         return json.loads(self.body)
 
 
@@ -99,7 +99,7 @@ def ask(port: int, method: str, target: str, body: Any = None, **headers: str) -
 def ask_on(
     connection: http.client.HTTPConnection, method: str, target: str, body: Any = None, **headers: str
 ) -> Answer:
-    """Send one request on `connection`; in the names of headers, _ stands for -."""
+    """Send one request on `connection`; in the names of headers, _ replaces -."""
     connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
     response = connection.getresponse()
     return Answer(response.status, response.headers, response.read())
@@ -115,14 +115,14 @@ def exchange(port: int, data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def sidecar() -> Iterator[Sidecar]:
-    """One sidecar for all tests that leave it running."""
+    """Yield a sidecar for all tests that leave it running."""
     with running_sidecar() as started:
         yield started
 
 
 @pytest.fixture
 def port(sidecar: Sidecar) -> int:
-    """The port of the shared sidecar."""
+    """Return the port of the shared sidecar."""
     return sidecar.port
 
 
@@ -130,7 +130,7 @@ def port(sidecar: Sidecar) -> int:
 
 
 def test_omac_yaml_holds_the_documented_values() -> None:
-    """omac.yaml is valid YAML and says what SKILL.md and the sidecar rely on."""
+    """omac.yaml is valid YAML and has the values that SKILL.md and the sidecar rely on."""
     document = omac_yaml()
     assert document.pop("description")
     assert all(field.pop("description") for key in ("config", "secrets") for field in document["sidecar"][key])
@@ -214,7 +214,7 @@ def test_malformed_number_is_400_in_json(port: int, target: str) -> None:
 
 
 def test_broken_head_is_answered_in_json(port: int) -> None:
-    """What is no HTTP request is refused in JSON as well, and the connection ends."""
+    """Bytes that are no HTTP request are refused in JSON as well, and the connection ends."""
     head, _, body = exchange(port, b"GET /status HTTP/1.1 surplus\r\n\r\n").partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert "error" in json.loads(body)
@@ -225,15 +225,15 @@ def test_broken_head_is_answered_in_json(port: int) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
 def test_echo_shows_the_request(port: int, method: str) -> None:
-    """Any method on /echo or below is answered with what arrived: method, path, query, headers and text."""
+    """The answer to any method on /echo or below is the request: method, path, query, headers and text."""
     answer = ask(port, method, "/echo/a%20b?x=1&y=%2F", "grüße".encode(), X_Colour="blue")
-    shown = answer.json
-    assert shown.pop("headers")["X-Colour"] == "blue"
-    assert shown == {"method": method, "path": "/echo/a%20b", "query": "x=1&y=%2F", "body": "grüße"}
+    document = answer.json
+    assert document.pop("headers")["X-Colour"] == "blue"
+    assert document == {"method": method, "path": "/echo/a%20b", "query": "x=1&y=%2F", "body": "grüße"}
 
 
 def test_echo_joins_repeated_headers(port: int) -> None:
-    """A header that came more than once, in whatever case, is shown once with all values."""
+    """A header that came more than once, in any case, is shown once with all values."""
     request = b"GET /echo HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nx-a: 2\r\nConnection: close\r\n\r\n"
     headers = json.loads(exchange(port, request).partition(b"\r\n\r\n")[2])["headers"]
     assert headers == {"Host": "x", "X-A": "1, 2", "Connection": "close"}
@@ -265,7 +265,7 @@ def test_big_upload_is_not_held_in_memory() -> None:
 
 
 def test_echo_sends_bytes_back(port: int) -> None:
-    """With Accept: application/octet-stream the answer is the body, byte for byte."""
+    """The answer with Accept: application/octet-stream is the body, byte for byte."""
     body = os.urandom(3 * MIB + 1)
     answer = ask(port, "POST", "/echo", body, Accept="application/octet-stream")
     assert answer.headers["Content-Type"] == "application/octet-stream"
@@ -273,7 +273,7 @@ def test_echo_sends_bytes_back(port: int) -> None:
 
 
 def test_echo_refuses_to_send_back_too_much(port: int) -> None:
-    """Over 64 MiB there is a 413 instead of the body, after all of it was read."""
+    """A request for more than 64 MiB gets a 413 instead of the body, after all of it was read."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         pieces = (b"\0" * MIB for _ in range(65))
         answer = ask_on(connection, "POST", "/echo", pieces, Accept="application/octet-stream")
@@ -298,7 +298,7 @@ def test_chunked_upload_is_read_to_its_end(port: int) -> None:
 @pytest.mark.parametrize("target", ["/status", "/nowhere", "/slow?ms=x", "/ws", "/crash?code=x"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_connection_survives_a_body_nobody_wants(port: int, target: str, chunked: bool) -> None:
-    """After a request whose body is of no use, the next one on the same connection is understood."""
+    """A request whose body is ignored leaves the connection usable for the next one."""
     body = b"GET /nowhere HTTP/1.1\r\n\r\n" * 5_000
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         assert ask_on(connection, "POST", target, iter([body]) if chunked else body).status >= 400
@@ -358,11 +358,11 @@ def test_sidecar_listens_on_loopback_only(port: int) -> None:
 def test_whoami_shows_the_environment_without_secrets(sidecar: Sidecar) -> None:
     """Variables are shown with values, secrets by name only: no secret value is anywhere in the answer."""
     answer = ask(sidecar.port, "GET", "/whoami")
-    shown = answer.json
-    assert shown["secrets"] == sorted(SECRETS)
-    assert shown["variables"].items() >= {**SETTINGS, "SIDECAR_PORT": str(sidecar.port)}.items()
-    assert not shown["variables"].keys() & SECRETS.keys()
-    assert (shown["cwd"], shown["pid"]) == (str(SKILL), sidecar.process.pid)
+    document = answer.json
+    assert document["secrets"] == sorted(SECRETS)
+    assert document["variables"].items() >= {**SETTINGS, "SIDECAR_PORT": str(sidecar.port)}.items()
+    assert not document["variables"].keys() & SECRETS.keys()
+    assert (document["cwd"], document["pid"]) == (str(SKILL), sidecar.process.pid)
     for value in SECRETS.values():
         assert value.encode() not in answer.body
 
@@ -388,7 +388,7 @@ def test_ticks_arrive_one_by_one(port: int) -> None:
 
 
 def test_ticks_has_defaults_and_keeps_the_connection(port: int) -> None:
-    """Without n there are five events; a stream in chunks leaves the connection open."""
+    """A stream without n has five events; a stream in chunks leaves the connection open."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         assert ask_on(connection, "GET", "/ticks?ms=0").body.count(b"data: ") == 5
         assert ask_on(connection, "GET", "/ticks?n=1000&ms=0").body.count(b"data: ") == 1000
@@ -396,7 +396,7 @@ def test_ticks_has_defaults_and_keeps_the_connection(port: int) -> None:
 
 
 def test_slow_answers_after_the_time_asked_for(port: int) -> None:
-    """GET /slow waits and says how long; meanwhile others are served."""
+    """GET /slow waits and reports how long; other callers are served meanwhile."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
         start = time.monotonic()
         connection.request("GET", "/slow?ms=400")
@@ -410,7 +410,7 @@ def test_slow_answers_after_the_time_asked_for(port: int) -> None:
 
 
 class WebSocket:
-    """A small WebSocket client: it can also send what a good client never would."""
+    """A small WebSocket client, which can also send frames that a good client never would."""
 
     def __init__(self, raw: socket.socket) -> None:
         """Shake hands on a connected socket."""
@@ -445,13 +445,13 @@ class WebSocket:
         return first, self.stream.read(size)
 
     def is_at_end(self) -> bool:
-        """Wait until the sidecar sends more or closes; tell whether it closed."""
+        """Wait until the sidecar sends more or closes; return whether it closed."""
         return self.stream.read(1) == b""
 
 
 @pytest.fixture
 def websocket(port: int) -> Iterator[WebSocket]:
-    """A WebSocket to the shared sidecar, after the handshake."""
+    """Yield a WebSocket to the shared sidecar, after the handshake."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
         client = WebSocket(raw)
         with client.stream:
@@ -508,14 +508,14 @@ def test_websocket_answers_close(websocket: WebSocket, payload: bytes) -> None:
 def test_websocket_closes_on_a_broken_frame(
     websocket: WebSocket, first: int, payload: bytes, masked: bool, code: int
 ) -> None:
-    """A frame against the rules is answered with a close frame that says why, and the connection ends."""
+    """A frame against the rules is answered with a close frame that gives the reason, and the connection ends."""
     websocket.send(first, payload, masked=masked)
     assert websocket.receive() == (FINAL | CLOSE, struct.pack("!H", code))
     assert websocket.is_at_end()
 
 
 def test_websocket_path_refuses_plain_requests(port: int) -> None:
-    """Without an upgrade, or for another version, /ws answers 426 with what it speaks."""
+    """A request for /ws without an upgrade, or for another version, gets a 426 with the supported version."""
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Key": SAMPLE_KEY}
     for headers in ({}, {**upgrade, "Sec_WebSocket_Version": "12"}):
         answer = ask(port, "GET", "/ws", **headers)
@@ -535,7 +535,7 @@ def test_websocket_refuses_a_key_that_is_none(port: int) -> None:
 
 @pytest.mark.parametrize(("target", "code"), [("/crash", 70), ("/crash?code=3", 3)])
 def test_crash_ends_the_process_without_an_answer(target: str, code: int) -> None:
-    """/crash ends the sidecar with the status asked for; the caller sees the connection break."""
+    """/crash ends the sidecar with the requested status; the caller sees the connection break."""
     with running_sidecar() as own:
         assert exchange(own.port, f"POST {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode()) == b""
         assert own.process.wait(timeout=5) == code
@@ -568,7 +568,7 @@ def test_log_has_one_line_per_request() -> None:
 
 @pytest.mark.parametrize("value", [None, "", "http", "0", "65536"])
 def test_sidecar_says_what_it_misses(value: str | None) -> None:
-    """Without a usable SIDECAR_PORT the sidecar ends with status 1 and one line that names the variable."""
+    """The sidecar ends with status 1 without a usable SIDECAR_PORT, and one line names the variable."""
     environment = {"PATH": os.defpath} | ({} if value is None else {"SIDECAR_PORT": value})
     done = subprocess.run(
         [sys.executable, "sidecar.py"], cwd=SKILL, env=environment, capture_output=True, text=True, timeout=5

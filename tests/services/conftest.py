@@ -1,6 +1,7 @@
-"""One omac without its adapters: the real journal, writer, engine and reactors; scripted sidecars and skill folders.
+"""Fixtures for one omac without its adapters: the real journal, writer, engine and reactors; scripted sidecars and
+skill folders.
 
-The scripted host writes a transcript, so that a test can read what was spawned and stopped, in which order.
+The scripted host writes a transcript, so that a test can read which sidecars were spawned and stopped, in which order.
 """
 
 import itertools
@@ -53,7 +54,7 @@ GUARD_S = 20.0  # a test that takes longer waits for something that will not com
 
 
 class Bell:
-    """Lets tests wait for a condition: whatever may have changed it rings."""
+    """A bell that tests wait for: each change that may fulfil their condition rings it."""
 
     def __init__(self) -> None:
         self._waiting: set[trio.Event] = set()
@@ -74,7 +75,7 @@ class Bell:
 
 
 class ScriptedProcess:
-    """A sidecar that does what the test tells it to do."""
+    """A sidecar that acts as the test's script requires."""
 
     def __init__(self, host: "ScriptedHost", skill: str, birth: Birth) -> None:
         self._host = host
@@ -114,14 +115,14 @@ class ScriptedProcess:
         return await self.wait()
 
     def end(self, exit_: Exit) -> None:
-        """It ends by itself."""
+        """End the process, as by itself."""
         self._exit = exit_
         self._ended.set()
         self._host.bell.ring()
 
 
 class ScriptedHost:
-    """Implements SidecarHost; `transcript` tells what was asked of it. Sets name the skills that misbehave."""
+    """A sidecar host whose `transcript` lists the calls to it. Sets name the skills that misbehave."""
 
     def __init__(self, bell: Bell) -> None:
         self.bell = bell
@@ -146,7 +147,7 @@ class ScriptedHost:
         self.bell.ring()
 
     def let(self, skills: set[str], name: str) -> None:
-        """It misbehaves no longer."""
+        """Let the skill misbehave no longer."""
         skills.discard(name)
         self.bell.ring()
 
@@ -182,12 +183,12 @@ class ScriptedHost:
         return sorted(process.skill for process in self.processes if process.runs)
 
     def process(self, skill: str) -> ScriptedProcess:
-        """The newest one of a skill."""
+        """Return the newest process of a skill."""
         return [process for process in self.processes if process.skill == skill][-1]
 
 
 class ScriptedFolders:
-    """Implements SkillFolders: what lies in the project directories below /w."""
+    """Skill folders with the skills of the project directories below /w."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
@@ -201,7 +202,7 @@ class ScriptedFolders:
         self.gone: set[str] = set()
 
     def put(self, workdir: str, *skills: FoundSkill) -> None:
-        """These, and no others, lie in the directory."""
+        """Let the directory hold these skills, and no others."""
         self.skills[workdir] = list(skills)
         self.hashes |= {skill.source: skill.bundle_hash for skill in skills}
 
@@ -243,7 +244,7 @@ class ScriptedFolders:
 
 
 class ScriptedFrozen:
-    """Implements FrozenSkills: copies that are always there, unless they are `damaged`."""
+    """Frozen skills whose copies always exist, unless they are `damaged`."""
 
     def __init__(self, folders: ScriptedFolders) -> None:
         self._folders = folders
@@ -266,7 +267,7 @@ class ScriptedFrozen:
 
 
 class ScriptedSecrets:
-    """Implements Secrets: one store, "vault", in memory. `problem` is what every call meets."""
+    """Secrets in one store, "vault", in memory. `problem` is the error of every call."""
 
     def __init__(self) -> None:
         self.values: dict[str, dict[str, Hidden]] = {}
@@ -283,8 +284,8 @@ class ScriptedSecrets:
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         await self._look()
-        kept = self.values.get(service, {})
-        return {name: kept[name] for name in names if name in kept}
+        stored = self.values.get(service, {})
+        return {name: stored[name] for name in names if name in stored}
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         await self._look()
@@ -297,7 +298,7 @@ class ScriptedSecrets:
 
 
 class FixedPolicies:
-    """Implements Policies: the same everywhere."""
+    """Policies that are the same for every directory."""
 
     def __init__(self, asked: SkillPolicy) -> None:
         self.asked = asked
@@ -308,7 +309,7 @@ class FixedPolicies:
 
 
 class ScriptedRepositories:
-    """Implements Repositories: `parts` by directory."""
+    """Repositories with `parts` by directory."""
 
     def __init__(self) -> None:
         self.parts: dict[str, WorktreeFolder] = {}
@@ -318,7 +319,7 @@ class ScriptedRepositories:
 
 
 class World:
-    """One omac that serves."""
+    """An omac that serves, with its scripted surroundings."""
 
     def __init__(self, journal: Journal, bell: Bell, host: ScriptedHost, folders: ScriptedFolders) -> None:
         self.secrets = ScriptedSecrets()
@@ -394,66 +395,66 @@ class World:
         return self.engine.system.sidecars[self.sidecar_stream(skill, path)].state
 
     def skill_states(self) -> dict[str, str]:
-        """Of all directories that are not offline."""
-        return {skill.name: skill.state for one in self.status().directories for skill in one.skills}
+        """Return the state of each skill in all directories that are not offline."""
+        return {skill.name: skill.state for directory in self.status().directories for skill in directory.skills}
 
     def status(self) -> Status:
         return status_of(self.engine.system)
 
     async def caught_up(self) -> None:
-        """Return when all that was committed, and what was appended without waiting, is folded."""
+        """Return when all committed events, and all events appended without waiting, are folded."""
         await self.engine.catch_up()
         await self.engine.catch_up()
 
     def journal_fails(self, times: int, *kinds: str) -> None:
         """Let the store refuse the next `times` transactions that hold an event of one of these kinds."""
-        insert, left = self.journal.store.insert_events, itertools.repeat(True, times)
+        insert, failures = self.journal.store.insert_events, itertools.repeat(True, times)
 
         def refuse(events: Sequence[Any], **groups: Any) -> Any:
-            if any(event.topic in kinds for event in events) and next(left, False):
+            if any(event.topic in kinds for event in events) and next(failures, False):
                 raise Refusal("journal-unavailable", "the disk is full")
             return insert(events, **groups)
 
         self.journal.store.insert_events = refuse  # type: ignore[assignment,method-assign]  # a fault of the disk
 
     def decide(self, workdir: str, skill: FoundSkill, command: registration.Command) -> None:
-        """As another process does it: with a journal of its own."""
-        other = open_journal(self.path, "approver", self.journal.clock)
+        """Execute a registration command as another process does: with a journal of its own."""
+        journal = open_journal(self.path, "approver", self.journal.clock)
         stream = ids.registration_stream(HOST, ids.scope_of(workdir), skill.base, skill.name)
         try:
-            decide_now(other, registration.AGGREGATE, stream, command)
+            decide_now(journal, registration.AGGREGATE, stream, command)
         finally:
-            other.close()
+            journal.close()
 
     def approve(self, workdir: str, *skills: FoundSkill) -> None:
-        """A person vouches for them."""
+        """Approve the skills, as a person does."""
         for skill in skills:
             self.decide(workdir, skill, Approve(Code(skill.source, skill.bundle_hash, DIGEST), workdir))
 
     async def give(self, workdir: str, skill: str, values: Values, bundle_hash: str = "sha256:1") -> None:
-        """A person gives values, from another process."""
-        other = open_journal(self.path, "giver", self.journal.clock)
+        """Give values from another process, as a person does."""
+        journal = open_journal(self.path, "giver", self.journal.clock)
         try:
-            credentials = Credentials(OpenedJournal(other, HOST), self.secrets, KEY)
+            credentials = Credentials(OpenedJournal(journal, HOST), self.secrets, KEY)
             await credentials.give(ids.scope_of(workdir), skill, bundle_hash, values, Cause("person"))
         finally:
-            other.close()
+            journal.close()
 
     async def take(self, workdir: str, skill: str, *names: str) -> None:
-        """A person takes values back, from another process."""
-        other = open_journal(self.path, "giver", self.journal.clock)
+        """Remove values from another process, as a person does."""
+        journal = open_journal(self.path, "giver", self.journal.clock)
         try:
-            credentials = Credentials(OpenedJournal(other, HOST), self.secrets, KEY)
+            credentials = Credentials(OpenedJournal(journal, HOST), self.secrets, KEY)
             await credentials.take(ids.scope_of(workdir), skill, names, Cause("person"))
         finally:
-            other.close()
+            journal.close()
 
 
 Serving = Callable[..., AbstractAsyncContextManager[World]]
 
 
 def records_of(path: str) -> list[Recorded]:
-    """What is durable, as a second reader finds it."""
+    """Return the durable records, as a second reader finds them."""
     reader = ReadJournal(path)
     try:
         return list(reader.records())
@@ -463,30 +464,30 @@ def records_of(path: str) -> list[Recorded]:
 
 @pytest.fixture
 def records() -> Callable[[str], list[Recorded]]:
-    """Reads a journal with a reader of its own."""
+    """Return a function that reads a journal with a reader of its own."""
     return records_of
 
 
 @pytest.fixture
 def kinds() -> Callable[..., list[str]]:
-    """The kinds of the events in a journal, in order; with a prefix, only those that begin with it."""
+    """Return a function that lists the kinds of a journal's events, in order; with prefixes, only those that match."""
 
     def find(path: str, *prefixes: str) -> list[str]:
-        found = [KIND_OF[type(recorded.event)] for recorded in records_of(path)]
-        return [kind for kind in found if not prefixes or kind.startswith(prefixes)]
+        all_kinds = [KIND_OF[type(recorded.event)] for recorded in records_of(path)]
+        return [kind for kind in all_kinds if not prefixes or kind.startswith(prefixes)]
 
     return find
 
 
 @pytest.fixture
 def replayed() -> Callable[[str], Status]:
-    """The status that a replay of a journal gives."""
+    """Return a function that computes the status which a replay of a journal gives."""
     return lambda path: status_of(System().replay(records_of(path)))
 
 
 @pytest.fixture
 def skill() -> Callable[..., FoundSkill]:
-    """Makes a skill as discovery finds it; `needs` names the host variable of a required secret."""
+    """Return a function that makes a skill as discovery finds it; `needs` names the host variable of its secret."""
 
     def make(name: str, code: str = "1", mount: str = "", workdir: str = "/w/shop", needs: str = "") -> FoundSkill:
         secrets = (Secret("KEY", default_from_env=needs),) if needs else ()
@@ -499,20 +500,20 @@ def skill() -> Callable[..., FoundSkill]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where the test's journal is."""
+    """Return the path of the test's journal."""
     return str(tmp_path / "journal.db")
 
 
 @pytest.fixture
 def clock() -> Callable[[], int]:
-    """A second later at each look."""
+    """Return a clock that is a second later at each reading."""
     ticks = itertools.count(1_700_000_000)
     return lambda: next(ticks) * 10**9
 
 
 @pytest.fixture
 def serving(path: str, clock: Callable[[], int]) -> Serving:
-    """Makes an omac that serves until the block is left; what runs then is cancelled, as after a crash of the loop."""
+    """Return a function that makes an omac that serves for a block; its end cancels all, like a crash of the loop."""
 
     @asynccontextmanager
     async def serve(
@@ -555,6 +556,6 @@ def serving(path: str, clock: Callable[[], int]) -> Serving:
 
 @pytest.fixture(autouse=True)
 def retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tried again while the journal is away is tried again at once."""
+    """Make all retries immediate that wait for the journal."""
     monkeypatch.setattr("omac.services.directories.activation.RETRY_S", 0.001)
     monkeypatch.setattr("omac.services.sidecars.supervision.RETRY_S", 0.001)

@@ -1,4 +1,4 @@
-"""What takes away holds at once and is recorded as soon as the journal returns; what grants is recorded first."""
+"""Revocations hold at once, and are recorded as soon as the journal returns; grants are recorded first."""
 
 import threading
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Kinds = Callable[..., list[str]]
 
 
 async def online(omac: Any, skill: FoundSkill) -> str:
-    """A directory with one skill that runs; its token."""
+    """Bring a directory with one running skill online, and return its token."""
     omac.folders.put("/w/shop", skill)
     omac.approve("/w/shop", skill)
     token: str = (await omac.activate()).dir_token
@@ -31,7 +31,7 @@ async def online(omac: Any, skill: FoundSkill) -> str:
 
 
 async def away(omac: Any, *kinds: str) -> Callable[[], None]:
-    """The store refuses these kinds until what is returned is called."""
+    """Let the store refuse these kinds until the returned function is called."""
     insert = omac.journal.store.insert_events
 
     def refuse(events: Any, **groups: Any) -> Any:
@@ -51,7 +51,7 @@ async def away(omac: Any, *kinds: str) -> Callable[[], None]:
 async def test_a_revoked_skill_stops_while_the_journal_is_away(
     serving: Serving, skill: MakeSkill, kinds: Kinds
 ) -> None:
-    """Its process ends though that cannot be recorded; once it can, it is, and once."""
+    """The process of a revoked skill ends before its stop can be recorded; the journal gets the stop later, once."""
     async with serving() as omac:
         await online(omac, echo := skill("echo"))
         back = await away(omac, "sidecar.stop-requested", "directory.reload-requested")
@@ -67,19 +67,20 @@ async def test_a_revoked_skill_stops_while_the_journal_is_away(
 
 
 async def test_a_stop_says_what_was_lost(serving: Serving, skill: MakeSkill) -> None:
-    """The approval is not called a value."""
+    """The recorded stop of a skill whose approval was revoked names the approval, and no value."""
     async with serving() as omac:
         await online(omac, echo := skill("echo"))
         omac.decide("/w/shop", echo, registration.Revoke("a person revoked it"))
         await omac.until(lambda: omac.sidecar("echo").status == "idle")
-        stops = [one.event.why for one in omac.journal.records() if isinstance(one.event, StopRequested)]
+        stops = [record.event.why for record in omac.journal.records() if isinstance(record.event, StopRequested)]
     assert stops == ["its code is no longer approved"]
 
 
 async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
     serving: Serving, skill: MakeSkill, kinds: Kinds
 ) -> None:
-    """Its tokens are dead and its sidecars end; the caller hears that it is not recorded; later it is."""
+    """The tokens of a deactivated directory are dead and its sidecars end while the journal is away. The caller learns
+    that the deactivation is not recorded; it is recorded later."""
     async with serving() as omac:
         token = await online(omac, skill("echo"))
         way = omac.gate.resolve(token, "echo")
@@ -114,7 +115,7 @@ async def test_a_deactivated_directory_leads_nowhere_while_the_journal_is_away(
 async def test_a_revocation_is_tried_again_for_as_long_as_it_takes(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not by recursion, which ended a server after some minutes: more often than there are frames."""
+    """omac retries in a loop, more often than Python has frames: recursion ended a server after some minutes."""
     monkeypatch.setattr("omac.services.kernel.engine.RETRY_S", 0.0)
     async with serving() as omac:
         await online(omac, skill("echo"))
@@ -124,7 +125,7 @@ async def test_a_revocation_is_tried_again_for_as_long_as_it_takes(
 
 
 async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kinds: Kinds) -> None:
-    """What grants waits for its record: without one the store stays locked."""
+    """A grant waits for its record: without one the store stays locked."""
     opened: list[int] = []
     async with serving() as omac:
         back = await away(omac, "control.called")
@@ -140,7 +141,7 @@ async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kind
 
 @pytest.mark.full
 async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, skill: MakeSkill) -> None:
-    """An activation is answered within a bound; what is not ready yet says so, and becomes ready by itself."""
+    """An activation is answered within a bound; a skill that is slow reports so, and becomes ready by itself."""
     async with serving() as omac:
         fast, slow = skill("fast"), skill("slow")
         omac.folders.put("/w/shop", fast, slow)
@@ -149,7 +150,7 @@ async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, ski
         began = trio.current_time()
         manifest = await omac.activate()
         assert trio.current_time() - began < 6.0
-        states = {one["name"]: one["state"] for one in manifest.skills}
+        states = {entry["name"]: entry["state"] for entry in manifest.skills}
         assert (manifest.state, states) == ("activating", {"fast": "ready", "slow": "restarting"})
         assert omac.gate.resolve(manifest.dir_token, "fast").skill == "fast"
         omac.host.let(omac.host.silent, "slow")
@@ -159,7 +160,7 @@ async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, ski
 async def test_an_admission_does_not_wait_for_a_stalled_journal(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is refused within a bound, and what becomes durable all the same gets its outcome."""
+    """An admission is refused within a bound; if its request becomes durable all the same, its outcome follows."""
     monkeypatch.setattr("omac.services.access.recorder.RECORD_S", 0.05)
     async with serving() as omac:
         token = await online(omac, skill("echo"))
@@ -188,7 +189,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
 async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
     serving: Serving, skill: MakeSkill, reason: Any
 ) -> None:
-    """Not only a full disk: a journal that a later omac has changed, or one that is damaged."""
+    """A deactivation holds with a full disk, a damaged journal, and a journal that a later omac changed."""
     async with serving() as omac:
         token = await online(omac, skill("echo"))
         insert = omac.journal.store.insert_events
@@ -206,18 +207,18 @@ async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
 
 
 async def test_a_session_is_not_called_by_a_token(serving: Serving, skill: MakeSkill) -> None:
-    """It would be scrubbed from the record, and nobody could find the session by its name."""
+    """A session name with a token is refused: scrubbed from the record, it could not name the session."""
     async with serving() as omac:
         omac.directories._mint = lambda: "c0ffee" * 5 + "42"
         token = await online(omac, skill("echo"))
         head = omac.journal.store.head()
         with pytest.raises(Refusal, match="holds a routing token"):
             await omac.activate(session=f"a{token}")
-        assert [one.event.reason for one in omac.journal.records(head)] == ["bad-request"]
+        assert [record.event.reason for record in omac.journal.records(head)] == ["bad-request"]
 
 
 async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSkill) -> None:
-    """An approval of what all share brings it online, though nothing was shared when omac began."""
+    """An approval of a shared skill brings it online, though no skill was shared when omac began."""
     async with serving() as omac:
         await omac.activate()
         source = "/home/u/.agents/skills/echo"
@@ -226,29 +227,29 @@ async def test_the_first_shared_skill_is_noticed(serving: Serving, skill: MakeSk
         )
         omac.folders.put("", shared)
         omac.approve("", shared)
-        await omac.until(lambda: [one["name"] for one in omac.directories.global_skills()] == ["echo"])
+        await omac.until(lambda: [entry["name"] for entry in omac.directories.global_skills()] == ["echo"])
 
 
 @pytest.mark.full
 async def test_a_session_ends_while_the_journal_is_away(serving: Serving, skill: MakeSkill) -> None:
-    """Its token leads nowhere at once, and what is under way is cut; the directory and other sessions stay."""
+    """An ended session's token leads nowhere, and its calls under way are cut; directory and other sessions stay."""
     async with serving() as omac:
         await online(omac, skill("echo"))
-        ended, other = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]
+        ended, living = [(await omac.activate(session=session)).dir_token for session in ("s1", "s2")]
         cut: list[Refusal] = []
         back = await away(omac, "directory.session-ended")
         omac.gate.watch(omac.gate.resolve(ended, "echo"), cut.append)
         done = await omac.directories.end_session("/w/shop", "s1", omac.calls_by("bridge", "c9"))
         assert not done.recorded
-        assert [one.reason for one in cut] == ["revoked"]
+        assert [refusal.reason for refusal in cut] == ["revoked"]
         omac.gate.unwatch(cut.append)
         with pytest.raises(Refusal, match="unknown"):
             omac.gate.resolve(ended, "echo")
         with pytest.raises(Refusal) as caught:
             await omac.activate(session="s1")
         assert caught.value.reason == "directory-offline"
-        assert omac.gate.resolve(other, "echo").session == "s2"
+        assert omac.gate.resolve(living, "echo").session == "s2"
         assert omac.sidecar("echo").status == "healthy"
         back()
         await omac.until(lambda: omac.status().directories[0].sessions == ("s2",))
-        assert (await omac.activate(session="s1")).dir_token not in (ended, other)
+        assert (await omac.activate(session="s1")).dir_token not in (ended, living)

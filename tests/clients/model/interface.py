@@ -1,6 +1,6 @@
 """The common form of a model's HTTP interfaces: each reads a request, refuses it as the real one does, and answers.
 
-`Reader` takes a decoded body apart and refuses what has the wrong type, so that no interface trusts a client.
+`Reader` takes a decoded body apart and refuses values of a wrong type, so that no interface trusts a client.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 
 class Turn(NamedTuple):
-    """One answer and what identifies it; `number` grows with each request of a server."""
+    """An answer and its identity; `number` grows with each request of a server."""
 
     number: int
     model: str
@@ -31,7 +31,7 @@ class Turn(NamedTuple):
 
 
 class Interface(Protocol):
-    """One HTTP interface of a model's server."""
+    """An HTTP interface of a model's server."""
 
     def authorized(self, headers: Mapping[str, str]) -> bool:
         """Return whether the headers, whose names are in lower case, hold a key."""
@@ -59,7 +59,7 @@ class Interface(Protocol):
 
 
 def invalid(message: str) -> Refused:
-    """Return the refusal of a request that is not as the interface wants it."""
+    """Return the refusal of a request that the interface does not allow."""
     return Refused(400, "invalid_request_error", message)
 
 
@@ -80,11 +80,11 @@ def objects(body: Body, name: str) -> list[Mapping[str, Any]]:
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Return names of tools. Raises Refused when one is there twice."""
-    seen = list(names)
-    if len(set(seen)) != len(seen):
+    """Return names of tools. Raises Refused for a name that occurs twice."""
+    tool_names = list(names)
+    if len(set(tool_names)) != len(tool_names):
         raise invalid("tools: names must be unique")
-    return seen
+    return tool_names
 
 
 def text_of(content: object) -> str:

@@ -23,8 +23,8 @@ class Responses:
 
     def conversation(self, body: Body, headers: Mapping[str, str]) -> Conversation:
         text_field(body, "model")
-        given = body.get("input")
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
+        content = body.get("input")
+        items = [{"role": "user", "content": content}] if isinstance(content, str) else objects(body, "input")
         if not items:
             raise invalid("input: at least one item is required")
         entries: list[Entry] = []
@@ -57,24 +57,24 @@ class Responses:
 
     def _events(self, turn: Turn) -> Iterator[Event]:
         item = _item(turn)
-        place = {"item_id": item["id"], "output_index": 0}
+        position = {"item_id": item["id"], "output_index": 0}
         yield "response.created", {"response": _response(turn)}
         yield "response.in_progress", {"response": _response(turn)}
         if isinstance(turn.said, Call):
             begun = item | {"arguments": "", "status": "in_progress"}
             yield "response.output_item.added", {"output_index": 0, "item": begun}
             for piece in halves(item["arguments"]):
-                yield "response.function_call_arguments.delta", place | {"delta": piece}
-            yield "response.function_call_arguments.done", place | {"arguments": item["arguments"]}
+                yield "response.function_call_arguments.delta", position | {"delta": piece}
+            yield "response.function_call_arguments.done", position | {"arguments": item["arguments"]}
         else:
             begun = item | {"content": [], "status": "in_progress"}
-            place |= {"content_index": 0}
+            position |= {"content_index": 0}
             yield "response.output_item.added", {"output_index": 0, "item": begun}
-            yield "response.content_part.added", place | {"part": item["content"][0] | {"text": ""}}
+            yield "response.content_part.added", position | {"part": item["content"][0] | {"text": ""}}
             for piece in halves(turn.said.text):
-                yield "response.output_text.delta", place | {"delta": piece}
-            yield "response.output_text.done", place | {"text": turn.said.text}
-            yield "response.content_part.done", place | {"part": item["content"][0]}
+                yield "response.output_text.delta", position | {"delta": piece}
+            yield "response.output_text.done", position | {"text": turn.said.text}
+            yield "response.content_part.done", position | {"part": item["content"][0]}
         yield "response.output_item.done", {"output_index": 0, "item": item}
         yield "response.completed", {"response": self.document(turn)}
 
@@ -94,9 +94,9 @@ def _response(turn: Turn) -> dict[str, Any]:
 
 def _item(turn: Turn) -> dict[str, Any]:
     if isinstance(turn.said, Call):
-        named = {"name": turn.said.tool, "arguments": json.dumps(turn.said.arguments)}
+        function = {"name": turn.said.tool, "arguments": json.dumps(turn.said.arguments)}
         identity = {"id": f"fc_{turn.number:08}", "call_id": f"call_{turn.number:08}"}
-        return {"type": "function_call", "status": "completed", **identity, **named}
+        return {"type": "function_call", "status": "completed", **identity, **function}
     content = [{"type": "output_text", "text": turn.said.text, "annotations": []}]
     message = {"id": f"msg_{turn.number:08}", "role": "assistant", "content": content}
     return {"type": "message", "status": "completed", **message}

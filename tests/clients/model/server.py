@@ -34,7 +34,7 @@ MODELS = "/v1/models"
 
 
 class ModelServer(ThreadingHTTPServer):
-    """One thread a connection, all of which end with the process."""
+    """A server with one thread for each connection, all of which end with the process."""
 
     daemon_threads = True
 
@@ -54,7 +54,7 @@ class ModelServer(ThreadingHTTPServer):
         os.close(self._record)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Show bugs, but not clients that hang up."""
+        """Report bugs, but not clients that hang up."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -100,10 +100,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = _decoded(raw)
         conversation = interface.conversation(body, headers)
         try:
-            said = answer(conversation, self._model.steps)
+            output = answer(conversation, self._model.steps)
         except ValueError as problem:
             raise invalid(f"steps: {problem}") from problem
-        turn = Turn(next(self._model.numbers), str(body["model"]), said)
+        turn = Turn(next(self._model.numbers), str(body["model"]), output)
         if body.get("stream"):
             return self._stream(interface, turn, body)
         _stall(turn)
@@ -119,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
         for number, (name, data) in enumerate(interface.events(turn, body)):
             if number == 1:
                 _stall(turn)
-            named = f"event: {name}\n" if name else ""
-            self._chunk(f"{named}data: {json.dumps(data)}\n\n")
+            prefix = f"event: {name}\n" if name else ""
+            self._chunk(f"{prefix}data: {json.dumps(data)}\n\n")
         if end := interface.end():
             self._chunk(f"data: {end}\n\n")
         self.wfile.write(b"0\r\n\r\n")
@@ -146,8 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _note(self, status: int, body: object) -> None:
-        place = {"method": self.command, "path": self._path(), "headers": self._lower()}
-        self._model.note({"at_ns": time.time_ns(), **place, "status": status, "body": body})
+        request = {"method": self.command, "path": self._path(), "headers": self._lower()}
+        self._model.note({"at_ns": time.time_ns(), **request, "status": status, "body": body})
 
     def _path(self) -> str:
         return self.path.partition("?")[0]
@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {name.lower(): value for name, value in self.headers.items()}
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class chose the name)
-        """Write nothing: the record has it."""
+        """Write nothing: the record has the request."""
 
 
 def _decoded(raw: bytes) -> Body:

@@ -1,11 +1,11 @@
-"""The steps that a scripted model takes, and which of them a conversation has come to.
+"""The steps that a scripted model takes, and the step that a conversation has come to.
 
 A step is a shell command (`{"sh": "git status"}`), a call of a named tool (`{"tool": "Write", "args": {...}}`), a text
 (`{"text": "done"}`), which ends the turn, or a stall (`{"stall": 5}`, seconds), after which the turn ends with a text.
 
-Steps travel in a prompt (`prompt`; in base64, as clients quote what they get), or a server has them from a file. A
-conversation is at the step whose number is the count of tool results after the message that holds the steps; a request
-that offers no tools gets a plain text, as clients ask so for a title.
+Steps travel in a prompt (`prompt`; in base64, as clients quote their input), or a server has them from a file. A
+conversation is at the step whose number is the count of tool results after the message that holds the steps. A request
+that offers no tools gets a plain text, as clients request a title so.
 """
 
 import json
@@ -40,7 +40,7 @@ SHELLS: Mapping[str, Callable[[str], Mapping[str, Any]]] = {  # tools of clients
 
 
 class Text(NamedTuple):
-    """A model's last words in a turn; `after` are seconds in which it says nothing."""
+    """A model's last words in a turn; `after` are seconds of silence before them."""
 
     text: str
     after: float = 0.0
@@ -69,7 +69,7 @@ Entry = Prompt | Result
 
 
 class Conversation(NamedTuple):
-    """All of a request that decides on the answer, whatever the interface: entries in order, names of tools."""
+    """The parts of a request that determine the answer, for any interface: entries in order, names of tools."""
 
     entries: Sequence[Entry]
     tools: Sequence[str]
@@ -81,18 +81,18 @@ def prompt(*steps: Step, words: str = "Do as the script says.") -> str:
 
 
 def answer(conversation: Conversation, loaded: Sequence[Step] = ()) -> Text | Call:
-    """Return what the model says next. Raises ValueError for steps that are no JSON or that name no shell on offer."""
+    """Return the model's next answer. Raises ValueError for steps that are no JSON or that name no shell on offer."""
     if not conversation.tools:
         return Text(TITLE)
-    steps, taken = loaded, 0
+    steps, position = loaded, 0
     for entry in conversation.entries:
         if isinstance(entry, Result):
-            taken += 1
+            position += 1
         elif embedded := EMBEDDED.findall(entry.text):
-            steps, taken = json.loads(b64decode(embedded[-1])), 0
-    if taken >= len(steps):
+            steps, position = json.loads(b64decode(embedded[-1])), 0
+    if position >= len(steps):
         return Text(LAST_WORDS)
-    return _answer_of(steps[taken], conversation.tools)
+    return _answer_of(steps[position], conversation.tools)
 
 
 def _answer_of(step: Step, tools: Sequence[str]) -> Text | Call:

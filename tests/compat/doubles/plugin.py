@@ -1,7 +1,7 @@
 """A bridge plugin as people wrote them for the Go omac: it knows OMAC_CONTROL_BASE and nothing else of omac.
 
-It does what the plugin of an agent's server does: activates each directory that is opened, names the session, gives
-tool shells their variables, and deactivates. Commands come as lines of JSON on stdin, answers go to stdout.
+The plugin acts as that of an agent's server: it activates each directory that is opened, names the session, gives tool
+shells their variables, and deactivates. Commands come as lines of JSON on stdin, answers go to stdout.
 """
 
 import http.client
@@ -34,7 +34,7 @@ def asked(request: urllib.request.Request) -> tuple[int, Any]:
 
 
 def opened(directory: str, session: str) -> dict[str, Any]:
-    """What a plugin does when a session begins: the variables for its tool shells."""
+    """Begin a session as a plugin does, and return the variables for its tool shells."""
     status, manifest = post("activate", {"dir": directory})
     assert status == 200, manifest
     assert manifest["dir"] == directory
@@ -56,7 +56,7 @@ def opened(directory: str, session: str) -> dict[str, Any]:
 
 
 def by_socket(url: str) -> int:
-    """The status of a GET by a URL of the form http+unix://%2Fpath/rest."""
+    """Return the status of a GET by a URL of the form http+unix://%2Fpath/rest."""
     socket_path, _, path = url.removeprefix("http+unix://").partition("/")
     command = ["curl", "-sS", "-o", os.devnull, "-w", "%{http_code}", "--unix-socket"]
     done = subprocess.run(
@@ -66,9 +66,11 @@ def by_socket(url: str) -> int:
 
 
 def shell(variables: dict[str, str], command: str) -> dict[str, Any]:
-    """A tool shell of the agent, with the variables that the plugin injects."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OMAC_CONTROL")}
-    done = subprocess.run(["sh", "-c", command], env=kept | variables, capture_output=True, text=True, timeout=60)
+    """Run a tool shell of the agent, with the variables that the plugin injects."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMAC_CONTROL")}
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment | variables, capture_output=True, text=True, timeout=60
+    )
     return {"status": done.returncode, "out": done.stdout, "err": done.stderr}
 
 

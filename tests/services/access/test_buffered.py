@@ -23,7 +23,8 @@ OK = Answer(200, 0, 2, 1)
 
 @pytest.fixture
 def buffered(skill: MakeSkill) -> Callable[..., Any]:
-    """Brings /w/shop online with the skill `echo`; returns a token of it, and a recorder that allows one call."""
+    """Return a function that brings /w/shop online with the skill `echo`; it returns a token of the directory, and a
+    recorder that allows one call."""
 
     async def make(omac: Any) -> tuple[str, BufferedAccessRecorder]:
         echo = skill("echo")
@@ -37,7 +38,7 @@ def buffered(skill: MakeSkill) -> Callable[..., Any]:
 
 
 async def test_a_call_that_has_ended_counts_no_longer(serving: Serving, buffered: Any) -> None:
-    """Though its record is under way; one that goes on does, before its record and behind it."""
+    """An ended call does not count while its record is under way; a running one counts before and after its record."""
     async with serving() as omac:
         token, recorder = await buffered(omac)
         numbers: list[int | Exception] = []
@@ -56,7 +57,7 @@ async def test_a_call_that_has_ended_counts_no_longer(serving: Serving, buffered
 
 
 async def test_calls_that_begin_at_once(serving: Serving, buffered: Any) -> None:
-    """None gets in between the look at a limit and the call that counts for it."""
+    """No call gets in between the check of a limit and the call that counts for it."""
     async with serving() as omac:
         token, recorder = await buffered(omac)
         admitted: list[int] = []

@@ -13,18 +13,18 @@ from omac.services.access.call_gauges import CallGauges
 
 
 def limited(**limits: Any) -> ResolvedRoute:
-    """A route to echo with these limits."""
+    """Return a route to echo with these limits."""
     return way(**limits)
 
 
 def way(skill: str = "echo", directory: str = "/w", **limits: Any) -> ResolvedRoute:
-    """A route to a skill with these limits."""
+    """Return a route to a skill with these limits."""
     streams = (StreamId(f"directory/h/{directory}"),)
     return ResolvedRoute(directory, skill, skill, None, 4711, 10, TokenDigest("t"), streams, CallLimits(**limits))
 
 
 class Clock:
-    """A clock that stands still until it is told."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 def refused(gauges: CallGauges, route: ResolvedRoute) -> bool:
-    """Whether one more call would be over a limit."""
+    """Return whether one more call would be over a limit."""
     try:
         gauges.check(route)
     except Refusal as refusal:
@@ -43,7 +43,7 @@ def refused(gauges: CallGauges, route: ResolvedRoute) -> bool:
 
 
 def test_no_limit() -> None:
-    """Nothing is counted for a skill without limits."""
+    """Calls of a skill without limits are not counted."""
     gauges = CallGauges(Clock())
     for number in range(10_000):
         gauges.check(way())
@@ -51,8 +51,7 @@ def test_no_limit() -> None:
 
 
 def test_calls_under_way() -> None:
-    """Each that ends makes room, and so does one that could not be recorded; other skills and directories have their
-    own."""
+    """Each call that ends, or cannot be recorded, makes room; other skills and directories have their own limits."""
     gauges, route = CallGauges(Clock()), way(concurrent=2)
     for access in (1, 2):
         gauges.check(route)
@@ -71,7 +70,7 @@ def test_calls_under_way() -> None:
 
 @pytest.mark.parametrize("per_second", [1, 3, 50])
 def test_calls_by_second(per_second: int) -> None:
-    """A burst of as many at once, then one each time its share of a second is over; after a pause a burst again."""
+    """A skill takes a burst of its limit, then a call after each share of a second; a pause allows another burst."""
     clock = Clock()
     gauges, route = CallGauges(clock), way(per_second=per_second)
     assert [refused(gauges, route) for _ in range(per_second + 2)] == [False] * per_second + [True, True]
@@ -93,14 +92,14 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def message(gauges: CallGauges, route: ResolvedRoute) -> str:
-    """What one is told whose call is over a limit."""
+    """Return the refusal of a call that is over a limit, with the command that mends it."""
     with pytest.raises(Refusal) as caught:
         gauges.check(route)
     return f"{caught.value.message}: {caught.value.fix[0].partition('  #')[0]}"
 
 
 def test_calls_of_all_skills_under_way() -> None:
-    """The owner's limit counts those of all skills; each that ends makes room for any other."""
+    """The owner's limit counts the calls of all skills; each call that ends makes room for any other."""
     gauges = CallGauges(Clock(), OwnerLimits(concurrent=3))
     for access, skill in enumerate("abc", 1):
         gauges.check(way(skill))
@@ -150,7 +149,7 @@ def test_calls_of_all_skills_by_second() -> None:
     ],
 )
 def test_whose_limit_it_is(own: int | None, owners: int | None, told: str, field: str, name: str, what: str) -> None:
-    """The stricter of the skill's and the owner's holds, and the refusal names it."""
+    """The stricter limit of the skill's and the owner's holds, and the refusal names it."""
     gauges, route = CallGauges(Clock()), limited(**{field: own}).within(SkillBounds(**{field: owners}))
     gauges.check(route)
     gauges.reserve(route)

@@ -28,7 +28,7 @@ GET = Request("GET", "/v1/things")
 
 @pytest.fixture
 def online(skill: MakeSkill) -> Callable[..., Any]:
-    """Brings /w/shop online with the skill `echo`; returns a token of it."""
+    """Return a function that brings /w/shop online with the skill `echo`, and returns a token of it."""
 
     async def activate(omac: Any, session: str | None = None) -> str:
         echo = skill("echo")
@@ -41,13 +41,13 @@ def online(skill: MakeSkill) -> Callable[..., Any]:
 
 
 async def test_admission_is_durable_before_it_returns(serving: Serving, online: Any, records: Records) -> None:
-    """A second reader finds the request, with who and what, before a byte may be forwarded."""
+    """A second reader finds the request, with its actor and content, before a byte may be forwarded."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         access = await omac.gate.admit(target, GET)
-        (found,) = [r for r in records(omac.path) if isinstance(r.event, AccessRequested)]
-        assert (found.position, found.actor, found.run) == (access, "agent", "run1")
-        assert found.event == AccessRequested("/w/shop", "echo", "echo", None, "GET", "/v1/things")
+        (record,) = [r for r in records(omac.path) if isinstance(r.event, AccessRequested)]
+        assert (record.position, record.actor, record.run) == (access, "agent", "run1")
+        assert record.event == AccessRequested("/w/shop", "echo", "echo", None, "GET", "/v1/things")
 
 
 async def test_the_target_is_where_the_sidecar_listens(serving: Serving, online: Any) -> None:
@@ -67,19 +67,19 @@ async def test_both_fates_are_recorded(serving: Serving, online: Any) -> None:
         omac.gate.completed(good, Answer(200, 1, 2, 3))
         omac.gate.aborted(bad, Answer(None, 4, 0, 5), "client-gone")
         await omac.caught_up()
-        found = [r for r in omac.journal.records() if isinstance(r.event, AccessCompleted | AccessAborted)]
-        assert [r.event for r in found] == [
+        fates = [r for r in omac.journal.records() if isinstance(r.event, AccessCompleted | AccessAborted)]
+        assert [r.event for r in fates] == [
             AccessCompleted(good, 200, 1, 2, 3),
             AccessAborted(bad, "client-gone", None, 4, 0, 5),
         ]
-        assert [r.causation for r in found] == [good, bad]
+        assert [r.causation for r in fates] == [good, bad]
         rows = [row for row in audit_rows(omac.journal.records()) if row.kind == "access"]
         assert [(row.session, row.outcome) for row in rows] == [("s1", "completed"), ("s1", "aborted")]
 
 
 @pytest.mark.parametrize("change", ["restart", "deactivation", "stop"])
 async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online: Any, change: str) -> None:
-    """What changed while the request was made durable counts: it is aborted and refused, not forwarded."""
+    """A change while the request is made durable counts: the access is aborted and refused, not forwarded."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         if change == "restart":
@@ -101,7 +101,7 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
 
 
 async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, online: Any) -> None:
-    """Who was told nothing has nothing recorded; who is recorded is told, cancelled or not."""
+    """A cancelled admission that still returns an access has it on record, and open."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         with trio.CancelScope() as scope:
@@ -113,7 +113,7 @@ async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, onlin
 async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
     serving: Serving, online: Any, records: Records
 ) -> None:
-    """Whatever stood in its path may be part of a secret: neither token, mount nor path is recorded."""
+    """The path of such a request may hold part of a secret: neither token, mount nor path is recorded."""
     async with serving() as omac:
         token = await online(omac, "s1")
         await omac.deactivate()
@@ -123,7 +123,7 @@ async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
 
 
 async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, online: Any, records: Records) -> None:
-    """The session, as much of the path as there is room for, and the mount if it is one: else it may be anything."""
+    """The record has the session, a bounded part of the path, and the mount only of a skill: others may be secret."""
     async with serving() as omac:
         token = await online(omac, "s1")
         await omac.gate.refused(token, "nope" * 1_000, Request("GET", "/" + "x" * 5_000), 404, "unknown-mount")
@@ -151,7 +151,7 @@ async def test_a_flood_of_refusals_is_counted(serving: Serving, online: Any, rec
 
 @pytest.mark.parametrize(("token", "mount"), [("", ""), ("nope", "echo"), ("\udcff", "\udcff")])
 async def test_unknown_tokens_lead_nowhere(serving: Serving, online: Any, token: str, mount: str) -> None:
-    """Whatever bytes stand there."""
+    """A token or mount that omac does not know, of any bytes, is refused as an unknown mount."""
     async with serving() as omac:
         await online(omac)
         with pytest.raises(Refusal) as caught:
@@ -160,7 +160,7 @@ async def test_unknown_tokens_lead_nowhere(serving: Serving, online: Any, token:
 
 
 async def test_no_token_ever_reaches_the_journal(serving: Serving, online: Any) -> None:
-    """The files hold digests: who reads the journal can reach nothing."""
+    """The journal's files hold digests, so a reader of the journal can reach no skill."""
     async with serving() as omac:
         token = await online(omac, "s1")
         access = await omac.gate.admit(omac.gate.resolve(token, "echo"), GET)
@@ -185,7 +185,7 @@ async def test_after_the_end_nothing_is_admitted(serving: Serving, online: Any) 
 
 @pytest.mark.parametrize("stopping", [False, True])
 async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online: Any, stopping: bool) -> None:
-    """Its end is told once it is folded, and at once to whoever begins after it; the other token's way stays."""
+    """A watched route is cut when its token dies, and a watch that begins later is cut at once."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
         cuts: list[str] = []
@@ -207,14 +207,14 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
 
 
 async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:
-    """Nor half of it: a path is scrubbed before it is cut, in what is forwarded and in what is refused."""
+    """A path is scrubbed before it is cut, whether forwarded or refused: not even half a token is recorded."""
     async with serving() as omac:
         omac.directories._mint = lambda: "c0ffee" * 5 + "42"
         token = await online(omac)
         path = "/" + "z" * (PATH_MAX - 18) + "/" + token
         await omac.gate.admit(omac.gate.resolve(token, "echo"), Request("GET", path))
         await omac.gate.refused(token, "nope", Request("GET", path), 404, "unknown-mount")
-        texts = [one.event.path for one in omac.journal.records() if hasattr(one.event, "method")]
+        texts = [record.event.path for record in omac.journal.records() if hasattr(record.event, "method")]
         assert len(texts) == 2
         assert not [text for text in texts if token[:12] in text]
 
@@ -223,7 +223,7 @@ async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Servin
 async def test_a_token_across_the_cut_of_a_request_is_not_on_record(
     serving: Serving, online: Any, spelling: str
 ) -> None:
-    """That of another session, or its own in another spelling: what the facade hands on holds all of it."""
+    """A token of another session, or the own token in another spelling, is scrubbed whole before a path is cut."""
     async with serving() as omac:
         omac.directories._mint = lambda: "c0ffee" * 5 + "42"
         token = await online(omac)

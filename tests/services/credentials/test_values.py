@@ -1,4 +1,4 @@
-"""services/credentials/values.py: what a store holds counts only if the journal says so, whatever fails in between."""
+"""services/credentials/values.py: a stored value counts only if the journal has it, also after a failure in between."""
 
 import hashlib
 import os
@@ -38,11 +38,11 @@ Kinds = Callable[..., list[str]]
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """An exception in place of the process's end."""
 
 
 class Shelf:
-    """Stores in memory. What is done, such as "write vault omac/slack", may fail `instead`, or once it is done."""
+    """Stores in memory. A call, such as "write vault omac/slack", may fail `instead`, or once it is done."""
 
     def __init__(self) -> None:
         self.use = "vault"
@@ -58,8 +58,8 @@ class Shelf:
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         self._begin("read", store, service)
-        kept = self.kept.get((store, service), {})
-        return {name: kept[name] for name in names if name in kept}
+        stored = self.kept.get((store, service), {})
+        return {name: stored[name] for name in names if name in stored}
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         self._begin("write", store, service)
@@ -84,52 +84,53 @@ class Shelf:
             raise problem
 
     def texts(self, store: str, service: str) -> dict[str, str]:
-        """What a store holds."""
+        """Return the secrets that a store holds."""
         return {name: value.reveal() for name, value in self.kept.get((store, service), {}).items()}
 
 
 @pytest.fixture
 def journal(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """A journal that a command line has open."""
-    found = open_journal(path, "person", clock)
-    yield found
-    found.close()
+    """Yield a journal that a command line has open."""
+    opened_journal = open_journal(path, "person", clock)
+    yield opened_journal
+    opened_journal.close()
 
 
 @pytest.fixture
 def shelf() -> Shelf:
-    """The stores of this machine."""
+    """Return the stores of this machine."""
     return Shelf()
 
 
 @pytest.fixture
 def credentials(journal: Journal, shelf: Shelf) -> Credentials:
-    """The use cases of a command line."""
+    """Return the use cases of a command line."""
     return Credentials(OpenedJournal(journal, HOST), shelf, bytes(32))
 
 
 def token(text: str = FIRST) -> Values:
-    """A secret to give."""
+    """Return a secret to give."""
     return Values({"TOKEN": Hidden(text)})
 
 
 async def give(credentials: Credentials, values: Values, **more: Any) -> tuple[Refusal, ...]:
-    """To the skill of the shop."""
+    """Give values to the skill of the shop."""
     return (await credentials.give(SHOP, "slack", CODE, values, BY, **more)).problems
 
 
 def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:
-    """A start of the skill with all that was given to it."""
+    """Return the spec of a start of the skill with all values that were given to it."""
     variables = [
-        Variable(name, secret=True, fingerprint=one.fingerprint, store=one.store) for name, one in given.secrets.items()
+        Variable(name, secret=True, fingerprint=secret.fingerprint, store=secret.store)
+        for name, secret in given.secrets.items()
     ]
     return SidecarSpec("slack", "chat", workdir, "/s", "/", CODE, True, ("run",), variables=tuple(variables))
 
 
 async def arrives(credentials: Credentials) -> dict[str, str]:
-    """The secrets that a start would get. Raises SecretsMissing."""
-    found = await credentials.needed(spec(credentials.values_of(SHOP, "slack")), "opencode")
-    return {name: value.reveal() for name, value in found.items()}
+    """Return the secrets that a start would get. Raises SecretsMissing."""
+    secrets = await credentials.needed(spec(credentials.values_of(SHOP, "slack")), "opencode")
+    return {name: value.reveal() for name, value in secrets.items()}
 
 
 # ---- giving ----
@@ -139,19 +140,19 @@ async def test_requested_then_kept_then_recorded_then_remembered(
     credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The intent is durable before a store is touched; only afterwards does the value count."""
-    seen: list[list[str]] = []
+    durable: list[list[str]] = []
     begin = shelf._begin
 
     def look(what: str, store: str, service: str) -> None:
-        seen.append(kinds(path))
+        durable.append(kinds(path))
         begin(what, store, service)
 
     monkeypatch.setattr(shelf, "_begin", look)
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}))
     requested = ["secret.write-requested"]
-    given = [*requested, "secret.written", "config.written"]
-    assert seen == [requested, [*given, *requested]]
-    assert kinds(path) == [*given, *requested, "default.mirrored", "default.mirrored"]
+    stored = [*requested, "secret.written", "config.written"]
+    assert durable == [requested, [*stored, *requested]]
+    assert kinds(path) == [*stored, *requested, "default.mirrored", "default.mirrored"]
     assert shelf.done == [f"write vault {SERVICE}", f"write vault {REMEMBERED}"]
     assert await arrives(credentials) == {"TOKEN": FIRST}
     assert credentials.values_of(SHOP, "slack").config == {"REGION": "eu"}
@@ -162,7 +163,7 @@ async def test_requested_then_kept_then_recorded_then_remembered(
 async def test_no_value_and_no_plain_hash_enters_the_journal(
     credentials: Credentials, journal: Journal, tmp_path: Path
 ) -> None:
-    """Not even in what the database has not cleaned up yet."""
+    """The database holds no value and no plain hash, not even in pages that it has not cleaned up yet."""
     await give(credentials, token())
     await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
@@ -175,14 +176,14 @@ async def test_no_value_and_no_plain_hash_enters_the_journal(
 async def test_what_is_remembered(
     credentials: Credentials, shelf: Shelf, scope: str, mirror: bool, services: int
 ) -> None:
-    """What is given to a project's skill; not what is given to a shared one, nor what was itself a default."""
+    """Values for a project's skill become defaults; values for a shared skill, and adopted values, do not."""
     await credentials.give(scope, "slack", CODE, token(), BY, mirror=mirror)
     assert len(shelf.kept) == services
     assert bool(credentials.defaults("slack")) is (services == 2)
 
 
 async def test_settings_need_no_store(credentials: Credentials, shelf: Shelf) -> None:
-    """They are given, remembered and taken back where every store is locked."""
+    """A person gives, saves and removes settings while every store is locked."""
     shelf.locked = {"vault", "keychain"}
     await give(credentials, Values(config={"REGION": "eu"}))
     assert await arrives(credentials) == {}
@@ -193,7 +194,7 @@ async def test_settings_need_no_store(credentials: Credentials, shelf: Shelf) ->
 
 
 async def test_giving_the_same_again(credentials: Credentials, path: str, kinds: Kinds) -> None:
-    """Ends the request that it made, and has the same fingerprint."""
+    """A second write of the same value ends the request that it made, and has the same fingerprint."""
     await give(credentials, token())
     before = credentials.values_of(SHOP, "slack")
     await give(credentials, token())
@@ -202,14 +203,14 @@ async def test_giving_the_same_again(credentials: Credentials, path: str, kinds:
 
 
 async def test_projects_do_not_share(credentials: Credentials) -> None:
-    """The same value elsewhere is another secret, with another fingerprint."""
-    other = ids.workdir_id("/w/other")
+    """An equal value in another project is another secret, with another fingerprint."""
+    elsewhere = ids.workdir_id("/w/other")
     await give(credentials, token())
-    await credentials.give(other, "slack", CODE, token(SECOND), BY)
+    await credentials.give(elsewhere, "slack", CODE, token(SECOND), BY)
     await credentials.give(GLOBAL, "slack", CODE, token(), BY)
     assert await arrives(credentials) == {"TOKEN": FIRST}
     fingerprints = [
-        credentials.values_of(scope, "slack").secrets["TOKEN"].fingerprint for scope in (SHOP, other, GLOBAL)
+        credentials.values_of(scope, "slack").secrets["TOKEN"].fingerprint for scope in (SHOP, elsewhere, GLOBAL)
     ]
     assert len(set(fingerprints)) == 3
 
@@ -218,7 +219,7 @@ async def test_projects_do_not_share(credentials: Credentials) -> None:
 
 
 async def test_a_locked_store_takes_nothing(credentials: Credentials, shelf: Shelf) -> None:
-    """The refusal passes; the value does not count, the earlier one goes on, and nothing is remembered."""
+    """The refusal reaches the caller; the value does not count, the earlier one stays, and no new default is saved."""
     await give(credentials, token())
     shelf.locked = {"vault"}
     with pytest.raises(Refusal) as caught:
@@ -237,7 +238,7 @@ async def test_a_locked_store_takes_nothing(credentials: Credentials, shelf: She
 async def test_without_any_store_nothing_is_recorded(
     credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which store would be used is asked first."""
+    """The choice of a store comes before the first record."""
 
     async def none(_self: Shelf) -> str:
         raise Refusal("keychain-unavailable", "there is none")
@@ -249,7 +250,7 @@ async def test_without_any_store_nothing_is_recorded(
 
 
 async def test_killed_between_the_request_and_the_store(credentials: Credentials, shelf: Shelf) -> None:
-    """The first value was never given; a later one leaves the earlier in force."""
+    """A value that is requested but not stored does not count; the earlier value stays in force."""
     shelf.instead = {f"write vault {SERVICE}": Crash()}
     with pytest.raises(Crash):
         await give(credentials, token())
@@ -264,7 +265,7 @@ async def test_killed_between_the_request_and_the_store(credentials: Credentials
 
 
 async def test_killed_between_the_store_and_the_record(credentials: Credentials, shelf: Shelf) -> None:
-    """The store has what was never recorded: the secret is missing, by name, until it is given again."""
+    """A value in the store without a record does not count: the secret is missing, by name, until it is given again."""
     await give(credentials, token())
     shelf.afterwards = {f"write vault {SERVICE}": Crash()}
     with pytest.raises(Crash):
@@ -282,18 +283,18 @@ async def test_killed_between_the_store_and_the_record(credentials: Credentials,
 
 @pytest.mark.parametrize("when", ["instead", "afterwards"])
 async def test_killed_while_it_is_remembered(credentials: Credentials, shelf: Shelf, when: str) -> None:
-    """The value was given all the same; the default is the earlier one or counts as forgotten, never the unrecorded."""
+    """The value counts all the same; the default is the earlier one or counts as missing, never the unrecorded one."""
     await give(credentials, token())
     setattr(shelf, when, {f"write vault {REMEMBERED}": Crash()})
     with pytest.raises(Crash):
         await give(credentials, token(SECOND))
     assert await arrives(credentials) == {"TOKEN": SECOND}
-    found = (await credentials.remembered("slack", ["TOKEN"])).secrets
-    assert found == ({"TOKEN": Hidden(FIRST)} if when == "instead" else {})
+    defaults = (await credentials.remembered("slack", ["TOKEN"])).secrets
+    assert defaults == ({"TOKEN": Hidden(FIRST)} if when == "instead" else {})
 
 
 async def test_a_store_that_lies(credentials: Credentials, shelf: Shelf) -> None:
-    """Another value than the recorded one reaches no sidecar, nor the skills that would adopt it."""
+    """A value other than the recorded one reaches no sidecar, and no skill that would adopt it."""
     await give(credentials, token())
     for service in (SERVICE, REMEMBERED):
         shelf.kept["vault", service]["TOKEN"] = Hidden(SECOND)
@@ -305,21 +306,21 @@ async def test_a_store_that_lies(credentials: Credentials, shelf: Shelf) -> None
 
 async def test_a_value_moved_within_a_store(credentials: Credentials, shelf: Shelf) -> None:
     """A genuine value of another name, or of another project, is not taken for this one."""
-    other = ids.workdir_id("/w/other")
+    elsewhere = ids.workdir_id("/w/other")
     await give(credentials, Values({"TOKEN": Hidden(FIRST), "SPARE": Hidden(SECOND)}))
-    await credentials.give(other, "slack", CODE, token("xoxb-of-other"), BY)
-    kept = shelf.kept["vault", SERVICE]
-    kept["TOKEN"], kept["SPARE"] = kept["SPARE"], kept["TOKEN"]
+    await credentials.give(elsewhere, "slack", CODE, token("xoxb-of-other"), BY)
+    stored = shelf.kept["vault", SERVICE]
+    stored["TOKEN"], stored["SPARE"] = stored["SPARE"], stored["TOKEN"]
     with pytest.raises(SecretsMissing) as caught:
         await arrives(credentials)
     assert caught.value.names == ("SPARE", "TOKEN")
-    kept["TOKEN"] = shelf.kept["vault", credential.service(other, "slack")]["TOKEN"]
+    stored["TOKEN"] = shelf.kept["vault", credential.service(elsewhere, "slack")]["TOKEN"]
     with pytest.raises(SecretsMissing):
         await arrives(credentials)
 
 
 async def test_a_store_that_lost_it(credentials: Credentials, shelf: Shelf) -> None:
-    """Only what is not there is missing; every name has its command."""
+    """Only the secrets that the store lost are missing; every name has its command."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST), "SPARE": Hidden(SECOND), "PEM": Hidden("x")}))
     for name in ("SPARE", "PEM"):
         del shelf.kept["vault", SERVICE][name]
@@ -330,7 +331,7 @@ async def test_a_store_that_lost_it(credentials: Credentials, shelf: Shelf) -> N
 
 
 async def test_a_start_while_a_store_is_locked(credentials: Credentials, shelf: Shelf) -> None:
-    """All of its secrets are missing, and the mending is that of the store."""
+    """All secrets of the skill are missing, and the fix is the command that unlocks the store."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST), "SPARE": Hidden(SECOND)}))
     shelf.locked = {"vault"}
     with pytest.raises(SecretsMissing, match="locked") as caught:
@@ -340,7 +341,7 @@ async def test_a_start_while_a_store_is_locked(credentials: Credentials, shelf: 
 
 
 async def test_another_key_of_fingerprints(credentials: Credentials, shelf: Shelf, journal: Journal) -> None:
-    """A host whose key was lost trusts no value of before, and takes each again."""
+    """A host whose key was lost trusts no earlier value, and takes each again."""
     await give(credentials, token())
     later = Credentials(OpenedJournal(journal, HOST), shelf, b"\1" * 32)
     with pytest.raises(SecretsMissing):
@@ -350,7 +351,7 @@ async def test_another_key_of_fingerprints(credentials: Credentials, shelf: Shel
 
 
 async def test_secrets_of_one_skill_in_two_stores(credentials: Credentials, shelf: Shelf) -> None:
-    """Each is looked for where it was recorded; one that moves is no longer read from where it was."""
+    """Each secret is read from the store that its record names; one that moves is no longer read from its old store."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST), "SPARE": Hidden(FIRST)}))
     shelf.use = "keychain"
     await give(credentials, token(SECOND))
@@ -367,16 +368,16 @@ async def test_secrets_of_one_skill_in_two_stores(credentials: Credentials, shel
 
 
 async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds) -> None:
-    """Recorded first: a locked store does not keep a secret in force. What is left there is known, and removed when it
-    is taken back again."""
+    """A removal is recorded first: a locked store does not keep a secret in force. The journal knows the value that
+    stays in the store, and a second removal erases it."""
     await give(credentials, token())
     shelf.locked = {"vault"}
     with pytest.raises(Refusal, match="locked"):
         await credentials.take(SHOP, "slack", ["TOKEN"], BY)
     assert kinds(path)[-1] == "secret.removed"
-    left = credentials.values_of(SHOP, "slack")
-    assert left == Credential(taken=("TOKEN",), held={"TOKEN": ("vault",)})
-    assert left.left == left.held
+    values = credentials.values_of(SHOP, "slack")
+    assert values == Credential(taken=("TOKEN",), held={"TOKEN": ("vault",)})
+    assert values.left == values.held
     shelf.locked = set()
     assert await arrives(credentials) == {}
     assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
@@ -403,13 +404,13 @@ async def test_taking_back_what_was_cut_short(credentials: Credentials, shelf: S
 async def test_taking_back_what_was_never_given(
     credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds
 ) -> None:
-    """Is nothing, and asks no store."""
+    """A removal of a value that was never given records nothing, and asks no store."""
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY)
     assert (kinds(path), shelf.done) == ([], [])
 
 
 async def test_defaults_stay_until_they_are_purged(credentials: Credentials, shelf: Shelf) -> None:
-    """Taking back does not forget; purging removes them from the journal's view, then from the stores."""
+    """A removal keeps the default; a purge removes it from the journal's view, then from the stores."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}))
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY)
     remembered = await credentials.remembered("slack", ["TOKEN", "REGION", "X"])
@@ -426,7 +427,7 @@ async def test_defaults_stay_until_they_are_purged(credentials: Credentials, she
 
 
 async def test_purging_empties_the_stores(credentials: Credentials, shelf: Shelf) -> None:
-    """Also where defaults lie in two."""
+    """A purge empties both stores where defaults are in two."""
     await give(credentials, token())
     shelf.use = "keychain"
     await give(credentials, Values({"SPARE": Hidden(SECOND)}))
@@ -436,29 +437,29 @@ async def test_purging_empties_the_stores(credentials: Credentials, shelf: Shelf
 
 
 async def test_adopting_wants_the_very_code(credentials: Credentials, path: str, kinds: Kinds) -> None:
-    """Without a person only what was given to this bundle hash; it becomes the scope's own, and is not mirrored."""
-    other = ids.workdir_id("/w/other")
+    """A skill adopts, without a person, only values for its bundle hash; they are the scope's own, and not mirrored."""
+    elsewhere = ids.workdir_id("/w/other")
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu", "MODE": "fast"}))
     before = kinds(path)
-    await credentials.adopt(other, "slack", "sha256:changed", ["TOKEN", "REGION"], Cause("omac"))
+    await credentials.adopt(elsewhere, "slack", "sha256:changed", ["TOKEN", "REGION"], Cause("omac"))
     assert kinds(path) == before
-    await credentials.adopt(other, "slack", CODE, ["TOKEN", "REGION"], Cause("omac"))
+    await credentials.adopt(elsewhere, "slack", CODE, ["TOKEN", "REGION"], Cause("omac"))
     assert kinds(path)[len(before) :] == [
         "secret.write-requested", "default.adopted", "default.adopted", "secret.written", "config.written",
     ]  # fmt: skip
-    assert credentials.values_of(other, "slack").config == {"REGION": "eu"}
-    found = await credentials.needed(spec(credentials.values_of(other, "slack"), "/w/other"), "opencode")
-    assert found == {"TOKEN": Hidden(FIRST)}
+    assert credentials.values_of(elsewhere, "slack").config == {"REGION": "eu"}
+    secrets = await credentials.needed(spec(credentials.values_of(elsewhere, "slack"), "/w/other"), "opencode")
+    assert secrets == {"TOKEN": Hidden(FIRST)}
 
 
 async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: Shelf) -> None:
-    """Nothing is adopted, and the refusal says why."""
-    other = ids.workdir_id("/w/other")
+    """No value is adopted, and the refusal has the reason."""
+    elsewhere = ids.workdir_id("/w/other")
     await give(credentials, token())
     shelf.locked = {"vault"}
     with pytest.raises(Refusal, match="locked"):
-        await credentials.adopt(other, "slack", CODE, ["TOKEN"], Cause("omac"))
-    assert credentials.values_of(other, "slack") == Credential()
+        await credentials.adopt(elsewhere, "slack", CODE, ["TOKEN"], Cause("omac"))
+    assert credentials.values_of(elsewhere, "slack") == Credential()
 
 
 # ---- what is left ----
@@ -467,7 +468,7 @@ async def test_adopting_from_a_locked_store(credentials: Credentials, shelf: She
 async def test_a_store_that_was_left_is_emptied(
     credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds
 ) -> None:
-    """Given again where another store is in use, the earlier one forgets its value; here and where it is remembered."""
+    """A value given again while another store is in use is erased from the earlier store, and so is its default."""
     await give(credentials, token())
     shelf.use = "keychain"
     before = len(kinds(path))
@@ -481,7 +482,7 @@ async def test_a_store_that_was_left_is_emptied(
 
 
 async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: Shelf) -> None:
-    """The new value is given; what is left is told, and removed with the next change of that name."""
+    """The new value counts; the value left in the locked store is reported, and removed with the name's next change."""
     await give(credentials, token())
     shelf.use, shelf.locked = "keychain", {"vault"}
     problems = await give(credentials, token(SECOND))
@@ -497,7 +498,7 @@ async def test_a_store_that_is_left_and_locked(credentials: Credentials, shelf: 
 
 @pytest.mark.parametrize("service", [SERVICE, REMEMBERED])
 async def test_killed_before_it_was_erased(credentials: Credentials, shelf: Shelf, service: str) -> None:
-    """Removing begins anew, whatever had been reached."""
+    """A repeated removal starts from the beginning, at any progress of the first."""
     await give(credentials, token())
     shelf.instead = {f"remove vault {service}": Crash()}
 
@@ -515,7 +516,7 @@ async def test_killed_before_it_was_erased(credentials: Credentials, shelf: Shel
 
 @pytest.mark.parametrize("when", ["instead", "afterwards"])
 async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf, when: str) -> None:
-    """A default that was never recorded is removed all the same."""
+    """A purge also removes a default that was never recorded."""
     setattr(shelf, when, {f"write vault {REMEMBERED}": Crash()})
     with pytest.raises(Crash):
         await give(credentials, token())
@@ -527,7 +528,7 @@ async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf
 
 
 async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, shelf: Shelf) -> None:
-    """All are asked; the refusal comes in the end."""
+    """A removal asks all stores, and raises the refusal in the end."""
     await give(credentials, token(), mirror=False)
     shelf.use = "keychain"
     await give(credentials, Values({"SPARE": Hidden(SECOND)}), mirror=False)
@@ -539,7 +540,7 @@ async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, she
 
 
 async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shelf: Shelf) -> None:
-    """It counts, and what failed is returned; the earlier default stays."""
+    """The value counts, and the failure to save it as a default is returned; the earlier default stays."""
     await give(credentials, token())
     shelf.instead = {f"write vault {REMEMBERED}": LOCKED}
     (problem,) = await give(credentials, token(SECOND))
@@ -553,11 +554,11 @@ async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shel
 
 
 async def test_a_value_is_for_one_base(credentials: Credentials, shelf: Shelf) -> None:
-    """Other skills of that name have nothing of it, and take nothing back."""
+    """Other skills of that name have none of its values, and cannot remove them."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base="claude")
     assert credentials.values_of(SHOP, "slack", "claude").secrets.keys() == {"TOKEN"}
-    other = credentials.values_of(SHOP, "slack", "agents")
-    assert (other.secrets, other.config) == ({}, {})
+    values = credentials.values_of(SHOP, "slack", "agents")
+    assert (values.secrets, values.config) == ({}, {})
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY, "agents")
     assert await arrives(credentials) == {"TOKEN": FIRST}
     assert shelf.texts("vault", SERVICE) == {"TOKEN": FIRST}
@@ -568,16 +569,16 @@ async def test_a_value_is_for_one_base(credentials: Credentials, shelf: Shelf) -
 
 
 async def test_a_name_has_one_value(credentials: Credentials) -> None:
-    """The store has one place for it: given to another base, also as it was, it is no longer the first one's."""
-    for base, other in (("claude", "agents"), ("agents", "claude")):
+    """The store has one place for a name: a value given to another base, even an equal one, replaces the first."""
+    for base, other_base in (("claude", "agents"), ("agents", "claude")):
         await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}), base=base)
-        own, others = credentials.values_of(SHOP, "slack", base), credentials.values_of(SHOP, "slack", other)
+        own, foreign = credentials.values_of(SHOP, "slack", base), credentials.values_of(SHOP, "slack", other_base)
         assert (set(own.secrets), own.config) == ({"TOKEN"}, {"REGION": "eu"})
-        assert (others.secrets, others.config) == ({}, {})
+        assert (foreign.secrets, foreign.config) == ({}, {})
 
 
 async def test_adopting_takes_nothing_from_anybody(credentials: Credentials) -> None:
-    """Neither what another base was given, nor what a person took back; what is adopted is for the base that asked."""
+    """A skill adopts neither another base's value nor one that a person removed; adopted values are for one base."""
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu", "MODE": "fast"}), base="claude")
     await credentials.take(SHOP, "slack", ["MODE"], BY, "claude")
     names = ["TOKEN", "REGION", "MODE"]
@@ -590,7 +591,7 @@ async def test_adopting_takes_nothing_from_anybody(credentials: Credentials) -> 
 
 
 async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shelf: Shelf) -> None:
-    """Also where the store has it still, and a start was planned before."""
+    """A removed value starts no sidecar, even if the store still has it and a start was planned before."""
     await give(credentials, token())
     planned = spec(credentials.values_of(SHOP, "slack"))
     shelf.locked = {"vault"}
@@ -608,10 +609,10 @@ async def test_what_was_taken_back_starts_nothing(credentials: Credentials, shel
 
 @pytest.mark.parametrize("first", ["give", "take", "remember"])
 async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first: str, autojump_clock: object) -> None:
-    """One after the other, in one process or in two: what is recorded is what the store holds."""
+    """Writers take turns, in one process or in two: the journal agrees with the store."""
     shelf.slow = iter([0.08, 0.06, 0.04, 0.02, 0.01])
     changing = [OneAtATime(str(tmp_path / "lock")) for _ in range(2)]
-    desks = [Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), one) for one in (*changing, changing[0])]
+    desks = [Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), turn) for turn in (*changing, changing[0])]
     async with trio.open_nursery() as nursery:
         match first:
             case "give":
@@ -629,7 +630,7 @@ async def test_two_writers(journal: Journal, shelf: Shelf, tmp_path: Path, first
 
 
 def credentials_settled(credentials: Credentials) -> bool:
-    """Whether nothing is on its way or left."""
+    """Return whether no write is under way and no store holds an outdated value."""
     states = [credentials.values_of(scope, "slack") for scope in (SHOP, DEFAULTS)]
     return not any(state.writing or state.left for state in states)
 
@@ -637,7 +638,7 @@ def credentials_settled(credentials: Credentials) -> bool:
 async def test_who_waits_too_long_changes_nothing(
     journal: Journal, shelf: Shelf, tmp_path: Path, path: str, kinds: Kinds, autojump_clock: object
 ) -> None:
-    """A refusal says who is in the way."""
+    """A writer that waits too long changes nothing, and its refusal names the process that holds the lock."""
     holder = lock.hold(str(tmp_path / "lock"))
     desk = Credentials(OpenedJournal(journal, HOST), shelf, bytes(32), OneAtATime(str(tmp_path / "lock")))
     try:
@@ -661,7 +662,7 @@ async def test_who_waits_too_long_changes_nothing(
     ],
 )
 async def test_the_fix_names_the_place(credentials: Credentials, workdir: str, harness: str, flags: str) -> None:
-    """So that it can be pasted as it stands."""
+    """A fix names the directory and the harness, so that a person can paste it."""
     lost = spec(Credential({"TOKEN": Stored("hmac:0", "vault")}), workdir)
     with pytest.raises(SecretsMissing) as caught:
         await credentials.needed(lost, harness)
@@ -669,12 +670,12 @@ async def test_the_fix_names_the_place(credentials: Credentials, workdir: str, h
 
 
 async def test_a_server_sees_what_a_command_line_gave(serving: Serving, shelf: Shelf, path: str, kinds: Kinds) -> None:
-    """Both ledgers decide alike, over one journal; what either gives, both find."""
+    """A server and a command line decide alike over one journal, and each finds the values that the other gave."""
     async with serving(reactors=False) as omac:
         server = Credentials(omac.engine, shelf, bytes(32))
-        other = open_journal(path, "person", omac.journal.clock)
+        person_journal = open_journal(path, "person", omac.journal.clock)
         try:
-            person = Credentials(OpenedJournal(other, HOST), shelf, bytes(32))
+            person = Credentials(OpenedJournal(person_journal, HOST), shelf, bytes(32))
             await give(person, token())
             await omac.caught_up()
             assert server.values_of(SHOP, "slack") == person.values_of(SHOP, "slack")
@@ -685,12 +686,12 @@ async def test_a_server_sees_what_a_command_line_gave(serving: Serving, shelf: S
             await omac.caught_up()
             assert await arrives(server) == {}
         finally:
-            other.close()
+            person_journal.close()
     once = ["secret.write-requested", "secret.written", "secret.write-requested", "default.mirrored"]
     assert kinds(path, "secret", "default") == [*once, *once, "secret.removed", "secret.erased"]
 
 
 def test_values_count_when_there_are_any() -> None:
-    """An empty set of values is none."""
+    """An empty set of values counts as none."""
     assert not Values()
     assert all((Values({"A": Hidden("")}), Values(config={"A": ""})))

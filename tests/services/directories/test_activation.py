@@ -21,7 +21,7 @@ Kinds = Callable[..., list[str]]
 
 
 async def test_the_first_activation_mounts_what_is_approved(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
-    """From request to manifest: skills registered, spawned, healthy, mounted, and only then activated."""
+    """An activation registers, spawns, probes and mounts skills; only then is the directory activated."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -42,24 +42,24 @@ async def test_the_first_activation_mounts_what_is_approved(serving: Serving, sk
 
 
 async def test_a_directory_without_skills_is_active(serving: Serving) -> None:
-    """Nothing to wait for is no reason to wait."""
+    """A directory without skills has nothing to wait for, and is active at once."""
     async with serving() as omac:
         assert (await omac.activate()).state == "active"
 
 
 async def test_unapproved_skills_are_stubbed_and_never_started(serving: Serving, skill: MakeSkill) -> None:
-    """Finding code is not trusting it: it is answered with a reason and the command that approves it."""
+    """Discovery does not imply trust: an unapproved skill has a reason and the command that approves it."""
     async with serving() as omac:
         omac.folders.put("/w/shop", skill("echo"))
         manifest = await omac.activate()
-        (told,) = manifest.skills
-        assert (manifest.state, told["state"]) == ("active_partial", "broken")
-        assert told["fix"] == ["omac approve echo --workdir /w/shop --harness opencode --hash sha256:frozen"]
+        (entry,) = manifest.skills
+        assert (manifest.state, entry["state"]) == ("active_partial", "broken")
+        assert entry["fix"] == ["omac approve echo --workdir /w/shop --harness opencode --hash sha256:frozen"]
         assert omac.host.transcript == []
 
 
 async def test_unapproved_skills_run_where_a_person_allowed_it(serving: Serving, skill: MakeSkill) -> None:
-    """`allow` holds for the run; the spec says that nobody approved it."""
+    """A policy with `allow` holds for the run; the spec records that the skill is not approved."""
     async with serving(policy=SkillPolicy("allow")) as omac:
         omac.folders.put("/w/shop", skill("echo"))
         assert (await omac.activate()).state == "active"
@@ -67,7 +67,7 @@ async def test_unapproved_skills_run_where_a_person_allowed_it(serving: Serving,
 
 
 async def test_an_approval_by_another_process_makes_the_skill_ready(serving: Serving, skill: MakeSkill) -> None:
-    """No further call is needed: the running omac notices, reloads, and follows from the approval."""
+    """The running omac notices an approval without another call, reloads, and follows from the approval."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -84,7 +84,7 @@ async def test_an_approval_by_another_process_makes_the_skill_ready(serving: Ser
 
 
 async def test_an_approval_during_an_activation_is_not_lost(serving: Serving, skill: MakeSkill) -> None:
-    """The activation may have judged before the approval: it is looked at again once it is over."""
+    """The activation may have judged before the approval: omac judges the skill again after it."""
     async with serving() as omac:
         echo, slow = skill("echo"), skill("slow")
         omac.folders.put("/w/shop", echo, slow)
@@ -100,7 +100,7 @@ async def test_an_approval_during_an_activation_is_not_lost(serving: Serving, sk
 
 
 async def test_many_approvals_cost_few_reloads(serving: Serving, skill: MakeSkill) -> None:
-    """A reload that began after an approval has seen it: no other is asked for."""
+    """A reload that began after an approval has seen it: no other reload is requested."""
     async with serving() as omac:
         skills = [skill(f"s{n}") for n in range(8)]
         omac.folders.put("/w/shop", *skills)
@@ -109,12 +109,12 @@ async def test_many_approvals_cost_few_reloads(serving: Serving, skill: MakeSkil
         await omac.until(lambda: omac.directory().status == "active")
         await omac.until(lambda: omac.engine.system.position == omac.journal.store.head())
         assert set(omac.skill_states().values()) == {"ready"}
-        assert sorted(omac.host.transcript) == sorted(f"spawn {one.name}" for one in skills), "each once"
+        assert sorted(omac.host.transcript) == sorted(f"spawn {approved.name}" for approved in skills), "each once"
         assert omac.directory().generation <= 1 + len(skills)
 
 
 async def test_an_approval_while_the_journal_is_away_counts_later(serving: Serving, skill: MakeSkill) -> None:
-    """The reload that an approval calls for is asked for until it can be recorded."""
+    """omac requests the reload that an approval calls for until it can be recorded."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -125,7 +125,7 @@ async def test_an_approval_while_the_journal_is_away_counts_later(serving: Servi
 
 
 async def test_concurrent_activations_are_one(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
-    """Whoever asks while one is under way shares its outcome: one request, one token, one spawn."""
+    """Callers that ask during an activation share its outcome: one request, one token, one spawn."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -151,7 +151,7 @@ async def test_concurrent_activations_are_one(serving: Serving, skill: MakeSkill
 async def test_a_failed_activation_ends_and_can_be_repeated(
     serving: Serving, skill: MakeSkill, kinds: Kinds, problem: Exception
 ) -> None:
-    """What keeps discovery from working is the refusal its callers get; afterwards it can work again."""
+    """Callers get the problem of discovery as their refusal; afterwards an activation can succeed."""
     async with serving() as omac:
         omac.folders.put("/w/shop", skill("echo"))
         omac.folders.problem = problem
@@ -184,7 +184,7 @@ async def test_a_skill_that_changed_is_replaced_on_reload(serving: Serving, skil
 
 
 async def test_a_skill_that_drifted_is_stopped(serving: Serving, skill: MakeSkill) -> None:
-    """Code that nobody approved does not go on running behind an old approval once it was looked at."""
+    """Unapproved code does not go on running behind an old approval once discovery has seen it."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -197,7 +197,7 @@ async def test_a_skill_that_drifted_is_stopped(serving: Serving, skill: MakeSkil
 
 
 async def test_a_skill_that_vanished_is_unmounted_and_stopped(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
-    """Nothing leads to it any more, nothing of it runs, and the others are not touched."""
+    """The route of a vanished skill is unmounted and its sidecar stops; the other skills are not touched."""
     async with serving() as omac:
         echo, other = skill("echo"), skill("other")
         omac.folders.put("/w/shop", echo, other)
@@ -212,7 +212,7 @@ async def test_a_skill_that_vanished_is_unmounted_and_stopped(serving: Serving, 
 
 
 async def test_deactivation_during_an_activation_calls_it_off(serving: Serving, skill: MakeSkill) -> None:
-    """Whoever waits for the activation hears so, and nothing keeps running."""
+    """A caller that waits for the activation gets a refusal, and no sidecar keeps running."""
     async with serving() as omac:
         slow = skill("slow")
         omac.folders.put("/w/shop", slow)
@@ -235,7 +235,7 @@ async def test_deactivation_during_an_activation_calls_it_off(serving: Serving, 
 
 
 async def test_deactivation_during_discovery_calls_it_off(serving: Serving, skill: MakeSkill) -> None:
-    """What discovery finds afterwards is not adopted; nothing is started for a directory that goes offline."""
+    """Skills that discovery finds afterwards are not adopted; no sidecar starts for a directory that goes offline."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -271,8 +271,8 @@ async def test_offline_is_recorded_after_the_last_sidecar_stopped(
             assert omac.directory().status == "deactivating"
             assert omac.engine.system.tokens.streams == {}
             omac.host.let(omac.host.stubborn, "slow")
-        found = kinds(omac.path, "sidecar.stopped", "directory.deactivated")
-        assert found == ["sidecar.stopped", "directory.deactivated"]
+        order = kinds(omac.path, "sidecar.stopped", "directory.deactivated")
+        assert order == ["sidecar.stopped", "directory.deactivated"]
 
 
 async def test_an_activation_waits_for_the_deactivation_before_it(serving: Serving, skill: MakeSkill) -> None:
@@ -299,7 +299,7 @@ async def test_an_activation_waits_for_the_deactivation_before_it(serving: Servi
 
 
 async def test_a_sidecar_that_gives_up_is_stubbed_until_a_reload(serving: Serving, skill: MakeSkill) -> None:
-    """The directory stays usable in part, says what mends it, and the mending works."""
+    """The directory stays usable in part and reports the command that mends it, and that command works."""
     async with serving() as omac:
         echo, other = skill("echo"), skill("other")
         omac.folders.put("/w/shop", echo, other)
@@ -309,9 +309,9 @@ async def test_a_sidecar_that_gives_up_is_stubbed_until_a_reload(serving: Servin
         omac.host.process("echo").end(Exit(code=3))
         await omac.until(lambda: omac.directory().status == "active_partial")
         assert omac.skill_states() == {"echo": "broken", "other": "ready"}
-        (told,) = [one for one in omac.status().directories[0].skills if one.name == "echo"]
-        assert told.fix == ("omac reload /w/shop",)
-        assert "gave up" in told.detail
+        (broken,) = [entry for entry in omac.status().directories[0].skills if entry.name == "echo"]
+        assert broken.fix == ("omac reload /w/shop",)
+        assert "gave up" in broken.detail
         omac.host.failing.clear()
         assert (await omac.reload()).state == "active"
         assert omac.skill_states() == {"echo": "ready", "other": "ready"}
@@ -334,7 +334,7 @@ async def test_a_sidecar_that_gives_up_while_activating_does_not_hold_up_the_oth
 
 
 async def test_a_sidecar_that_recovers_by_itself_completes_the_activation(serving: Serving, skill: MakeSkill) -> None:
-    """Partially active becomes active as soon as the last skill is healthy."""
+    """A partially active directory becomes active as soon as the last skill is healthy."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -349,7 +349,7 @@ async def test_a_sidecar_that_recovers_by_itself_completes_the_activation(servin
 
 
 async def test_the_journal_coming_back_resumes_an_activation(serving: Serving, skill: MakeSkill) -> None:
-    """An owner whose append was refused tries again; it neither gives up nor takes omac down."""
+    """An owner whose append was refused tries again; it neither gives up nor ends omac."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -361,7 +361,7 @@ async def test_the_journal_coming_back_resumes_an_activation(serving: Serving, s
 
 
 async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Serving, skill: MakeSkill) -> None:
-    """Whatever its sidecars do at that moment, an activation that was asked for ends after its own look only."""
+    """A requested activation ends only after its own discovery, even if its sidecars settle at that moment."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -379,25 +379,25 @@ async def test_a_reload_is_never_swallowed_by_a_settling_sidecar(serving: Servin
 
 @pytest.mark.full
 async def test_commotion_ends_in_order(serving: Serving, skill: MakeSkill, replayed: Callable[[str], Any]) -> None:
-    """Activations, sessions, reloads, crashes and deactivations at once: no owner waits for ever, nothing is left
-    running, and the journal replays to what the live system says."""
+    """Activations, sessions, reloads, crashes and deactivations run at once: no owner waits for ever, no process is
+    left running, and the journal replays to the status of the live system."""
     async with serving() as omac:
-        places = [f"/w/p{n}" for n in range(4)]
-        for place in places:
-            skills = [skill(f"s{n}", workdir=place) for n in range(3)]
-            omac.folders.put(place, *skills)
-            omac.approve(place, *skills)
+        workdirs = [f"/w/p{n}" for n in range(4)]
+        for workdir in workdirs:
+            skills = [skill(f"s{n}", workdir=workdir) for n in range(3)]
+            omac.folders.put(workdir, *skills)
+            omac.approve(workdir, *skills)
 
         refused: set[str] = set()
 
-        async def drive(place: str, number: int) -> None:
+        async def drive(workdir: str, number: int) -> None:
             for turn in range(25):
                 for call in (omac.activate, omac.reload, omac.deactivate)[(turn + number) % 2 :]:
                     try:
                         if call == omac.activate:
-                            await omac.activate(place, f"session{number}-{turn}")
+                            await omac.activate(workdir, f"session{number}-{turn}")
                         else:
-                            await call(place)
+                            await call(workdir)
                     except Refusal as refusal:
                         refused.add(refusal.reason)
 
@@ -412,20 +412,20 @@ async def test_commotion_ends_in_order(serving: Serving, skill: MakeSkill, repla
             async with trio.open_nursery() as everyone:
                 everyone.start_soon(crash)
                 async with trio.open_nursery() as drivers:
-                    for place in places:
+                    for workdir in workdirs:
                         for number in range(2):
-                            drivers.start_soon(drive, place, number)
+                            drivers.start_soon(drive, workdir, number)
                 crashing.cancel()
         await omac.directories.deactivate_all("the test ends")
         await omac.caught_up()
         assert refused <= {"directory-offline"}
-        assert {omac.directory(place).status for place in places} == {"offline"}
+        assert {omac.directory(workdir).status for workdir in workdirs} == {"offline"}
         assert omac.host.running() == []
         assert msgspec.json.encode(replayed(omac.path)) == msgspec.json.encode(omac.status())
 
 
 async def test_what_is_recorded_after_the_reactors_ended_finds_no_owner(serving: Serving, skill: MakeSkill) -> None:
-    """An approval in the very last moment does not take the journal's writer down."""
+    """An approval in the very last moment does not end the journal's writer."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)

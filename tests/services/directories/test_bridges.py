@@ -1,4 +1,4 @@
-"""services/directories/requests.py: what an agent's bridge is not granted, whatever it asks for."""
+"""services/directories/requests.py: requests of an agent's bridge that are not granted."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +16,7 @@ MakeSkill = Callable[..., FoundSkill]
 
 
 def refusals(omac: Any) -> list[tuple[str, str, str]]:
-    """Action, directory and reason of what was refused."""
+    """Return action, directory and reason of each refusal."""
     events = [record.event for record in omac.journal.records()]
     return [(event.action, event.dir, event.reason) for event in events if isinstance(event, ControlRefused)]
 
@@ -37,7 +37,7 @@ async def test_a_bridge_gets_no_session_of_the_person(serving: Serving, skill: M
 
 
 async def test_a_bridge_of_one_directory_activates_no_other(serving: Serving, skill: MakeSkill) -> None:
-    """One below has skills of its own, whose secrets this run is not for; a person may activate it."""
+    """A directory below has skills of its own, whose secrets this run is not for; a person may activate it."""
     async with serving() as omac:
         for path in ("/w/shop", "/w/shop/below"):
             omac.folders.put(path, skill("echo"))
@@ -55,7 +55,7 @@ async def test_a_bridge_of_one_directory_activates_no_other(serving: Serving, sk
 async def test_bridges_bring_a_bounded_number_online(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent can make folders without end; what is online stays, and people are not bound."""
+    """Agents can make endless folders, so bridges have a bound; online directories stay, and people have no bound."""
     monkeypatch.setattr(requests, "ONLINE_MAX", 2)
     async with serving() as omac:
         agent = omac.calls_by("bridge", "c")

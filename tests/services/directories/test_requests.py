@@ -1,4 +1,4 @@
-"""services/directories/requests.py: what drivers may ask for, what they get, and what is recorded of it."""
+"""services/directories/requests.py: the requests of drivers, their answers, and their records."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,15 +27,15 @@ async def put(omac: Any, *skills: FoundSkill) -> None:
 
 
 async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkill) -> None:
-    """Field by field: URLs for what can be reached, reasons and fixes for what cannot, variables for the shell."""
+    """The manifest has URLs for reachable skills, reasons and fixes for others, and variables for the shell."""
     async with serving() as omac:
         ready, pending, unread = skill("echo-rest"), skill("mail", needs="MAIL_KEY"), skill("odd")
         await put(omac, ready, pending)
         unread = msgspec.structs.replace(unread, meta=None, bundle_hash="", problem="omac.yaml: not YAML")
         omac.folders.put("/w/shop", ready, pending, unread)
         manifest = msgspec.json.decode(msgspec.json.encode(await omac.activate()))
-        told = manifest.pop("context").splitlines()[-3:]
-        assert told == [
+        briefing = manifest.pop("context").splitlines()[-3:]
+        assert briefing == [
             "* echo-rest: $OMAC_ECHO_REST_BASE; guide: .agents/skills/echo-rest/SKILL.md",
             "* mail: not available (pending credentials, required values are missing or refused: KEY (not set)); "
             "a person can mend it on the host: omac secrets set mail KEY --workdir /w/shop --harness opencode; "
@@ -79,22 +79,22 @@ async def test_the_manifest_keeps_the_contract(serving: Serving, skill: MakeSkil
 
 
 async def test_a_restarting_skill_keeps_its_urls(serving: Serving, skill: MakeSkill) -> None:
-    """It will be back under them, and the manifest says why it is away."""
+    """The skill will be back under its URLs, and the manifest gives the reason why it is away."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         await omac.activate()
         omac.host.silent.add("echo")
         omac.host.process("echo").end(msgspec.structs.replace(omac.host.process("echo")._exit, code=1))
         await omac.until(lambda: omac.sidecar("echo").status == "started")
-        (told,) = (await omac.activate()).skills
-        assert told["state"] == "restarting"
-        assert told["base"].endswith("/echo")
-        assert "exited with status 1" in told["detail"]
-        assert told["fix"] == ["omac reload /w/shop"]
+        (entry,) = (await omac.activate()).skills
+        assert entry["state"] == "restarting"
+        assert entry["base"].endswith("/echo")
+        assert "exited with status 1" in entry["detail"]
+        assert entry["fix"] == ["omac reload /w/shop"]
 
 
 async def test_sessions_get_tokens_of_their_own(serving: Serving, skill: MakeSkill) -> None:
-    """Every session another one, the same one whenever it asks; who names none shares the launch token."""
+    """Every session keeps a token of its own; callers that name no session share the launch token."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         manifests = [await omac.activate(session=session) for session in (None, "a", "b", "a", None)]
@@ -106,7 +106,7 @@ async def test_sessions_get_tokens_of_their_own(serving: Serving, skill: MakeSki
 
 
 async def test_the_audit_names_the_session(serving: Serving, skill: MakeSkill) -> None:
-    """The token alone says which session used a skill."""
+    """The token alone determines which session used a skill."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         token = (await omac.activate(session="s1")).dir_token
@@ -115,19 +115,19 @@ async def test_the_audit_names_the_session(serving: Serving, skill: MakeSkill) -
 
 
 async def test_sessions_at_once_each_get_one(serving: Serving, skill: MakeSkill) -> None:
-    """Also when they ask while the directory comes online, several times each."""
+    """Each session gets one token, though sessions ask several times each while the directory comes online."""
     async with serving() as omac:
         await put(omac, skill("echo"))
-        got: dict[str, set[str]] = {}
+        by_session: dict[str, set[str]] = {}
 
         async def ask(session: str) -> None:
-            got.setdefault(session, set()).add((await omac.activate(session=session)).dir_token)
+            by_session.setdefault(session, set()).add((await omac.activate(session=session)).dir_token)
 
         async with trio.open_nursery() as callers:
             for number in range(24):
                 callers.start_soon(ask, f"s{number % 8}")
-        assert [len(tokens) for tokens in got.values()] == [1] * 8
-        assert len(set.union(*got.values())) == 8
+        assert [len(tokens) for tokens in by_session.values()] == [1] * 8
+        assert len(set.union(*by_session.values())) == 8
         assert omac.directories._minted == {}
         assert len(omac.directories._tokens) == 9
 
@@ -135,7 +135,7 @@ async def test_sessions_at_once_each_get_one(serving: Serving, skill: MakeSkill)
 async def test_the_oldest_of_too_many_sessions_ends(
     serving: Serving, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch, replayed: Callable[[str], Any]
 ) -> None:
-    """Its token leads nowhere, also after a replay, and is forgotten; when it asks again it gets another."""
+    """The ended session's token leads nowhere, also after a replay, and is forgotten; a new request gets another."""
     monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 2)
     async with serving() as omac:
         await put(omac, skill("echo"))
@@ -153,7 +153,7 @@ async def test_the_oldest_of_too_many_sessions_ends(
 
 @pytest.mark.parametrize("session", ["", "x" * 201, "a\nb", "a\x1b[2J", "\ud800", " ", "s\u3164"])
 async def test_a_sessions_name_is_checked(serving: Serving, session: str) -> None:
-    """One to 200 characters that can be seen; a bad one changes nothing."""
+    """A session's name has one to 200 visible characters; a bad name is refused and changes nothing."""
     async with serving() as omac:
         with pytest.raises(Refusal) as caught:
             await omac.activate(session=session)
@@ -163,19 +163,19 @@ async def test_a_sessions_name_is_checked(serving: Serving, session: str) -> Non
 
 
 async def test_deactivation_kills_every_token(serving: Serving, skill: MakeSkill) -> None:
-    """Also those of its sessions, and from memory too; those of other directories live on."""
+    """A deactivation also kills the tokens of sessions, in memory too; tokens of other directories live on."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         omac.folders.put("/w/blog", echo := skill("echo", workdir="/w/blog"))
         omac.approve("/w/blog", echo)
         tokens = [(await omac.activate(session=session)).dir_token for session in (None, "a", "b")]
-        other = (await omac.activate("/w/blog")).dir_token
+        blog_token = (await omac.activate("/w/blog")).dir_token
         assert await omac.deactivate() == "/w/shop"
         for token in tokens:
             with pytest.raises(Refusal, match="unknown skill mount"):
                 omac.gate.resolve(token, "echo")
-        assert omac.gate.resolve(other, "echo").dir == "/w/blog"
-        assert list(omac.directories._tokens.values()) == [other]
+        assert omac.gate.resolve(blog_token, "echo").dir == "/w/blog"
+        assert list(omac.directories._tokens.values()) == [blog_token]
 
 
 async def test_a_deactivation_elsewhere_does_not_cost_a_fresh_token(serving: Serving) -> None:
@@ -183,19 +183,19 @@ async def test_a_deactivation_elsewhere_does_not_cost_a_fresh_token(serving: Ser
     async with serving() as omac:
         await omac.activate("/w/blog")
         for life in range(5):
-            places = [f"/w/{life}-{number}" for number in range(8)]
+            workdirs = [f"/w/{life}-{number}" for number in range(8)]
             async with trio.open_nursery() as callers:
-                for place in places:
+                for workdir in workdirs:
                     callers.start_soon(omac.deactivate, "/w/blog")
-                    callers.start_soon(omac.activate, place)
-                    callers.start_soon(omac.activate, place, "s1")
-            for place in places:
-                assert (await omac.activate(place)).dir_token in omac.minted
+                    callers.start_soon(omac.activate, workdir)
+                    callers.start_soon(omac.activate, workdir, "s1")
+            for workdir in workdirs:
+                assert (await omac.activate(workdir)).dir_token in omac.minted
             await omac.activate("/w/blog")
 
 
 async def test_a_failed_grant_leaves_no_token_behind(serving: Serving) -> None:
-    """While the journal is away, asking again and again does not fill the memory."""
+    """Repeated requests while the journal is away do not fill the memory."""
     async with serving() as omac:
         omac.journal_fails(3, "directory.activation-requested")
         for _ in range(3):
@@ -207,8 +207,8 @@ async def test_a_failed_grant_leaves_no_token_behind(serving: Serving) -> None:
 
 
 async def test_one_session_ends_and_others_live(serving: Serving, skill: MakeSkill) -> None:
-    """Recorded with the call that asked for it; a session that is not known, and a directory that is offline, change
-    nothing; a name that no session can have is refused."""
+    """The end of a session is recorded with the call that asked for it. An unknown session and an offline directory
+    change nothing; a name that no session can have is refused."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         caller = omac.calls_by("bridge", "c7")
@@ -230,7 +230,7 @@ async def test_one_session_ends_and_others_live(serving: Serving, skill: MakeSki
 
 
 async def test_a_reload_keeps_tokens(serving: Serving, skill: MakeSkill) -> None:
-    """Whoever holds a URL keeps it."""
+    """A URL with a token from before a reload still works after it."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         token = (await omac.activate(session="a")).dir_token
@@ -240,7 +240,7 @@ async def test_a_reload_keeps_tokens(serving: Serving, skill: MakeSkill) -> None
 
 
 async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill: MakeSkill) -> None:
-    """The look that is under way may have come too early for the change that is meant."""
+    """Discovery that is under way may have come too early for the change, so a reload runs it again."""
     async with serving() as omac:
         await put(omac, skill("slow"))
         omac.host.silent.add("slow")
@@ -254,7 +254,7 @@ async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill
 
 
 async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeSkill) -> None:
-    """Once, with a fresh token, and again after it went offline; several at once share the activation."""
+    """A reload activates an offline directory, each time with a fresh token; several at once share the activation."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         tokens: list[str] = []
@@ -277,7 +277,7 @@ async def test_a_reload_activates_what_is_offline(serving: Serving, skill: MakeS
 
 
 async def test_a_reload_of_what_cannot_be_activated_fails(serving: Serving) -> None:
-    """With the reason that an activation has."""
+    """A reload fails with the same reason as an activation."""
     async with serving() as omac:
         omac.folders.gone.add("/w/shop")
         with pytest.raises(Refusal) as caught:
@@ -286,7 +286,7 @@ async def test_a_reload_of_what_cannot_be_activated_fails(serving: Serving) -> N
 
 
 async def test_granted_calls_are_recorded_with_their_change(serving: Serving, skill: MakeSkill) -> None:
-    """In the same transaction, before any effect, with who asked and in which conversation."""
+    """A granted call is recorded in its change's transaction, before any effect, with its caller and conversation."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         await omac.directories.activate("/w/shop", omac.calls_by("tcp", "c1"), "s1")
@@ -307,7 +307,7 @@ async def test_granted_calls_are_recorded_with_their_change(serving: Serving, sk
 
 
 async def test_calls_that_change_nothing_are_not_recorded(serving: Serving, skill: MakeSkill) -> None:
-    """Activating what is active for a session that is known, deactivating what is offline, looking."""
+    """Activating an active directory for a known session, deactivating an offline one, and reading record nothing."""
     async with serving() as omac:
         await omac.deactivate()
         assert omac.journal.store.head() == 0
@@ -323,7 +323,7 @@ async def test_calls_that_change_nothing_are_not_recorded(serving: Serving, skil
 
 
 async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) -> None:
-    """With what the caller wrote, cut to what there is room for, whatever bytes it is made of."""
+    """A refused call is recorded with the caller's text, of any bytes, cut to a bound."""
     async with serving() as omac:
         for action, written, reason in (
             (omac.activate, "/etc", "outside-roots"),
@@ -335,19 +335,19 @@ async def test_refused_calls_are_recorded_with_their_reason(serving: Serving) ->
                 await action(written)
             assert caught.value.reason == reason
         await omac.caught_up()
-        found = [r.event for r in omac.journal.records() if isinstance(r.event, ControlRefused)]
-        assert [(event.action, event.reason) for event in found] == [
+        refusals = [r.event for r in omac.journal.records() if isinstance(r.event, ControlRefused)]
+        assert [(event.action, event.reason) for event in refusals] == [
             ("activate", "outside-roots"),
             ("deactivate", "outside-roots"),
             ("reload", "outside-roots"),
             ("reload", "outside-roots"),
         ]
-        assert (len(found[1].dir), found[3].dir) == (1_024, "/?")
+        assert (len(refusals[1].dir), refusals[3].dir) == (1_024, "/?")
         assert omac.status().control == {"called": 0, "refused": 4}
 
 
 async def test_a_directory_that_is_gone_from_disk_can_be_deactivated(serving: Serving) -> None:
-    """Its tokens must not outlive it because its path leads nowhere any more."""
+    """A directory that no longer exists on disk can be deactivated, so that its tokens do not outlive it."""
     async with serving() as omac:
         await omac.activate()
         omac.folders.gone.add("/w/shop")
@@ -358,13 +358,13 @@ async def test_a_directory_that_is_gone_from_disk_can_be_deactivated(serving: Se
 
 
 async def test_all_directories_of_a_run_go_offline_together(serving: Serving, skill: MakeSkill, kinds: Kinds) -> None:
-    """At the end nothing runs, and the reason is recorded."""
+    """No process runs at the end, and the reason is recorded."""
     async with serving() as omac:
-        for place in ("/w/a", "/w/b", "/w/c"):
-            echo = skill("echo", workdir=place)
-            omac.folders.put(place, echo)
-            omac.approve(place, echo)
-            await omac.activate(place)
+        for workdir in ("/w/a", "/w/b", "/w/c"):
+            echo = skill("echo", workdir=workdir)
+            omac.folders.put(workdir, echo)
+            omac.approve(workdir, echo)
+            await omac.activate(workdir)
         await omac.deactivate("/w/c")
         await omac.directories.deactivate_all("asked by SIGTERM")
         assert omac.host.running() == []
@@ -395,7 +395,7 @@ async def test_whoever_deactivates_is_not_held_by_the_next_life(serving: Serving
 
 
 async def test_the_journal_knows_digests_only(serving: Serving, skill: MakeSkill) -> None:
-    """Tokens are minted and kept in memory; what is folded is keyed by their SHA-256."""
+    """Tokens are minted and kept in memory; the folded state is keyed by their SHA-256."""
     async with serving() as omac:
         await put(omac, skill("echo"))
         await omac.activate(session="s1")

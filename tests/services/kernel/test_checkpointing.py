@@ -1,4 +1,4 @@
-"""services/kernel/checkpointing.py: what a run that stays signs, and when."""
+"""services/kernel/checkpointing.py: the checkpoints that a lasting run signs, and their times."""
 
 import errno
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ HOST = HostId("host0001")
 
 
 class Scene:
-    """An engine that runs, and a key that signs when it is there."""
+    """An engine that runs, and a key that signs when it exists."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -57,7 +57,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 async def test_each_names_the_one_before(scene: Scene) -> None:
-    """And one that counts nothing new is not recorded."""
+    """Each checkpoint names the one before; a checkpoint that counts nothing new is not recorded."""
     await scene.call()
     await scene.checkpoints.sign()
     first = scene.signed()
@@ -72,7 +72,7 @@ async def test_each_names_the_one_before(scene: Scene) -> None:
 
 
 async def test_when_a_run_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where many events are not counted yet."""
+    """The end of a run signs only where many events are not counted yet."""
     monkeypatch.setattr(checkpointing, "WORTH", 3)
     await scene.call(2)
     await scene.checkpoints.sign_last()
@@ -85,7 +85,7 @@ async def test_when_a_run_ends(scene: Scene, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many events, after one that waited for EVERY_S, and never where nothing was recorded."""
+    """A run signs after a number of events or after EVERY_S, and never where no event was recorded."""
     monkeypatch.setattr(checkpointing, "EVENTS_MAX", 10)
     monkeypatch.setattr(checkpointing, "LOOK_S", 0.01)
     async with trio.open_nursery() as nursery:
@@ -104,7 +104,7 @@ async def test_now_and_then(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_receipts_alone_make_none_due(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one counts them, and so does one that many of them make due."""
+    """Receipts alone make no checkpoint due; the next one counts them, and so does one that many receipts make due."""
     monkeypatch.setattr(checkpointing, "EVERY_S", 0.02)
     monkeypatch.setattr(checkpointing, "EVENTS_MAX", 6)
     monkeypatch.setattr(checkpointing, "LOOK_S", 0.01)
@@ -131,7 +131,7 @@ async def test_receipts_alone_make_none_due(scene: Scene, monkeypatch: pytest.Mo
 
 
 async def test_a_key_that_is_rotated_meanwhile(scene: Scene) -> None:
-    """What the old one signed is not recorded; the new one signs at once, and nothing is called delayed."""
+    """A checkpoint by the old key is not recorded; the new key signs at once, and no checkpoint is called delayed."""
     old, new = (verifier_of("omac/host0001", bytes([number]) * 32) for number in (1, 2))
     await scene.call()
     seeds = iter((b"\1" * 32, b"\2" * 32))
@@ -149,7 +149,7 @@ async def test_a_key_that_is_rotated_meanwhile(scene: Scene) -> None:
 
 
 async def test_a_moment_without_a_descriptor(scene: Scene) -> None:
-    """Whatever the system lacks to sign now, omac goes on, and signs the next time."""
+    """omac goes on when the system lacks a descriptor for signing, and signs the next time."""
     problems = [OSError(errno.EMFILE, "Too many open files")]
 
     def sign() -> SignedNote:
@@ -167,7 +167,7 @@ async def test_a_moment_without_a_descriptor(scene: Scene) -> None:
 
 
 async def test_without_a_key(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """It is reported once, and made up for when the key is there."""
+    """A missing key is reported once, and the checkpoint is made up for when the key exists."""
     scene.is_locked = True
     await scene.call()
     await scene.checkpoints.sign()

@@ -1,4 +1,4 @@
-"""services/kernel/engine.py: what is executed is folded, observed, and wakes who waits for it."""
+"""services/kernel/engine.py: executed events are folded, observed, and wake the tasks that wait for them."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def found(number: int) -> Discover:
 
 @pytest.fixture
 def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """Another process with the same journal."""
+    """Yield the journal as another process opens it."""
     journal = open_journal(path, "other", clock)
     yield journal
     journal.close()
@@ -52,7 +52,7 @@ def append(journal: Journal, number: int, stream: Any = STREAM) -> None:
 
 
 async def test_a_decision_is_folded_when_execute_returns(serving: Serving) -> None:
-    """Whoever appended sees its own events, with versions from 1, and what stands beside them."""
+    """An appending caller sees its own events, with versions from 1, and the events beside them."""
     async with serving(reactors=False) as omac:
         recorded = await omac.engine.execute(
             registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"), beside=[BESIDE]
@@ -63,7 +63,7 @@ async def test_a_decision_is_folded_when_execute_returns(serving: Serving) -> No
 
 
 async def test_no_events_no_record(serving: Serving) -> None:
-    """A decision for nothing appends nothing, not even what would stand beside it."""
+    """A decision without events appends nothing, not even the events beside it."""
     async with serving(reactors=False) as omac:
         for _ in range(2):
             await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
@@ -72,7 +72,7 @@ async def test_no_events_no_record(serving: Serving) -> None:
 
 
 async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None:
-    """Without a cause of its own, an event follows from the last of its stream, in the same conversation."""
+    """An event without a cause of its own follows from the last of its stream, in the same conversation."""
     async with serving(reactors=False) as omac:
         await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"))
         (second,) = await omac.engine.execute(registration.AGGREGATE, STREAM, found(2))
@@ -80,7 +80,7 @@ async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None
 
 
 async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> None:
-    """Tasks that decide at once do not conflict: each decides on what the others recorded."""
+    """Tasks that decide at once do not conflict: each decides on the state that the others recorded."""
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
             for number in range(50):
@@ -89,19 +89,19 @@ async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> No
 
 
 async def test_every_record_is_observed_once_in_order(serving: Serving, other: Journal) -> None:
-    """Own records and those of other processes, after they were folded."""
+    """Observers see own records and those of other processes, after these were folded."""
     async with serving(reactors=False) as omac:
-        seen: list[tuple[int, int]] = []
-        omac.engine.observe(lambda record: seen.append((record.position, omac.engine.system.position)))
+        positions: list[tuple[int, int]] = []
+        omac.engine.observe(lambda record: positions.append((record.position, omac.engine.system.position)))
         for number in range(10):
             append(other, number, OTHER_STREAM)
             await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
         await omac.caught_up()
-        assert seen == [(position, position) for position in range(1, 21)]
+        assert positions == [(position, position) for position in range(1, 21)]
 
 
 async def test_other_processes_are_noticed_without_asking(serving: Serving, other: Journal) -> None:
-    """What another process appends wakes whoever waits for its stream."""
+    """An event that another process appends wakes the tasks that wait for its stream."""
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
             tasks.start_soon(omac.engine.moved, [STREAM], omac.engine.system.position)
@@ -136,7 +136,7 @@ async def test_a_reader_does_not_wait_for_a_journal_that_stalls(serving: Serving
 
 
 async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
-    """One of several is enough, another is not; and nothing is left behind in memory."""
+    """An event in one of a task's streams wakes it, one in another stream does not; nothing is left in memory."""
     async with serving(reactors=False) as omac:
         woken: list[str] = []
 
@@ -156,7 +156,7 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
 
 
 async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
-    """With the position of the look, an event that came while its caller was suspended ends the wait at once."""
+    """A wait from a position read before ends at once for an event that came while its caller was suspended."""
     async with serving(reactors=False) as omac:
         looked = omac.engine.system.position
         await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
@@ -170,13 +170,13 @@ async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
 
 
 async def test_until_asks_at_once_and_after_each_event(serving: Serving) -> None:
-    """What holds already ends the wait; what does not is asked again when its stream gets an event, and only then."""
+    """A condition that holds already ends the wait; another is evaluated again only when its stream gets an event."""
     async with serving(reactors=False) as omac:
-        asked: list[int] = []
+        versions: list[int] = []
 
         def holds() -> bool:
-            asked.append(omac.engine.system.registrations[STREAM].version)
-            return asked[-1] == 2
+            versions.append(omac.engine.system.registrations[STREAM].version)
+            return versions[-1] == 2
 
         await omac.engine.until([STREAM], lambda: True)
         async with trio.open_nursery() as tasks:
@@ -185,7 +185,7 @@ async def test_until_asks_at_once_and_after_each_event(serving: Serving) -> None
                 await wait_all_tasks_blocked()
                 await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
                 await omac.engine.execute(registration.AGGREGATE, OTHER_STREAM, found(number))
-        assert asked == [0, 1, 2]
+        assert versions == [0, 1, 2]
         assert omac.engine._moved == {}
 
 
@@ -203,7 +203,7 @@ async def test_a_log_is_appended_to_without_versions(serving: Serving) -> None:
 
 
 async def test_together_raises_a_plain_refusal() -> None:
-    """Not a group, and only after all others have ended."""
+    """The caller gets a plain refusal, not a group, and only after all other calls have ended."""
     ended: list[int] = []
 
     async def call(number: int) -> None:
@@ -221,7 +221,7 @@ async def test_together_raises_a_plain_refusal() -> None:
 
 
 async def test_what_is_no_refusal_is_not_hidden() -> None:
-    """A fault of omac's own ends the call loudly."""
+    """A fault of omac's own reaches the caller."""
 
     async def call() -> None:
         await trio.lowlevel.checkpoint()

@@ -38,13 +38,13 @@ Carrier = Callable[[], AbstractAsyncContextManager[Execution]]
 
 
 def found(number: int) -> Discover:
-    """A command that means one event, unless this is what was found last."""
+    """Return a command that decides one event, unless the same code was found last."""
     return Discover(Code("/s", f"sha256:{number}"), "/w")
 
 
 @pytest.fixture(params=["engine", "opened journal"])
 def carrier(request: pytest.FixtureRequest, path: str, clock: Callable[[], int]) -> Carrier:
-    """Opens the carrier under test on the test's journal."""
+    """Return a function that opens the carrier under test on the test's journal."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Execution]:
@@ -63,13 +63,13 @@ def carrier(request: pytest.FixtureRequest, path: str, clock: Callable[[], int])
 
 @pytest.fixture
 def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """Another process with the same journal."""
+    """Yield the journal as another process opens it."""
     with closing(open_journal(path, "other", clock)) as journal:
         yield journal
 
 
 def records(path: str) -> list[Recorded]:
-    """What is durable, as a reader of its own finds it."""
+    """Return the durable records, as a reader of its own finds them."""
     with closing(ReadJournal(path)) as journal:
         return list(journal.records())
 
@@ -78,31 +78,33 @@ def records(path: str) -> list[Recorded]:
 
 
 async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: str) -> None:
-    """With its cause, and with what stands beside it; the entry shows it when `execute` returns."""
+    """Events have their cause and the events beside them on record; the entry has them when `execute` returns."""
     async with carrier() as execution:
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
-        told = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
-        assert list(told) == records(path)
-        assert [(one.position, one.version, type(one.event)) for one in told] == [
+        recorded = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
+        assert list(recorded) == records(path)
+        assert [(record.position, record.version, type(record.event)) for record in recorded] == [
             (1, None, ControlCalled),
             (2, 1, registration.AutoRegistered),
         ]
-        assert {(one.run, one.actor, one.correlation, one.causation) for one in told} == {("run1", "person", "c1", 7)}
+        assert {(record.run, record.actor, record.correlation, record.causation) for record in recorded} == {
+            ("run1", "person", "c1", 7)
+        }
         entry = execution.entry(REGISTRATION, STREAM)
         assert (entry.state.found, entry.version) == (Code("/s", "sha256:1"), 1)
         assert (execution.host, execution.run) == (HOST, RunId("run1"))
 
 
 async def test_several_events_of_one_command_stand_together(carrier: Carrier, path: str) -> None:
-    """Each at the next version, all at one time."""
+    """Each event of one command has the next version, and all have one time."""
     async with carrier() as execution:
-        told = await execution.execute(REGISTRATION, STREAM, Approve(Code("/s", "sha256:1", "d"), "/w"))
-        assert [(one.version, type(one.event)) for one in told] == [(1, Registered), (2, Approved)]
-        assert len({one.at for one in records(path)}) == 1
+        recorded = await execution.execute(REGISTRATION, STREAM, Approve(Code("/s", "sha256:1", "d"), "/w"))
+        assert [(record.version, type(record.event)) for record in recorded] == [(1, Registered), (2, Approved)]
+        assert len({record.at for record in records(path)}) == 1
 
 
 async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, path: str) -> None:
-    """Not even what would stand beside it."""
+    """A command that decides nothing records nothing, not even the events beside it."""
     async with carrier() as execution:
         await execution.execute(REGISTRATION, STREAM, found(1), PERSON)
         assert await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED]) == ()
@@ -110,7 +112,7 @@ async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, pa
 
 
 async def test_a_refusal_to_decide_is_the_callers(carrier: Carrier, path: str) -> None:
-    """It comes as itself, nothing is recorded, and the next decision on the aggregate is not held up."""
+    """The caller gets the refusal itself, nothing is recorded, and the aggregate's next decision is not held up."""
 
     def refuse(_: object, __: Registration) -> list[Event]:
         raise Refusal("misuse", "not so")
@@ -123,7 +125,7 @@ async def test_a_refusal_to_decide_is_the_callers(carrier: Carrier, path: str) -
 
 
 def toy(decide: Callable[[Any, Registration], list[Event]]) -> Aggregate[Registration, Any]:
-    """A registration that decides otherwise."""
+    """Return a registration aggregate with another `decide`."""
     return Aggregate("registration", Registration(), decide, registration.evolve, registration.EVENTS)
 
 
@@ -132,7 +134,7 @@ def toy(decide: Callable[[Any, Registration], list[Event]]) -> Aggregate[Registr
     [[Drifted("/s", "1")], [Approved("/s", "1")], [Registered("/s", "1"), Drifted("/s", "1")], [Activated()]],
 )
 async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path: str, lies: list[Event]) -> None:
-    """A decision that contradicts its own fold is refused whole, with what stands beside it; omac goes on."""
+    """A decision that contradicts its own fold is refused whole, with the events beside it; omac goes on."""
     async with carrier() as execution:
         with pytest.raises(Refusal, match="cannot follow") as refused:
             await execution.execute(toy(lambda *_: lies), STREAM, "lie", PERSON, beside=[CALLED])
@@ -142,28 +144,28 @@ async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path
         assert records(path) == []
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
         await execution.execute(REGISTRATION, STREAM, found(1))
-        assert [one.version for one in records(path)] == [1]
+        assert [record.version for record in records(path)] == [1]
 
 
 async def test_facts_are_appended_all_or_nothing(carrier: Carrier, path: str) -> None:
-    """Without versions, in the order given; whoever decides on a state is no log."""
+    """Facts are recorded without versions, in their order; an aggregate that is decided on its state is no log."""
     async with carrier() as execution:
-        told = await execution.record([CALLED, CALLED], PERSON)
-        assert [(one.position, one.version) for one in told] == [(1, None), (2, None)]
-        assert list(told) == records(path)
+        recorded = await execution.record([CALLED, CALLED], PERSON)
+        assert [(record.position, record.version) for record in recorded] == [(1, None), (2, None)]
+        assert list(recorded) == records(path)
         with pytest.raises(AssertionError, match="registration is decided on its state"):
             await execution.record([Addressed(REGISTRATION, STREAM, found(1))], PERSON)
 
 
 async def test_no_living_token_is_recorded(carrier: Carrier, path: str, other: Journal) -> None:
-    """In no text, of a fact or of an event that was decided."""
+    """A living token is scrubbed from every text, of a fact or of a decided event."""
     request = directory.RequestActivation("/w", "opencode", ids.token_digest(TOKEN))
     decide_now(other, directory.AGGREGATE, ids.directory_stream(HOST, ids.workdir_id("/w")), request)
     async with carrier() as execution:
         called = ControlCalled("reload", f"/{TOKEN.upper()}", "socket")
         await execution.record([replace(CALLED, command=called)], PERSON)
         await execution.execute(REGISTRATION, STREAM, Discover(Code(f"/s/{TOKEN}", "sha256:1"), "/w"), PERSON)
-        assert [getattr(one.event, "dir", getattr(one.event, "source", "")) for one in records(path)][1:] == [
+        assert [getattr(record.event, "dir", getattr(record.event, "source", "")) for record in records(path)][1:] == [
             f"/{SCRUBBED}",
             f"/s/{SCRUBBED}",
         ]
@@ -173,7 +175,7 @@ async def test_no_living_token_is_recorded(carrier: Carrier, path: str, other: J
 
 
 async def test_a_conflict_is_decided_again(carrier: Carrier, path: str, other: Journal) -> None:
-    """On what the others made of the state, never blindly repeated; what stands beside it is recorded once."""
+    """The decision is repeated on the state that other processes made; the events beside it are recorded once."""
     async with carrier() as execution:
         turns: list[Code | None] = []
 
@@ -183,14 +185,14 @@ async def test_a_conflict_is_decided_again(carrier: Carrier, path: str, other: J
                 decide_now(other, REGISTRATION, STREAM, found(len(turns)))
             return found(1_000)
 
-        told = await execution.execute_latest(REGISTRATION, STREAM, command_now, PERSON, beside=[CALLED])
+        recorded = await execution.execute_latest(REGISTRATION, STREAM, command_now, PERSON, beside=[CALLED])
         assert turns == [None, *(Code("/s", f"sha256:{number}") for number in range(1, DECISIONS_MAX))]
-        assert [(one.position, one.version) for one in told] == [(5, None), (6, 5)]
-        assert [type(one.event) for one in records(path)].count(ControlCalled) == 1
+        assert [(record.position, record.version) for record in recorded] == [(5, None), (6, 5)]
+        assert [type(record.event) for record in records(path)].count(ControlCalled) == 1
 
 
 async def test_a_conflict_can_make_a_decision_needless(carrier: Carrier, path: str, other: Journal) -> None:
-    """When another process was first with the same, nothing is left to do."""
+    """A decision that another process was first to record leaves nothing to record."""
     async with carrier() as execution:
 
         def command_now() -> Discover:
@@ -198,11 +200,11 @@ async def test_a_conflict_can_make_a_decision_needless(carrier: Carrier, path: s
             return found(1)
 
         assert await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED]) == ()
-        assert [one.run for one in records(path)] == ["other"]
+        assert [record.run for record in records(path)] == ["other"]
 
 
 async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journal) -> None:
-    """After five decisions the caller hears of it; nothing of it was recorded, and the next may try."""
+    """The caller gets a refusal after five decisions, nothing of them is recorded, and the next command can succeed."""
     async with carrier() as execution:
         turns: list[int] = []
 
@@ -215,49 +217,49 @@ async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journa
             await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED])
         assert (refused.value.reason, len(turns)) == ("contention", DECISIONS_MAX)
         assert STREAM in refused.value.message
-        assert {one.run for one in records(path)} == {"other"}
+        assert {record.run for record in records(path)} == {"other"}
         assert DECISIONS_MAX == 5
         await execution.execute(REGISTRATION, STREAM, found(1_000))
 
 
 async def test_side_by_side(carrier: Carrier, path: str) -> None:
-    """Tasks that change different aggregates and logs at once get their own records, and nobody waits for ever."""
-    told: dict[int, list[Recorded]] = {}
+    """Tasks that change different aggregates and logs at once get their own records, and no task waits for ever."""
+    by_task: dict[int, list[Recorded]] = {}
 
     async def call(execution: Execution, number: int) -> None:
         stream = ids.registration_stream(HOST, "scope", "agents", f"skill{number}")
-        mine = [*await execution.execute(REGISTRATION, stream, found(number), PERSON, beside=[CALLED])]
-        told[number] = [*mine, *await execution.record([CALLED], PERSON)]
+        decided = [*await execution.execute(REGISTRATION, stream, found(number), PERSON, beside=[CALLED])]
+        by_task[number] = [*decided, *await execution.record([CALLED], PERSON)]
         assert execution.entry(REGISTRATION, stream).version == 1
 
     async with carrier() as execution, trio.open_nursery() as tasks:
         for number in range(20):
             tasks.start_soon(call, execution, number)
-    everything = sorted((one for own in told.values() for one in own), key=lambda one: one.position)
+    everything = sorted((record for own in by_task.values() for record in own), key=lambda record: record.position)
     assert everything == records(path)
-    assert [one.position for one in everything] == list(range(1, 61))
+    assert [record.position for record in everything] == list(range(1, 61))
 
 
 async def test_one_aggregate_changed_by_many_at_once(carrier: Carrier, path: str) -> None:
-    """Few enough for the decisions that each may make: every one is recorded, on what the others did."""
+    """Each of a few tasks has its event recorded, on top of the others' events, within its number of decisions."""
     async with carrier() as execution:
         async with trio.open_nursery() as tasks:
             for number in range(DECISIONS_MAX):
                 tasks.start_soon(execution.execute, REGISTRATION, STREAM, found(number))
         assert execution.entry(REGISTRATION, STREAM).version == DECISIONS_MAX
-    assert [one.version for one in records(path)] == list(range(1, DECISIONS_MAX + 1))
+    assert [record.version for record in records(path)] == list(range(1, DECISIONS_MAX + 1))
 
 
 # ---- what comes from a spool, and when ----
 
 
 def file(name: str, happened: int = 77, run: str = "program") -> Spooled:
-    """One file of a spool."""
+    """Return one file of a spool."""
     return Spooled(HOST, name, run, happened, frozenset({name}))
 
 
 async def test_a_file_of_a_spool_is_recorded_once(carrier: Carrier, path: str, other: Journal) -> None:
-    """One after the other, and with another process between; the second hears that it is there."""
+    """The second decision on a file raises AlreadyRecorded, in the same process and with another process between."""
     async with carrier() as execution:
         await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
         for stream in (STREAM, ids.registration_stream(HOST, "scope", "agents", "another")):
@@ -271,7 +273,7 @@ async def test_a_file_of_a_spool_is_recorded_once(carrier: Carrier, path: str, o
 
 
 async def test_the_files_that_are_recorded_are_known(carrier: Carrier) -> None:
-    """By host: so that what they led to, which keeps them from following again, is no fault of theirs."""
+    """The recorded files of a host are known, so that their own effects are not taken for a fault of theirs."""
     async with carrier() as execution:
         assert execution.recorded_files(HOST) == frozenset()
         await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
@@ -280,7 +282,7 @@ async def test_the_files_that_are_recorded_are_known(carrier: Carrier) -> None:
 
 
 async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> None:
-    """In one commit, the first is recorded and the other hears that it is there; nobody else is harmed."""
+    """The first of two files in one commit is recorded, the other raises AlreadyRecorded, and no other is harmed."""
     outcomes: list[str] = []
 
     async def call(execution: Execution, number: int, name: str) -> None:
@@ -300,16 +302,16 @@ async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> Non
 
 
 async def test_recorded_time_never_runs_back(carrier: Carrier, path: str, other: Journal) -> None:
-    """Not when the clock does, and not for what happened earlier: that keeps its own time beside it."""
+    """Recorded time does not run back, with the clock or for an earlier event, which keeps its own time beside it."""
     other.clock = lambda: 2_000_000_000 * 10**9  # a process whose clock is far ahead
     decide_now(other, REGISTRATION, STREAM, found(1))
     async with carrier() as execution:
-        told = [
+        recorded = [
             *await execution.execute(REGISTRATION, STREAM, found(2), PERSON, spooled=file("f", 77)),
             *await execution.execute(REGISTRATION, STREAM, found(3), PERSON),
         ]
-        assert [(one.at, one.happened, one.moment, one.run) for one in told] == [
+        assert [(record.at, record.happened, record.moment, record.run) for record in recorded] == [
             (2_000_000_000 * 10**9, 77, 77, "program"),
             (2_000_000_000 * 10**9, None, 2_000_000_000 * 10**9, "run1"),
         ]
-        assert records(path)[1:] == told
+        assert records(path)[1:] == recorded

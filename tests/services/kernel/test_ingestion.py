@@ -1,4 +1,4 @@
-"""services/kernel/ingestion.py, journal/inbox.py: what was spooled is in the journal once, whatever happens."""
+"""services/kernel/ingestion.py, journal/inbox.py: spooled records are in the journal exactly once, after any fault."""
 
 import fcntl
 import itertools
@@ -65,7 +65,7 @@ KILLED_AT = """
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a journal may be made; its folder is not there yet."""
+    """Return the path of a journal whose folder does not exist yet."""
     return tmp_path / "state" / "journal.db"
 
 
@@ -78,25 +78,25 @@ def journal(path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def folder(path: Path) -> Path:
-    """The spool beside the test's journal."""
+    """Return the spool beside the test's journal."""
     return path.parent / "spool"
 
 
 @pytest.fixture
 def program(folder: Path) -> Program:
-    """Something that spools."""
+    """Return a program that spools."""
     return Program(folder)
 
 
 @pytest.fixture
 def inbox(folder: Path) -> Inbox:
-    """The same spool as the journal sees it."""
+    """Return the inbox of the test's spool."""
     return Inbox(str(folder), HOST)
 
 
 @pytest.fixture
 def take(path: Path, inbox: Inbox) -> Callable[..., int]:
-    """Ingests with a journal of its own, as one process after another does; returns how many were taken."""
+    """Return a function that ingests as one process after another does, and returns the number of recorded files."""
 
     def run(now: int = AT, journal: Path = path, **options: Any) -> int:
         opened = open_journal(str(journal), "taker", lambda: now)
@@ -122,28 +122,28 @@ def told(path: Path) -> list[Recorded]:
 
 
 def in_time(path: Path) -> list[Recorded]:
-    """In the order of what happened: streams are recorded side by side, each in its own order."""
+    """Return the records in the order of their events: streams are recorded side by side, each in its own order."""
     records = told(path)
-    for stream in {one.stream for one in records}:
-        versions = [one.version for one in records if one.stream == stream]
+    for stream in {record.stream for record in records}:
+        versions = [record.version for record in records if record.stream == stream]
         assert versions == list(range(1, len(versions) + 1)) or set(versions) == {None}
-    return sorted(records, key=lambda one: one.moment)
+    return sorted(records, key=lambda record: record.moment)
 
 
 def kinds(path: Path) -> list[str]:
-    return [KIND_OF[type(one.event)] for one in told(path)]
+    return [KIND_OF[type(record.event)] for record in told(path)]
 
 
 def rejected(folder: Path) -> list[str]:
-    place = folder / REJECTED
-    return sorted(os.listdir(place)) if place.exists() else []
+    rejects = folder / REJECTED
+    return sorted(os.listdir(rejects)) if rejects.exists() else []
 
 
 # ---- what comes of a record ----
 
 
 def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """As they were spooled, with this host in their streams; then their files are gone."""
+    """Spooled events are recorded with this host in their streams; then their files are gone."""
     program.launch("aa", *WHOLE)
     program.deny("bb")
     assert take() == 4
@@ -155,35 +155,35 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
     )
     assert denied.event == GuardDenied("claude", "Write", "/w/x", "/w/t", "/w/t/x", "s1")
     stream = ids.sandbox_stream(HOST, LaunchId("aa"))
-    assert [(one.stream, one.version) for one in in_time(path)] == [
+    assert [(record.stream, record.version) for record in in_time(path)] == [
         (stream, 1), (stream, 2), (stream, 3), (ids.guard_stream(HOST), None),
     ]  # fmt: skip
-    assert [one.happened for one in in_time(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
-    assert {one.at for one in told(path)} == {AT}
-    assert [one.actor for one in in_time(path)] == ["person", "person", "person", "agent"]
-    assert [one.correlation for one in in_time(path)] == ["aa", "aa", "aa", None]
+    assert [record.happened for record in in_time(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
+    assert {record.at for record in told(path)} == {AT}
+    assert [record.actor for record in in_time(path)] == ["person", "person", "person", "agent"]
+    assert [record.correlation for record in in_time(path)] == ["aa", "aa", "aa", None]
     assert os.listdir(folder) == []
     assert status_of(System().replay(told(path))).sandboxes == ()
 
 
 def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """Before it was requested, and after."""
+    """A launch can be refused before it was requested, and after."""
     program.launch("aa", "denied")
     program.launch("bb", "launch-requested", "denied")
     program.launch("cc", "launch-requested", "launched", "denied")
     assert take() == 6
-    assert sum(isinstance(one.event, Denied) for one in told(path)) == 3
+    assert sum(isinstance(record.event, Denied) for record in told(path)) == 3
 
 
 def test_the_run_is_told(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """Who launched, not who ingested."""
+    """The record names the run that launched, not the run that ingested."""
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, run="r1")
     take()
     assert told(path)[0].run == "r1"
 
 
 def test_fields_that_are_missing_have_their_defaults(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """What an earlier omac spooled is read by a later one that knows more fields."""
+    """A later omac that knows more fields reads the events that an earlier omac spooled."""
     fields = {name: value for name, value in REQUEST.items() if name != "run"}
     program.put("sandbox.launch-requested", fields, "aa", 1)
     program.put("sandbox.exited", {"status": 3}, "aa", 2)
@@ -192,7 +192,7 @@ def test_fields_that_are_missing_have_their_defaults(path: Path, program: Progra
 
 
 def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
-    """No folder, or an empty one."""
+    """A missing folder and an empty one have nothing to ingest."""
     assert (take(), inbox.names(), inbox.rejected()) == (0, frozenset(), 0)
     Program(Path(inbox.folder))
     assert take() == 0
@@ -200,7 +200,7 @@ def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> 
 
 
 def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """What lies there may be anybody's."""
+    """A spool that other users can write to is refused: its files may be from any user."""
     program.deny("a")
     folder.chmod(0o777)
     with pytest.raises(Refusal, match="writable by other users"):
@@ -213,29 +213,29 @@ def test_a_folder_that_others_may_write_is_refused(folder: Path, program: Progra
 
 
 def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """The clock was set back while a program ran; when each happened, by that clock, is recorded too."""
+    """Versions order the events where the clock was set back; the record has each event's time by that clock too."""
     program.put("sandbox.exited", {"status": 0}, "aa", 3, at=AT + 1)
     program.put("guard.denied", {"harness": "", "tool": "", "path": "", "root": ""}, "dd", None, at=AT + 2)
     program.put("sandbox.launched", {"pid": 1}, "aa", 2, at=AT + 3)
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, at=AT + 4)
     assert take() == 4
     assert [kind for kind in kinds(path) if kind != "guard.denied"] == [f"sandbox.{step}" for step in WHOLE]
-    assert [one.happened for one in in_time(path)] == [AT + 1, AT + 2, AT + 3, AT + 4]
+    assert [record.happened for record in in_time(path)] == [AT + 1, AT + 2, AT + 3, AT + 4]
 
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
-    """Any clocks, any cuts between ingestions: the journal is sound, and each launch is whole in it."""
+    """The journal is sound and has each launch whole, with any clocks and any cuts between ingestions."""
     root = tmp_path_factory.mktemp("order")
     program, journal = Program(root / "spool"), open_journal(str(root / "journal.db"), "r", lambda: AT)
     launches = [f"launch{number}" for number in range(3)]
-    left = {launch: list(enumerate(WHOLE, 1)) for launch in launches}
+    unspooled = {launch: list(enumerate(WHOLE, 1)) for launch in launches}
     fields: dict[str, dict[str, Any]] = {"launch-requested": REQUEST, "launched": {"pid": 1}, "exited": {"status": 0}}
     try:
-        while any(left.values()):
-            launch = data.draw(st.sampled_from([one for one in launches if left[one]]))
-            version, step = left[launch].pop(0)
+        while any(unspooled.values()):
+            launch = data.draw(st.sampled_from([candidate for candidate in launches if unspooled[candidate]]))
+            version, step = unspooled[launch].pop(0)
             program.put(f"sandbox.{step}", fields[step], launch, version, at=AT + data.draw(st.integers(-9, 9)))
             if data.draw(st.booleans()):
                 ingested(Inbox(str(root / "spool"), HOST), journal)
@@ -249,20 +249,21 @@ def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject)
 
 
 def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """The power failed before `launched` was on the disk, and `exited` was: what ended has ended."""
+    """A launch whose `launched` was lost in a power failure still gets its `exited`."""
     paths = program.launch("aa", *WHOLE)
     os.unlink(paths[1])
     assert take() == 2
-    assert [(one.version, type(one.event)) for one in told(path)] == [(1, LaunchRequested), (2, LaunchExited)]
+    assert [(record.version, type(record.event)) for record in told(path)] == [(1, LaunchRequested), (2, LaunchExited)]
 
 
 def test_what_waits_for_its_beginning(
     path: Path, tmp_path: Path, folder: Path, program: Program, take: Callable[..., int]
 ) -> None:
-    """It may be in another journal: the rest goes where the beginning went. Nobody waits for ever."""
+    """A launch's beginning may be in another journal: the rest goes to the journal with the beginning. An end without a
+    beginning is set aside after a bounded wait."""
     program.launch("aa", "launch-requested")
-    other = tmp_path / "other.db"
-    assert take(journal=other) == 1
+    elsewhere = tmp_path / "other.db"
+    assert take(journal=elsewhere) == 1
     program.at = AT
     for path_ in program.launch("aa", *WHOLE):
         if ".1." in path_:
@@ -270,8 +271,8 @@ def test_what_waits_for_its_beginning(
     program.deny("bb")
     assert (take(), rejected(folder)) == (1, [])
     assert (take(), kinds(path)) == (0, ["guard.denied"])
-    assert take(journal=other) == 2
-    assert kinds(other) == [f"sandbox.{step}" for step in WHOLE]
+    assert take(journal=elsewhere) == 2
+    assert kinds(elsewhere) == [f"sandbox.{step}" for step in WHOLE]
 
     late = program.put("sandbox.exited", {"status": 0}, "cc", 3)
     assert (take(program.at + WAIT_NS), rejected(folder)) == (0, [])
@@ -282,7 +283,7 @@ def test_what_waits_for_its_beginning(
 def test_an_end_that_was_settled_by_others_stays_settled(
     path: Path, folder: Path, program: Program, take: Callable[..., int]
 ) -> None:
-    """A later omac recorded it as lost: what comes too late is set aside, and the journal stays sound."""
+    """A report that comes after a later omac recorded the launch as lost is set aside, and the journal stays sound."""
     paths = program.launch("aa", *WHOLE)
     os.rename(paths[2], paths[2] + ".later")
     take()
@@ -292,7 +293,7 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     journal.close()
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
-    assert [type(one.event) for one in told(path)] == [LaunchRequested, Launched, LaunchExited]
+    assert [type(record.event) for record in told(path)] == [LaunchRequested, Launched, LaunchExited]
     assert told(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
     assert rejected(folder) == [os.path.basename(paths[2])]
 
@@ -305,7 +306,7 @@ def test_an_end_that_was_settled_by_others_stays_settled(
 def test_nothing_that_cannot_follow_gets_in(
     path: Path, folder: Path, program: Program, take: Callable[..., int], steps: tuple[str, ...]
 ) -> None:
-    """A fold that fails would stop omac: what the state machine does not allow is set aside."""
+    """A fold that fails would stop omac: an event that the state machine does not allow is set aside."""
     program.launch("aa", *steps)
     program.deny("bb")
     take()
@@ -331,7 +332,7 @@ def test_killed_before_the_file_is_removed(path: Path, folder: Path, program: Pr
 
 
 def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Program, take: Callable[..., int]) -> None:
-    """What is remembered is bounded by what could come again."""
+    """The number of ids in the journal is bounded by the files that could come again."""
     for number in range(5):
         program.deny(f"a{number}")
         assert take() == 1
@@ -341,22 +342,22 @@ def test_ids_are_forgotten_when_their_files_are_gone(path: Path, program: Progra
 
 
 def test_hosts_do_not_forget_for_each_other(path: Path, tmp_path: Path, inbox: Inbox, program: Program) -> None:
-    """Two state directories may share a journal."""
+    """Hosts that share a journal have ids of their own: a file with the same name is recorded for each host."""
     dead = run_python(KILLED_AT + INGEST, str(path), inbox.folder) if program.deny("a") else None
     assert dead is not None
     assert dead.returncode == -signal.SIGKILL
-    other = Inbox(str(tmp_path / "other"), HostId("host0002"))
+    other_inbox = Inbox(str(tmp_path / "other"), HostId("host0002"))
     Program(tmp_path / "other").deny("a")
     journal = open_journal(str(path), "r", lambda: AT)
     try:
-        assert (ingested(other, journal), ingested(inbox, journal)) == (1, 0)
+        assert (ingested(other_inbox, journal), ingested(inbox, journal)) == (1, 0)
     finally:
         journal.close()
     assert len(kinds(path)) == 2
 
 
 def test_two_processes_at_once(path: Path, folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """Each record is taken once; who comes second leaves it to the first."""
+    """Each record is ingested once; the second process leaves it to the first."""
     for number in range(50):
         program.launch(f"a{number}", *WHOLE)
         program.deny(f"d{number}")
@@ -373,7 +374,7 @@ def test_two_processes_at_once(path: Path, folder: Path, program: Program, take:
 
 
 def test_whoever_is_second_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """For as long as it likes; the lock ends with the process that has it."""
+    """A second ingestion waits as long as its caller wants; the lock ends with the process that holds it."""
     program.deny("a")
     holder = os.open(folder, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
@@ -384,7 +385,7 @@ def test_whoever_is_second_can_wait(folder: Path, program: Program, take: Callab
 
 
 def test_while_programs_go_on_spooling(path: Path, folder: Path, take: Callable[..., int]) -> None:
-    """Nothing is lost or doubled between a writer and a reader of the folder."""
+    """No record is lost or doubled between a writer and a reader of the folder."""
     code = """
     import sys
     from contract.launches import WHOLE, Program
@@ -405,7 +406,7 @@ def test_while_programs_go_on_spooling(path: Path, folder: Path, take: Callable[
 
 
 def spooled(program: Program, **changes: Any) -> tuple[Path, dict[str, Any]]:
-    """A denial that was spooled, and what its file says."""
+    """Spool a denial, and return the path of its file and its content with these changes."""
     path = Path(program.deny("bad"))
     return path, json.loads(path.read_text()) | changes
 
@@ -504,7 +505,7 @@ def test_what_cannot_be_taken_is_set_aside(
     path: Path, folder: Path, inbox: Inbox, program: Program, take: Callable[..., int], hostile: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """It is said once, it is kept, and what lies before and behind it is recorded."""
+    """A bad file is reported once and kept, and the records before and behind it are ingested."""
     program.deny("before")
     hostile(program)
     program.deny("behind")
@@ -514,13 +515,13 @@ def test_what_cannot_be_taken_is_set_aside(
         assert take() == 0
     assert kinds(path) == ["guard.denied"] * 2
     assert (rejected(folder), inbox.names(), inbox.rejected()) == ([bad], frozenset(), 1)
-    (said,) = caplog.messages
-    assert bad in said
-    assert str(folder / REJECTED) in said
+    (warning,) = caplog.messages
+    assert bad in warning
+    assert str(folder / REJECTED) in warning
 
 
 def test_several_of_one_name_are_kept(folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """None takes the place of another."""
+    """A rejected file does not replace another of its name."""
     for content in ("one", "two", "three"):
         (folder / "x").write_text(content)
         take()
@@ -528,7 +529,7 @@ def test_several_of_one_name_are_kept(folder: Path, program: Program, take: Call
 
 
 def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """Then nothing can be set aside; all else goes on."""
+    """A file in the place of the folder of rejected files prevents setting aside; the ingestion goes on."""
     (folder / REJECTED).write_text("")
     (folder / "x").write_text("")
     program.deny("a")
@@ -546,7 +547,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
     )
 )  # fmt: skip
 def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
-    """It is recorded, it waits, or it is set aside; the journal can be folded."""
+    """A hostile file is recorded, waits, or is set aside; the journal can be folded."""
     Program(folder)
     at, id_, version = document.get("at"), document.get("id"), document.get("version")
     name = f"{at:020d}-{id_}.{version or 0}.json" if type(at) is int and at >= 0 and id_ == "aa" else "x.json"
@@ -556,7 +557,7 @@ def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, 
 
 
 def test_drafts_are_passed_over(folder: Path, program: Program, take: Callable[..., int]) -> None:
-    """A program may be writing one just now; one that nobody will finish is removed after an hour."""
+    """A draft that a program may still be writing stays; one that is older than an hour is removed."""
     draft = folder / ".01-x.0.json"
     draft.write_text("{")
     os.utime(draft, ns=(AT, AT))
@@ -569,7 +570,7 @@ def test_drafts_are_passed_over(folder: Path, program: Program, take: Callable[.
 
 @needs_bubblewrap
 def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Path) -> None:
-    """What cannot be recorded stays in the spool."""
+    """Records that do not fit on a full disk stay in the spool."""
     for number in range(50):
         program.deny(f"d{number}", path="/w/" + "x" * 4_000)
     disk = tmp_path / "disk"
@@ -582,7 +583,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Pat
 def test_what_cannot_be_ingested_is_said_and_left(
     journal: Journal, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where something else matters more: the spool is left as it is, until the next time."""
+    """A command that has more important work leaves a bad spool as it is, until the next time."""
     program.deny("a")
     os.chmod(inbox.folder, 0o777)
     execution = OpenedJournal(journal, HOST)
@@ -597,19 +598,19 @@ def test_what_cannot_be_ingested_is_said_and_left(
 def test_a_locked_journal_loses_nothing(
     path: Path, journal: Journal, inbox: Inbox, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another program keeps from being recorded stays in the spool."""
+    """Records stay in the spool while another program locks the journal."""
     program.deny("a")
     journal.store._writer.execute("PRAGMA busy_timeout=1")
-    other = lock(path)
+    holder = lock(path)
     with pytest.raises(Refusal, match="locked"):
         ingested(inbox, journal)
-    other.close()
+    holder.close()
     assert len(inbox.names()) == 1
     assert ingested(inbox, journal) == 1
 
 
 def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, program: Program) -> None:
-    """It is read as it is, gets what is missing when it is written, and an omac from before can go on with it."""
+    """A journal from before the spool is readable, gets its table when it is written, and an earlier omac can go on."""
     journal = open_journal(str(path), "r", itertools.count(1).__next__)
     journal.close()
     with sqlite3.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""services/kernel/ingestion.py: omac is killed, or the journal cannot be read, while the spool is taken in."""
+"""services/kernel/ingestion.py: omac is killed, or the journal cannot be read, while the spool is ingested."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ HOST = HostId("host0001")
 
 @pytest.fixture
 def taker(path: str) -> Any:
-    """An opened journal, as a command has it."""
+    """Yield an opened journal, as a command has it."""
     journal = open_journal(path, "taker", lambda: AT)
     yield OpenedJournal(journal, HOST)
     journal.close()
@@ -30,7 +30,7 @@ def taker(path: str) -> Any:
 async def test_a_launch_that_is_recorded_is_never_set_aside(
     path: str, taker: OpenedJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files of a launch were not removed when omac was killed: the next ingestion removes them, and no more."""
+    """The next ingestion only removes the files of a launch that were left when omac was killed."""
     folder = Path(path).parent / "spool"
     Program(folder).launch("aa", *WHOLE)
 
@@ -49,7 +49,7 @@ async def test_a_launch_that_is_recorded_is_never_set_aside(
 async def test_a_journal_that_cannot_be_read_meanwhile_is_a_refusal(
     path: str, taker: OpenedJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A report that cannot follow is judged by a look at the journal; when that fails, the file stays where it is."""
+    """A report that cannot follow is judged by the journal's state; if reading that fails, the file stays spooled."""
     folder = Path(path).parent / "spool"
     inbox, program = Inbox(str(folder), HOST), Program(folder)
     program.launch("aa", "denied")

@@ -1,4 +1,4 @@
-"""services/intake.py: what short-lived programs spool reaches a server that runs, and a lost launch is settled."""
+"""services/kernel/intake.py: reports of short-lived programs reach a running server; a lost launch is settled."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ def program(inbox: Inbox) -> Program:
 
 @asynccontextmanager
 async def intake(omac: Any, inbox: Inbox) -> AsyncIterator[Intake]:
-    """One that runs."""
+    """Yield an intake that runs."""
     taking = Intake(inbox, omac.engine)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.run)
@@ -56,7 +56,7 @@ def sandboxes(omac: Any) -> dict[str, str]:
 async def test_a_server_that_runs_takes_in_what_comes(
     serving: Serving, path: str, inbox: Inbox, program: Program, replayed: Callable[[str], Status]
 ) -> None:
-    """Within half a second, folded like the records of any other process; the folder may come later than the server."""
+    """A server folds spooled records within half a second, also from a folder that appears after the server."""
     os.rmdir(inbox.folder)
     async with serving(reactors=False) as omac, intake(omac, inbox):
         later = Program(Path(inbox.folder))
@@ -65,7 +65,7 @@ async def test_a_server_that_runs_takes_in_what_comes(
             later.launch(f"a{number}", "launch-requested", "launched")
             took.append(await until(lambda: list(sandboxes(omac).values()) == ["launched"] * (len(took) + 1)))
         assert min(took) < SOON_S
-        assert [one.launch for one in omac.status().sandboxes] == ["a0", "a1", "a2"]
+        assert [entry.launch for entry in omac.status().sandboxes] == ["a0", "a1", "a2"]
         assert omac.status() == replayed(path)
         await until(lambda: inbox.names() == frozenset())  # a moment after the record
 
@@ -73,7 +73,7 @@ async def test_a_server_that_runs_takes_in_what_comes(
 async def test_what_waits_is_tried_again_when_something_changes(
     serving: Serving, path: str, inbox: Inbox, program: Program
 ) -> None:
-    """And not over and over: an end whose beginning is not there yet costs nothing."""
+    """A launch whose beginning is not in the spool yet is ingested when the beginning appears."""
     launch = program.launch("aa", *WHOLE)
     os.rename(launch[0], Path(inbox.folder).parent / "begin")
     async with serving(reactors=False) as omac, intake(omac, inbox):
@@ -88,7 +88,7 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
     serving: Serving, path: str, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """It is said once, and tried again by and by."""
+    """A bad spool is reported once, and tried again and again."""
     monkeypatch.setattr("omac.services.kernel.intake.RETRY_S", 0.01)
     os.chmod(inbox.folder, 0o777)
     tries, take_in = list[Intake](), Intake.take_in
@@ -112,15 +112,15 @@ async def test_a_spool_that_cannot_be_used_stops_nothing(
 
 
 async def spooled(path: str, inbox: Inbox) -> None:
-    """As a command does it: what is in the spool is in the journal."""
+    """Ingest the spool into the journal, as a command does."""
     with closing(open_journal(path, "", lambda: AT)) as journal:
         await ingest(inbox, OpenedJournal(journal, inbox.host))
 
 
 async def settle(omac: Any, inbox: Inbox, boot: str | None = None) -> list[str]:
     take_in = Intake(inbox, omac.engine).take_in
-    found = await settle_lost(omac.engine, process.living, boot or process_identity.boot_id(), take_in)
-    return [stream.split("/")[2] for stream in found]
+    streams = await settle_lost(omac.engine, process.living, boot or process_identity.boot_id(), take_in)
+    return [stream.split("/")[2] for stream in streams]
 
 
 def own() -> dict[str, Any]:
@@ -132,7 +132,7 @@ def own() -> dict[str, Any]:
 async def test_a_launch_whose_omac_is_gone_is_lost(
     serving: Serving, path: str, inbox: Inbox, program: Program, steps: tuple[str, ...]
 ) -> None:
-    """Its end is recorded once, without a status; that of one whose omac lives is not."""
+    """The end of a launch whose omac is gone is recorded once, without a status; one whose omac lives stays open."""
     program.launch("gone", *steps, **own() | {"start_ticks": 1})
     program.launch("reboot", *steps, **own() | {"boot_id": "another"})
     program.launch("lives", *steps, **own())
@@ -142,26 +142,26 @@ async def test_a_launch_whose_omac_is_gone_is_lost(
         assert sorted(await settle(omac, inbox)) == ["gone", "reboot"]
         assert sandboxes(omac) == {"gone": "exited", "reboot": "exited", "lives": steps[-1].removeprefix("launch-"),
                                    "ended": "exited"}  # fmt: skip
-        ends = [one for one in omac.journal.records() if isinstance(one.event, LaunchExited)]
-        assert [one.event.status for one in ends] == [0, None, None]
+        ends = [record for record in omac.journal.records() if isinstance(record.event, LaunchExited)]
+        assert [record.event.status for record in ends] == [0, None, None]
         assert ends[1].event.lost == "the omac that launched it was killed"
         assert ends[1].actor == "omac"
         assert await settle(omac, inbox) == []
 
 
 async def test_an_end_that_is_in_the_spool_counts(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
-    """It was reported before its omac ended, and nobody had looked since."""
+    """An end that was reported before its omac ended counts, though it was not ingested yet."""
     program.launch("aa", "launch-requested", "launched", **own() | {"start_ticks": 1})
     await spooled(path, inbox)
     async with serving(reactors=False) as omac:
         program.put("sandbox.exited", {"status": 5}, "aa", 3)
         assert await settle(omac, inbox) == []
-        (end,) = [one.event for one in omac.journal.records() if isinstance(one.event, LaunchExited)]
+        (end,) = [record.event for record in omac.journal.records() if isinstance(record.event, LaunchExited)]
         assert end == LaunchExited(5, workdir="/w/shop")
 
 
 async def test_launches_of_other_hosts_are_theirs(serving: Serving, path: str, inbox: Inbox, program: Program) -> None:
-    """Nobody here knows their processes."""
+    """The processes of another host are unknown here, so its launches stay open."""
     program.launch("aa", "launch-requested", **own() | {"start_ticks": 1})
     await spooled(path, inbox._replace(host=HostId("host0002")))
     async with serving(reactors=False) as omac:

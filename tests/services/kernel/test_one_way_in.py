@@ -1,4 +1,4 @@
-"""DESIGN section 1: the six rules of the loop, each for every kind of event that there is.
+"""Tests of the six rules of the loop (DESIGN section 1), each for every kind of event.
 
 `contract/commands.py` has example commands for every aggregate; every kind is reached by driving `decide` with them.
 """
@@ -121,37 +121,37 @@ HARMLESS = {
 
 
 def owner_of(kind: str) -> Aggregate[Any, Any]:
-    """The aggregate that a kind belongs to."""
+    """Return the aggregate that a kind belongs to."""
     (owner,) = [aggregate for aggregate in AGGREGATES if KINDS[kind][1] in aggregate.events]
     return owner
 
 
 @pytest.fixture
 def few_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory whose sessions are soon too many."""
+    """Bound the sessions of a directory to a few, so that a few more are too many."""
     monkeypatch.setattr("omac.domain.directories.directory.SESSIONS_MAX", 1)
 
 
 @pytest.fixture
 def paths(few_sessions: None) -> dict[str, Sequence[Any]]:
-    """For every kind the fewest example commands whose last one means it."""
-    found: dict[str, Sequence[Any]] = {}
+    """Return for every kind the fewest example commands whose last one decides it."""
+    by_kind: dict[str, Sequence[Any]] = {}
     for aggregate in AGGREGATES:
-        found |= {KIND_OF[event]: commands for event, commands in shortest(aggregate).items()}
-    return found
+        by_kind |= {KIND_OF[event]: commands for event, commands in shortest(aggregate).items()}
+    return by_kind
 
 
 @pytest.fixture
 def examples(paths: Mapping[str, Sequence[Any]]) -> dict[str, Event]:
-    """An event of every kind."""
-    found: dict[str, Event] = {}
+    """Return an event of every kind."""
+    events: dict[str, Event] = {}
     for kind, commands in paths.items():
-        found[kind] = next(event for event in history(owner_of(kind), commands) if type(event) is KINDS[kind][1])
-    return found
+        events[kind] = next(event for event in history(owner_of(kind), commands) if type(event) is KINDS[kind][1])
+    return events
 
 
 def history(aggregate: Aggregate[Any, Any], commands: Sequence[Any]) -> list[Event]:
-    """What these commands mean, one after the other."""
+    """Return the events that these commands decide, one command after the other."""
     state, events = aggregate.initial, []
     for command in commands:
         for event in aggregate.decided(command, state):
@@ -164,7 +164,7 @@ def history(aggregate: Aggregate[Any, Any], commands: Sequence[Any]) -> list[Eve
 
 
 def test_every_kind_belongs_to_one_aggregate_and_the_other_way_round() -> None:
-    """No event without rules, no rules for an event that cannot be stored, no name twice."""
+    """Every event class has one aggregate and one kind, every kind has an event class, and no name occurs twice."""
     claimed = [event for aggregate in AGGREGATES for event in aggregate.events]
     assert sorted(KIND_OF[event] for event in claimed) == sorted(KINDS)
     assert len({cls for _, cls in KINDS.values()}) == len(KINDS)
@@ -173,13 +173,13 @@ def test_every_kind_belongs_to_one_aggregate_and_the_other_way_round() -> None:
 
 
 def test_every_kind_is_decided_by_a_command_and_folds(few_sessions: None) -> None:
-    """In every state that the example commands lead to, whatever is decided folds; every kind is decided somewhere."""
+    """Decided events fold in every state that the example commands lead to; every kind is decided by some command."""
     decided = {type(event) for aggregate in AGGREGATES for step in walk(aggregate) for event in step.events}
     assert sorted(KIND_OF[event] for event in decided) == sorted(KINDS)
 
 
 def test_every_kind_is_folded_by_the_system(examples: Mapping[str, Event]) -> None:
-    """The live state misses no kind, and an event that stands alone where none can is refused, not passed over."""
+    """The live state folds every kind, and refuses an event that needs an earlier one and comes alone."""
     for kind, event in examples.items():
         aggregate = owner_of(kind)
         stream = stream_of(aggregate, "x")
@@ -192,7 +192,7 @@ def test_every_kind_is_folded_by_the_system(examples: Mapping[str, Event]) -> No
 
 
 def test_every_decision_encodes_and_decodes_to_itself(few_sessions: None) -> None:
-    """What is read is what was decided, byte for byte when it is written again."""
+    """A decoded event equals the decided one, and encodes to the same bytes again."""
     codec = Codec()
     for aggregate in AGGREGATES:
         for event in {event for step in walk(aggregate) for event in map(_Same, step.events)}:
@@ -208,7 +208,7 @@ def test_every_decision_encodes_and_decodes_to_itself(few_sessions: None) -> Non
 async def test_what_cannot_be_recorded_changes_nothing(
     live: bool, path: str, clock: Callable[[], int], paths: Mapping[str, Sequence[Any]]
 ) -> None:
-    """For every kind: while the store refuses, the state stays; afterwards it is what a replay of the journal gives."""
+    """The state of every kind stays while the store refuses; afterwards it equals a replay of the journal."""
     with closing(open_journal(path, "run1", clock)) as journal:
         async with trio.open_nursery() as nursery:
             execution: Execution = Engine(journal, HOST) if live else OpenedJournal(journal, HOST)
@@ -255,14 +255,14 @@ def _disk_full(journal: Journal) -> Iterator[None]:
 
 
 def test_every_kind_is_a_request_an_outcome_or_neither() -> None:
-    """Whoever adds a kind says which it is."""
+    """Every kind is declared as a request, an outcome or neither."""
     classes = [REQUESTS, frozenset(OUTCOMES), frozenset(BY_USE_CASE), FACTS]
     assert frozenset().union(*classes) == frozenset(KINDS)
     assert sum(map(len, classes)) == len(KINDS), "a kind is in two of them"
 
 
 def test_no_outcome_is_decided_without_its_request(few_sessions: None) -> None:
-    """In no state that commands lead to does one mean an outcome whose request is not recorded before it."""
+    """No state that commands lead to allows an outcome without its request recorded before."""
     for aggregate in AGGREGATES:
         for step in walk(aggregate):
             kinds = [KIND_OF[type(event)] for event in (*history(aggregate, step.before), *step.events)]
@@ -272,7 +272,7 @@ def test_no_outcome_is_decided_without_its_request(few_sessions: None) -> None:
 
 
 class WatchedStores:
-    """Implements Secrets; `touched` has, for each call that changes a store, the kinds that were durable by then."""
+    """Stores of secrets; `touched` has, for each call that changes one, the kinds that were durable by then."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -283,8 +283,8 @@ class WatchedStores:
         return "vault"
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        kept = self._values.get(service, {})
-        return {name: kept[name] for name in names if name in kept}
+        stored = self._values.get(service, {})
+        return {name: stored[name] for name in names if name in stored}
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         self._values.setdefault(service, {}).update(values)
@@ -298,7 +298,7 @@ class WatchedStores:
 
 
 async def test_a_store_is_touched_between_a_request_and_its_outcome(path: str, clock: Callable[[], int]) -> None:
-    """Giving and taking back a secret: what is durable when the store is called."""
+    """The request is durable when a store is called to give or remove a secret, and the outcome is not."""
     stores, scope = WatchedStores(path), ids.workdir_id(WORKDIR)
     with closing(open_journal(path, "run1", clock)) as journal:
         credentials = Credentials(OpenedJournal(journal, HOST), stores, bytes(32))
@@ -314,7 +314,7 @@ async def test_a_store_is_touched_between_a_request_and_its_outcome(path: str, c
 async def test_a_settings_file_is_touched_between_a_request_and_its_outcome(
     path: str, clock: Callable[[], int]
 ) -> None:
-    """The change is on record before the file, its outcome after."""
+    """The change is on record before the file is written, its outcome after."""
     durable: list[list[str]] = []
 
     class Change:
@@ -363,7 +363,7 @@ FOLD = """
 
 
 def test_folds_are_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every decision of the walk, folded by two processes that order sets differently: byte for byte the same state."""
+    """Two processes that order sets differently fold every decision of the walk to the same bytes."""
     digests = set()
     for seed in ("1", "2"):
         monkeypatch.setenv("PYTHONHASHSEED", seed)
@@ -377,7 +377,7 @@ def test_folds_are_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_event_has_a_field_for_a_capability_or_a_secret() -> None:
-    """By type, whatever it is nested in, and by name; the exceptions say why."""
+    """No event has a field of a secret type, also nested, or with a suspicious name; each exception has its reason."""
     suspicious = set()
     for kind, (_, cls) in KINDS.items():
         for name, type_ in _fields(cls):
@@ -388,13 +388,13 @@ def test_no_event_has_a_field_for_a_capability_or_a_secret() -> None:
 
 
 def test_a_hidden_value_cannot_be_stored() -> None:
-    """Not even by a mistake in the place of a text."""
+    """A hidden value cannot be stored even by a mistake in the place of a text."""
     with pytest.raises(TypeError):
         Codec().encode(credential.ConfigWritten("KEY", cast(str, Hidden("x"))))  # the mistake
 
 
 def test_no_kind_carries_a_living_token(examples: Mapping[str, Event]) -> None:
-    """Whatever text of whatever kind holds one, the execution path removes it."""
+    """The execution path removes a living token from every text of every kind."""
     living = {token_digest(TOKEN)}
     for kind, event in examples.items():
         spoiled = _spoiled(event)
@@ -407,9 +407,9 @@ def test_no_kind_carries_a_living_token(examples: Mapping[str, Event]) -> None:
 
 
 def test_the_import_contract_of_purity_stands() -> None:
-    """import-linter enforces it (`./test`); here only that nobody has softened the contract."""
+    """import-linter enforces the contract (`./test`); this test only checks that it was not softened."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (purity,) = [one for one in contracts if one["name"] == "The domain and the projections are pure"]
+    (purity,) = [contract for contract in contracts if contract["name"] == "The domain and the projections are pure"]
     assert set(purity["source_modules"]) == {"omac.domain", "omac.projections"}
     needed = {"eventsourcing", "trio", "sqlalchemy", "os", "io", "pathlib", "socket", "subprocess", "threading", "time"}
     assert needed | {"random", "secrets", "uuid", "sqlite3"} <= set(purity["forbidden_modules"])
@@ -421,7 +421,7 @@ def test_the_import_contract_of_purity_stands() -> None:
 
 
 async def test_what_changes_nothing_appends_nothing(path: str, clock: Callable[[], int], few_sessions: None) -> None:
-    """For every aggregate: each example command in a state in which it means nothing, and every look at the state."""
+    """Commands that decide nothing, and all reads of the state, append nothing, for every aggregate."""
     quiet = 0
     with closing(open_journal(path, "run1", clock)) as journal:
         execution = OpenedJournal(journal, HOST)
@@ -460,7 +460,7 @@ class _Same:
 
 
 def read_all(path: str) -> Iterator[Recorded]:
-    """What is durable, as another process finds it."""
+    """Yield the durable records, as another process finds them."""
     with closing(ReadJournal(path)) as journal:
         yield from journal.records()
 
@@ -473,7 +473,7 @@ def _subclasses(cls: type[Event]) -> Iterator[type[Event]]:
 
 
 def _fields(cls: Any) -> Iterator[tuple[str, Any]]:
-    """The names and types of all fields, of nested structs too."""
+    """Yield the names and types of all fields, of nested structs too."""
     for field in msgspec.structs.fields(cls):
         yield from ((field.name, type_) for type_ in _types(field.type))
         for type_ in _types(field.type):
@@ -482,14 +482,14 @@ def _fields(cls: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _types(type_: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yield a type and all its parts."""
     yield type_
     for part in getattr(type_, "__args__", ()):
         yield from _types(part)
 
 
 def _spoiled(value: Any) -> Any:
-    """The same with a living token in every text."""
+    """Return the value with a living token in every text."""
     match value:
         case str():
             return f"{value}/{TOKEN.upper() if len(value) % 2 else TOKEN}"

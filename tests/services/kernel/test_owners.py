@@ -14,7 +14,7 @@ from omac.services.kernel.owners import RETRY_S, Owners, Retries, retried
 async def test_an_error_of_the_system_is_tried_again(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also one that comes out of a nursery: logged once in a row, in words, with a pause after each."""
+    """An error of the system, also out of a nursery, is logged once in a row, in words; another try follows a pause."""
     tries: list[float] = []
 
     async def flaky() -> None:
@@ -30,7 +30,7 @@ async def test_an_error_of_the_system_is_tried_again(
 
 
 async def test_other_errors_are_not_kept_quiet() -> None:
-    """A bug ends the task with itself."""
+    """A bug ends its task."""
     with pytest.raises(KeyError):
         async with Retries("x").attempt():
             raise KeyError("bug")

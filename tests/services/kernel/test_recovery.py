@@ -1,4 +1,4 @@
-"""services/recovery.py: what dead runs left open is settled, once, whatever they died of."""
+"""services/kernel/recovery.py: open states of dead runs are settled once, for any cause of death."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -34,7 +34,7 @@ NOBODY = frozenset[str]()
 
 @pytest.fixture
 def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
-    """Writes what a run leaves behind that dies: a directory with two sidecars, and two accesses under way."""
+    """Return a function that writes the events of a run that dies, with two open sidecars and two open accesses."""
 
     def leave(
         run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", namespace: str = ""
@@ -74,7 +74,7 @@ async def settle(omac: Any, alive: frozenset[str] = NOBODY) -> list[RunId]:
 
 
 async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """Directories offline, sidecars ended by what identifies them, accesses aborted, and the run recovered."""
+    """Directories go offline, sidecars end by their recorded identity, accesses abort, and the run is recovered."""
     dead()
     async with serving(reactors=False) as omac:
         assert await settle(omac) == ["dead"]
@@ -97,33 +97,33 @@ async def test_a_dead_run_is_settled(serving: Serving, dead: Any, kinds: Kinds) 
 async def test_a_recovery_that_is_killed_ends_what_was_never_born_next_time(
     serving: Serving, dead: Any, kinds: Kinds
 ) -> None:
-    """As long as that is not done, the sidecars of the dead run count as living."""
+    """The sidecars of the dead run count as living until sidecars that were never born are ended."""
     dead()
     async with serving(reactors=False) as omac:
-        seen: list[str] = []
-        omac.host.before_unbuilt = lambda: seen.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
+        durable: list[str] = []
+        omac.host.before_unbuilt = lambda: durable.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
         await settle(omac)
-        assert seen == ["directory.deactivation-requested"]
+        assert durable == ["directory.deactivation-requested"]
 
 
 async def test_the_request_comes_before_the_kill(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """When the orphan is ended, its stop and the end of its directory's tokens are durable already."""
+    """The end of the directory's tokens and the stop of its sidecars are durable before the orphan is ended."""
     dead()
     async with serving(reactors=False) as omac:
-        seen: list[str] = []
+        durable: list[str] = []
 
         async def look(_: Birth) -> None:
-            seen.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
+            durable.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
 
         omac.host.before_orphan = look
         await settle(omac)
-        assert seen[0] == "directory.deactivation-requested"
-        assert "sidecar.stop-requested" in seen
-        assert "sidecar.stopped" not in seen[:2]
+        assert durable[0] == "directory.deactivation-requested"
+        assert "sidecar.stop-requested" in durable
+        assert "sidecar.stopped" not in durable[:2]
 
 
 async def test_recovery_twice_changes_nothing(serving: Serving, dead: Any) -> None:
-    """What is settled is settled."""
+    """A second recovery changes nothing."""
     dead()
     async with serving(reactors=False) as omac:
         await settle(omac)
@@ -133,7 +133,7 @@ async def test_recovery_twice_changes_nothing(serving: Serving, dead: Any) -> No
 
 
 async def test_a_run_that_lives_is_left_alone(serving: Serving, dead: Any) -> None:
-    """Whoever holds its lock still owns what it started."""
+    """A living run holds its lock, and still owns its directories and sidecars."""
     dead("living")
     dead("dead", place="/w/blog")
     async with serving(reactors=False) as omac:
@@ -145,7 +145,7 @@ async def test_a_run_that_lives_is_left_alone(serving: Serving, dead: Any) -> No
 
 
 async def test_other_hosts_settle_their_own(serving: Serving, dead: Any) -> None:
-    """In a journal that hosts share, nobody knows whether another host's runs live."""
+    """A host does not know whether another host's runs live, so each settles its own in a shared journal."""
     dead("elsewhere", HostId("host0002"))
     async with serving(reactors=False) as omac:
         head = omac.journal.store.head()
@@ -154,20 +154,20 @@ async def test_other_hosts_settle_their_own(serving: Serving, dead: Any) -> None
 
 
 async def test_several_dead_runs_are_settled_each(serving: Serving, dead: Any) -> None:
-    """Each with its own counts; the newest owner of a directory answers for it."""
+    """Each dead run has its own counts; the newest owner of a directory settles it."""
     dead("dead1")
     dead("dead2", place="/w/blog")
     async with serving(reactors=False) as omac:
         assert await settle(omac) == ["dead1", "dead2"]
-        found = [r.event for r in omac.journal.records() if isinstance(r.event, RunRecovered)]
-        assert found == [RunRecovered("run1", 1, 2, 2)] * 2
+        recovered = [r.event for r in omac.journal.records() if isinstance(r.event, RunRecovered)]
+        assert recovered == [RunRecovered("run1", 1, 2, 2)] * 2
 
 
 @pytest.mark.parametrize("within", ["first kill", "second append"])
 async def test_a_recovery_cut_short_is_finished_by_the_next(
     serving: Serving, dead: Any, within: str, replayed: Callable[[str], Any]
 ) -> None:
-    """A recovery that dies leaves things open under its own name; they are settled all the same."""
+    """A recovery that dies leaves open states under its own name; the next recovery settles them all the same."""
     dead()
     async with serving(reactors=False, run="cut") as omac:
         with trio.CancelScope() as scope:
@@ -193,7 +193,7 @@ async def test_a_recovery_cut_short_is_finished_by_the_next(
 
 
 async def test_what_a_run_could_not_end_in_order_is_settled(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """A run that stopped, but ran out of time or disk before everything was down, is not recovered; its rest is."""
+    """A run that stopped before all its sidecars were down is not recovered; its open states are settled."""
     dead("ended", stopped=True)
     async with serving(reactors=False) as omac:
         assert await settle(omac) == []
@@ -207,20 +207,20 @@ async def test_what_a_run_could_not_end_in_order_is_settled(serving: Serving, de
 
 
 async def test_two_recoveries_at_once_settle_once(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """Two processes that start together: every access is aborted once, and the run is recovered once."""
+    """Two processes start together: every access is aborted once, and the run is recovered once."""
     dead()
-    async with serving(reactors=False, run="one") as one, serving(reactors=False, run="two") as two:
+    async with serving(reactors=False, run="one") as first, serving(reactors=False, run="two") as second:
         alive = frozenset({"one", "two"})
         async with trio.open_nursery() as both:
-            both.start_soon(settle, one, alive)
-            both.start_soon(settle, two, alive)
-        await one.caught_up()
-        assert kinds(one.path, "run.recovered", "access.aborted") == ["access.aborted"] * 2 + ["run.recovered"]
-        assert one.status().accesses["aborted"] == 2
+            both.start_soon(settle, first, alive)
+            both.start_soon(settle, second, alive)
+        await first.caught_up()
+        assert kinds(first.path, "run.recovered", "access.aborted") == ["access.aborted"] * 2 + ["run.recovered"]
+        assert first.status().accesses["aborted"] == 2
 
 
 async def test_after_recovery_a_directory_can_be_activated(serving: Serving, dead: Any) -> None:
-    """Nobody waits for a deactivation that will never end."""
+    """An activation after a recovery does not wait for a deactivation that will never end."""
     dead()
     async with serving() as omac:
         await settle(omac)
@@ -228,24 +228,24 @@ async def test_after_recovery_a_directory_can_be_activated(serving: Serving, dea
 
 
 async def test_only_locks_that_matter_are_tried(serving: Serving, dead: Any) -> None:
-    """Runs that ended in order and left nothing cost a start-up nothing."""
+    """Runs that ended in order with all states settled cost a start-up nothing."""
     dead()
     async with serving(reactors=False, run="first") as omac:
         await settle(omac)
     async with serving(reactors=False, run="second") as omac:
-        asked: list[str] = []
+        tried: list[str] = []
 
         def alive(run: str, _: object) -> bool:
-            asked.append(run)
+            tried.append(run)
             return False
 
         await recover(omac.engine, omac.host, alive)
-        assert asked == []
+        assert tried == []
 
 
 async def test_one_process_recovers_at_a_time(serving: Serving, dead: Any, kinds: Kinds) -> None:
-    """Who waits for its turn looks only then: what the first has settled, and has brought online since, is nobody's
-    leftover. Without taking turns, the second would have taken down what the first had just brought up."""
+    """A second recovery reads the state only in its turn: directories that the first has settled, and brought online
+    since, stay. Without turns, the second would have taken down the directory that the first had just brought up."""
     turn = trio.Lock()
 
     @asynccontextmanager
@@ -272,8 +272,8 @@ async def test_one_process_recovers_at_a_time(serving: Serving, dead: Any, kinds
 
 
 async def test_what_a_run_beside_the_server_left(serving: Serving, dead: Any) -> None:
-    """Its directories and sidecars are settled like a server's; those of one that lives are not, though all three had
-    the same directory online."""
+    """Directories and sidecars of a dead run beside the server are settled like a server's; those of a living run are
+    not, though all three had the same directory online."""
     for name in ("gone", "lives"):
         dead(name, namespace=ids.namespace_beside(HOST, RunId(name)))
     dead("server")

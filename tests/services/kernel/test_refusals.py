@@ -1,4 +1,4 @@
-"""services/kernel/refusals.py: what strangers are refused is recorded, in bounded form."""
+"""services/kernel/refusals.py: refusals of strangers are recorded, in bounded form."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,18 +27,18 @@ AGENT = Cause("agent")
 
 
 def refused(path: str = "/") -> Addressed[Any, Any]:
-    """A call that a stranger made."""
+    """Return a refused call of a stranger."""
     return Addressed(access.AGGREGATE, LOG, AccessRefused(None, None, "", None, "GET", path, 404, "unknown-mount"))
 
 
 def counts(omac: Any) -> list[tuple[str, int]]:
-    """The path of the first and the number of calls, of each record."""
+    """Return the path of the first call and the number of calls, of each record."""
     events = [record.event for record in omac.journal.records()]
     return [(event.path, event.count) for event in events if isinstance(event, AccessRefused)]
 
 
 async def test_the_first_is_recorded_at_once_and_the_rest_together(serving: Serving) -> None:
-    """One event for each kind and interval; what was counted says how many, and what the first was."""
+    """Each kind and interval has one event, with the number of counted calls and the first of them."""
     async with serving(reactors=False) as omac:
         await omac.refusals.note(refused("/first"), AGENT, "a")
         assert counts(omac) == [("/first", 1)]
@@ -51,7 +51,7 @@ async def test_the_first_is_recorded_at_once_and_the_rest_together(serving: Serv
 
 
 async def test_kinds_are_told_apart(serving: Serving) -> None:
-    """Each has a first, and a count of its own."""
+    """Each kind has a first call, and a count of its own."""
     async with serving(reactors=False) as omac:
         for kind in "abab":
             await omac.refusals.note(refused(f"/{kind}"), AGENT, kind)
@@ -61,7 +61,7 @@ async def test_kinds_are_told_apart(serving: Serving) -> None:
 
 
 async def test_an_interval_without_any_ends_the_count(serving: Serving) -> None:
-    """The next is a first again; nothing is recorded where nothing was refused."""
+    """The next call is a first one again; an interval without refusals records nothing."""
     async with serving(reactors=False) as omac:
         await omac.refusals.note(refused("/old"), AGENT, "a")
         for _ in range(3):
@@ -71,7 +71,7 @@ async def test_an_interval_without_any_ends_the_count(serving: Serving) -> None:
 
 
 async def test_each_interval_records_what_it_counted(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without anybody asking for it."""
+    """The count of each interval is recorded without another call."""
     monkeypatch.setattr(refusals, "INTERVAL_S", 0.05)
     async with serving(reactors=False) as omac, trio.open_nursery() as nursery:
         await omac.refusals.note(refused(), AGENT, "a")
@@ -83,7 +83,7 @@ async def test_each_interval_records_what_it_counted(serving: Serving, monkeypat
 
 
 async def test_what_cannot_be_recorded_is_kept(serving: Serving) -> None:
-    """While the journal is away they are counted on; then all are recorded, each once."""
+    """Refusals are counted on while the journal is away; then all are recorded, each once."""
     async with serving(reactors=False) as omac:
         omac.journal_fails(2, "access.refused")
         for _ in range(5):
@@ -101,16 +101,16 @@ async def test_what_cannot_be_recorded_is_kept(serving: Serving) -> None:
 async def test_a_refusal_waits_for_no_slow_journal(
     serving: Serving, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its caller is answered in time; what the journal takes after all is counted once."""
+    """The refused caller is answered in time; a record that the journal accepts late is counted once."""
     monkeypatch.setattr(refusals, "FIRST_S", 0.02)
     async with serving(reactors=False) as omac:
-        other = lock(Path(path))
+        holder = lock(Path(path))
         try:
             with trio.fail_after(2):
                 await omac.refusals.note(refused(), AGENT, "a")
                 await omac.refusals.note(refused(), AGENT, "a")
         finally:
-            other.close()
+            holder.close()
         await omac.caught_up()
         assert counts(omac) == [("/", 1)]
         await omac.refusals.flush()
@@ -120,7 +120,7 @@ async def test_a_refusal_waits_for_no_slow_journal(
 
 
 async def test_the_kinds_are_bounded(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, memory is not; what is beyond the bound is counted, and none is lost."""
+    """Memory is bounded for any number of kinds; calls beyond the bound are counted, and none is lost."""
     monkeypatch.setattr(refusals, "KINDS_MAX", 3)
     async with serving(reactors=False) as omac:
         for kind in range(10):
@@ -133,7 +133,7 @@ async def test_the_kinds_are_bounded(serving: Serving, monkeypatch: pytest.Monke
 async def test_what_one_log_is_full_of_hides_nothing_of_another(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent that makes up claims takes no place from what is recorded of it."""
+    """An agent that makes up claims takes no place from the records of its own refusals."""
     monkeypatch.setattr(refusals, "KINDS_MAX", 3)
     async with serving(reactors=False) as omac:
         for number in range(20):
@@ -143,14 +143,14 @@ async def test_what_one_log_is_full_of_hides_nothing_of_another(
         await omac.refusals.note(refused("/seen"), AGENT, "a")
         assert counts(omac) == [("/seen", 1)]
         await omac.refusals.flush()
-        claims = [one.event for one in omac.journal.records() if isinstance(one.event, GuardDenied)]
+        claims = [record.event for record in omac.journal.records() if isinstance(record.event, GuardDenied)]
         assert [(event.path, event.count) for event in claims] == [("/0", 1), ("/1", 1), ("/2", 1), ("/2", 17)]
 
 
 async def test_a_known_caller_is_recorded_one_by_one_up_to_a_bound(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent that is refused again and again fills no disk; the next interval begins anew."""
+    """An agent that is refused again and again fills no disk; the next interval counts from the beginning."""
     monkeypatch.setattr(refusals, "SINGLES_MAX", 3)
     async with serving(reactors=False) as omac:
         for number in range(10):

@@ -1,4 +1,4 @@
-"""Work in threads: with the system's own refusal to start one."""
+"""Work in threads, also where the system refuses to start one."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ STACK_BYTES = 1 << 46  # more than any address space has room for: pthread_creat
 
 @asynccontextmanager
 async def no_threads() -> AsyncIterator[None]:
-    """Have the system start no thread of this process, and keep those busy that wait for work."""
+    """Keep the system from starting a thread of this process, and keep threads busy that wait for work."""
     ended, refused = threading.Event(), trio.Event()
 
     async def hold() -> None:
@@ -39,14 +39,14 @@ async def no_threads() -> AsyncIterator[None]:
 
 
 async def test_no_thread_is_what_python_says() -> None:
-    """The text by which the refusal is known is that of this Python."""
+    """The text by which omac recognizes the refusal is that of this Python."""
     async with no_threads():
         with pytest.raises(RuntimeError, match=NO_THREAD):
             threading.Thread(target=int).start()
 
 
 async def test_the_work_is_done_when_there_is_a_thread(caplog: pytest.LogCaptureFixture) -> None:
-    """Once, and the wait is logged once."""
+    """The work is done once, and the wait is logged once."""
     done: list[int] = []
 
     def work(number: int) -> int:
@@ -76,7 +76,7 @@ async def test_who_waits_can_be_cancelled() -> None:
 
 
 async def test_what_the_work_raises_is_raised() -> None:
-    """A RuntimeError of its own, too, and it is not done again."""
+    """A RuntimeError of the work itself is raised too, and the work is not done again."""
     times: list[int] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""services/sandbox/explanation.py: what is told of a policy, to people and to programs."""
+"""services/sandbox/explanation.py: the explanation of a policy, for people and for programs."""
 
 import json
 from collections.abc import Iterator
@@ -28,21 +28,21 @@ def test_a_hostile_name_is_shown_and_not_obeyed(mine: Box) -> None:
     assert not [line for line in text.splitlines() if line.startswith("read     /etc/shadow")]
     assert f"workdir  {mine.home}/a\\nread     /etc/shadow\\x1b[2J\n" in text
     assert "command  /usr/bin/echo 'two words' '\\x1b[31m'\n" in text
-    told = json.loads(explained(mine, "--workdir", str(hostile), "--json"))
-    assert told["workdir"] == str(hostile)
+    document = json.loads(explained(mine, "--workdir", str(hostile), "--json"))
+    assert document["workdir"] == str(hostile)
 
 
 def test_a_locale_without_its_letters(mine: Box) -> None:
-    """What the locale has no letters for is no reason to fail, and programs get it whole."""
+    """A text with letters that the locale does not have is printed all the same, and programs get it whole."""
     plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert "command  /usr/bin/echo '\\udcc3\\udca9'\n" in explained(mine, "--", "echo", "é", extra=plain)
     assert json.loads(explained(mine, "--json", "--", "echo", "é", extra=plain))["command"][1] == "é"
 
 
 def test_limits_are_told_exactly(mine: Box) -> None:
-    """To the byte: two limits that differ are two policies."""
+    """Limits are printed to the byte: two limits that differ are two policies."""
     text = explained(mine, "--limit", "memory=4294967297,files=500", "--", "true")
     assert "memory=4294967297 by" in text
     assert "files=500 by" in text
-    told = json.loads(explained(mine, "--limit", "memory=4294967297", "--json", "--", "true"))
-    assert told["limits"]["memory"]["value"] == "4294967297"
+    document = json.loads(explained(mine, "--limit", "memory=4294967297", "--json", "--", "true"))
+    assert document["limits"]["memory"]["value"] == "4294967297"

@@ -1,4 +1,4 @@
-"""services/sandbox/hidden.py: what is looked through, and what becomes of what is not."""
+"""services/sandbox/hidden.py: the search for files to hide, and the effects of an incomplete one."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ PORTS = SandboxAdapters({"HOME": "/"}, print)
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with more files deep down than are looked at, and a secret at its top."""
+    """A folder with more files deep down than a search reads, and a secret near its top."""
     for number in range(30):
         (tmp_path / "node_modules" / f"p{number}").mkdir(parents=True)
         (tmp_path / "node_modules" / f"p{number}" / ".env").touch()
@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_what_lies_high_is_found_first(project: Path) -> None:
-    """With more files than are looked at, those near the top are hidden, and a warning says that others are not."""
+    """A search that finds too many files hides those near the top, and warns that the others can be read."""
     search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
     search.search(str(project))
     hidden = search.entries([Entry(str(project), WRITE, "")], ())
@@ -34,7 +34,7 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
 
 
 def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
-    """A person who denies a name is not given less without a word."""
+    """A denied name is searched for everywhere; in a folder with too many files, --deny-name is refused."""
     with pytest.raises(Refusal, match="too many for --deny-name") as caught:
         HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS, entries_max=10).search(str(project))
     assert caught.value.reason == "policy-too-large"
@@ -42,7 +42,7 @@ def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
 
 
 def test_what_is_denied_or_looked_through_is_left_out(project: Path) -> None:
-    """A grant for reading is looked through once, without what is denied in it; none is where nothing is hidden."""
+    """A readable folder is searched once, without the denied folders in it, and not at all where no file is hidden."""
     entries = [Entry(str(project), READ, ""), Entry(f"{project}/node_modules", DENY, "")]
     search = HiddenSearch(HiddenNames(), PORTS)
     search.readable(entries, [entries[0], Entry(f"{project}/zz", READ, "")])

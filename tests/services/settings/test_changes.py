@@ -21,7 +21,7 @@ STORE = SETTINGS["secrets.store"]
 
 
 class File:
-    """A settings file that knows one setting. `problem` is what writing meets; `seen` the journal's head just then."""
+    """A settings file with one setting. `problem` is the error of a write; `seen` the journal's head just then."""
 
     origin = "user /f"
 
@@ -34,12 +34,12 @@ class File:
 
     @contextmanager
     def changing(self, asked: Setting, value: str | None) -> Iterator[Change | None]:
-        """See Changing."""
+        """Yield a change to the value, if the file does not have it already."""
         self._asked = value
         yield None if value == self.present else self
 
     def write(self) -> None:
-        """See Change."""
+        """Write the value, unless `problem` prevents that."""
         self.seen.append(self._journal.store.head())
         if self.problem is not None:
             raise self.problem
@@ -48,22 +48,22 @@ class File:
 
 @pytest.fixture
 def journal(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
-    """An empty journal."""
+    """Yield an empty journal."""
     with closing(open_journal(path, "run1", clock)) as opened:
         yield opened
 
 
 @pytest.fixture
 def file(journal: Journal) -> File:
-    """A file that says nothing yet."""
+    """Return a settings file that sets nothing yet."""
     return File(journal)
 
 
 def events(journal: Journal) -> list[Event]:
-    """All that is recorded, which a person did to one setting."""
+    """Return all recorded events; each is a person's change of the one setting."""
     records = list(journal.records())
-    assert {(one.stream, one.actor) for one in records} <= {(ids.setting_stream(HOST, STORE.name), "person")}
-    return [one.event for one in records]
+    assert {(record.stream, record.actor) for record in records} <= {(ids.setting_stream(HOST, STORE.name), "person")}
+    return [record.event for record in records]
 
 
 REQUESTED = SettingChangeRequested(STORE.name, "vault", "user /f")
@@ -71,7 +71,7 @@ CHANGED = SettingChanged(STORE.name, "vault", "user /f")
 
 
 async def test_a_change_is_requested_made_and_reported(journal: Journal, file: File) -> None:
-    """In that order; what the file says already is neither written nor recorded."""
+    """A change is requested, made and reported, in this order; a value that the file has is not written again."""
     execution = OpenedJournal(journal, HOST)
     assert await change_setting(execution, file.changing, STORE, "vault")
     assert not await change_setting(execution, file.changing, STORE, "vault")
@@ -80,7 +80,7 @@ async def test_a_change_is_requested_made_and_reported(journal: Journal, file: F
 
 @pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), Refusal("state-unusable", "no")])
 async def test_a_file_that_cannot_be_written(journal: Journal, file: File, problem: Exception) -> None:
-    """The failure is recorded with its reason, and comes out as it was."""
+    """The failure is recorded with its reason, and the caller gets it unchanged."""
     file.problem = problem
     with pytest.raises(type(problem)) as raised:
         await change_setting(OpenedJournal(journal, HOST), file.changing, STORE, "vault")
@@ -90,7 +90,7 @@ async def test_a_file_that_cannot_be_written(journal: Journal, file: File, probl
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_a_change_that_was_cut_short_is_closed_by_the_next(journal: Journal, file: File, written: bool) -> None:
-    """The file says which of the two happened."""
+    """The file's content decides which outcome of the change is recorded."""
     execution = OpenedJournal(journal, HOST)
     file.problem = KeyboardInterrupt()  # as good as a kill
     with pytest.raises(KeyboardInterrupt):
@@ -106,7 +106,7 @@ async def test_a_change_that_was_cut_short_is_closed_by_the_next(journal: Journa
 async def test_without_a_record_nothing_is_written(
     journal: Journal, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be recorded does not happen."""
+    """A change that cannot be recorded is not made."""
 
     def refuse(*_: object, **__: object) -> None:
         raise Refusal("journal-unavailable", "the disk is full")

@@ -21,7 +21,7 @@ Records = Callable[[str], list[Any]]
 
 @pytest.fixture
 def spawned(skill: MakeSkill) -> Callable[..., Any]:
-    """Has the sidecar `echo` of /w/shop requested, as an activation does."""
+    """Return a function that requests the sidecar `echo` of /w/shop, as an activation does."""
 
     async def request(omac: Any, generation: int = 1, lies_there: str | None = "sha256:1") -> None:
         echo = skill("echo")
@@ -51,7 +51,7 @@ async def reach(omac: Any, status: str) -> None:
 
 
 async def test_from_request_to_stop(serving: Serving, spawned: Any, kinds: Kinds) -> None:
-    """The whole life of a sidecar, each effect between its request and its outcome."""
+    """A sidecar lives from request to stop, with each effect between its request and its outcome."""
     async with serving() as omac:
         await spawned(omac)
         await reach(omac, "healthy")
@@ -72,19 +72,19 @@ async def test_from_request_to_stop(serving: Serving, spawned: Any, kinds: Kinds
 async def test_nothing_is_spawned_before_its_request_is_durable(
     serving: Serving, spawned: Any, records: Records
 ) -> None:
-    """Whenever the host is asked to spawn, a second reader finds one request more than there were spawns."""
+    """A second reader finds one request more than there were spawns whenever the host is called to spawn."""
     async with serving() as omac:
-        seen: list[int] = []
+        requests: list[int] = []
 
         def look(_label: str, _spec: SidecarSpec) -> None:
-            seen.append(sum(isinstance(record.event, SpawnRequested) for record in records(omac.path)))
+            requests.append(sum(isinstance(record.event, SpawnRequested) for record in records(omac.path)))
 
         omac.host.before_spawn = look
         await spawned(omac)
         await reach(omac, "healthy")
         omac.host.process("echo").end(Exit(code=1))
         await omac.until(lambda: len(omac.host.processes) == 2)
-        assert seen == [1, 2]
+        assert requests == [1, 2]
 
 
 async def test_the_label_names_directory_and_skill(serving: Serving, spawned: Any) -> None:
@@ -99,20 +99,20 @@ async def test_the_label_names_directory_and_skill(serving: Serving, spawned: An
 
 
 async def test_what_ends_unasked_is_started_again(serving: Serving, spawned: Any, records: Records) -> None:
-    """With a pause that doubles, until it has failed more often in a row than the policy allows."""
+    """A pause that doubles precedes each restart, until the failures in a row exceed the policy's limit."""
     async with serving(restarts=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
         omac.host.failing.add("echo")
         await spawned(omac)
         await reach(omac, "gave_up")
         assert omac.host.transcript == ["spawn echo"] * 4
-        found = [r.event for r in records(omac.path) if isinstance(r.event, sidecar.RestartScheduled)]
-        assert [(event.attempt, event.delay_ms) for event in found] == [(2, 1), (3, 2), (4, 3)]
+        scheduled = [r.event for r in records(omac.path) if isinstance(r.event, sidecar.RestartScheduled)]
+        assert [(event.attempt, event.delay_ms) for event in scheduled] == [(2, 1), (3, 2), (4, 3)]
         assert omac.sidecar("echo").failures == 4
         assert omac.sidecar("echo").detail == "gave up after 4 failures in a row; the last: no such program"
 
 
 async def test_giving_up_is_not_for_ever(serving: Serving, spawned: Any) -> None:
-    """A new request, as a reload makes it, begins with a clean slate."""
+    """A new request, as a reload makes it, starts the count of failures again."""
     async with serving() as omac:
         omac.host.failing.add("echo")
         await spawned(omac)
@@ -136,7 +136,7 @@ async def test_who_lived_long_enough_has_a_clean_slate(serving: Serving, spawned
 
 
 async def test_an_unhealthy_sidecar_is_ended_and_started_again(serving: Serving, spawned: Any, kinds: Kinds) -> None:
-    """What was seen is recorded before it is ended."""
+    """The unhealthy state is recorded before the sidecar is ended."""
     async with serving(restarts=RestartPolicy(limit=0)) as omac:
         omac.host.unhealthy.add("echo")
         await spawned(omac)
@@ -149,7 +149,7 @@ async def test_an_unhealthy_sidecar_is_ended_and_started_again(serving: Serving,
 async def test_a_sidecar_that_stops_listening_is_ended_and_started_again(
     serving: Serving, spawned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrapper that outlives its server holds no route: its port could be anybody's by now."""
+    """A wrapper that outlives its server keeps no route: another program may have its port by now."""
     monkeypatch.setattr(supervision, "WATCH_S", 0.01)
     monkeypatch.setattr(supervision, "DOUBT_S", 0.01)
     async with serving() as omac:
@@ -166,7 +166,7 @@ async def test_a_sidecar_that_stops_listening_is_ended_and_started_again(
 
 
 async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any) -> None:
-    """Nobody waits for the answer of a process that is gone."""
+    """omac does not wait for the answer of a process that is gone."""
     async with serving(restarts=RestartPolicy(limit=0)) as omac:
         omac.host.silent.add("echo")
         await spawned(omac)
@@ -177,7 +177,7 @@ async def test_a_sidecar_that_ends_while_starting(serving: Serving, spawned: Any
 
 
 async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
-    """A sidecar that was killed did not exit."""
+    """A sidecar that was killed is reported with its signal, not with an exit status."""
     async with serving(restarts=RestartPolicy(limit=0)) as omac:
         await spawned(omac)
         await reach(omac, "healthy")
@@ -188,7 +188,7 @@ async def test_a_signal_is_named(serving: Serving, spawned: Any) -> None:
 
 @pytest.mark.parametrize("moment", ["spawning", "starting", "pausing", "healthy", "unhealthy"])
 async def test_a_stop_wins(serving: Serving, spawned: Any, moment: str) -> None:
-    """Whenever it comes, it is the end: what is spawned meanwhile is stopped, and nothing starts again."""
+    """A stop at any moment is final: a sidecar that is being spawned is stopped, and none starts again."""
     async with serving(restarts=RestartPolicy(base_ms=60_000, max_ms=60_000)) as omac:
         if moment == "spawning":
             omac.host.held.add("echo")
@@ -219,7 +219,7 @@ async def test_a_stop_wins(serving: Serving, spawned: Any, moment: str) -> None:
 
 
 async def test_a_stop_that_comes_with_the_good_news(serving: Serving, spawned: Any) -> None:
-    """A stop recorded in the same breath as `healthy` is seen, however the tasks are scheduled."""
+    """A stop recorded at the same moment as `healthy` takes effect, however the tasks are scheduled."""
     async with serving() as omac:
         for generation in range(1, 40):
             omac.host.silent.add("echo")
@@ -240,7 +240,7 @@ async def test_a_stop_that_comes_with_the_good_news(serving: Serving, spawned: A
 async def test_code_that_changed_is_not_started(
     serving: Serving, spawned: Any, lies_there: str | None, why: str
 ) -> None:
-    """Its approval is for other code: the sidecar gives up at once, for trying again would not help."""
+    """The approval is for other code: the sidecar gives up at once, for another try would not help."""
     async with serving() as omac:
         await spawned(omac, lies_there=lies_there)
         await reach(omac, "gave_up")
@@ -250,7 +250,7 @@ async def test_code_that_changed_is_not_started(
 
 
 async def test_cancellation_stops_processes(serving: Serving, spawned: Any) -> None:
-    """When the reactors end, nothing that they started is left."""
+    """The end of the reactors ends every process that they started."""
     async with serving() as omac:
         await spawned(omac)
         await reach(omac, "healthy")
@@ -259,7 +259,7 @@ async def test_cancellation_stops_processes(serving: Serving, spawned: Any) -> N
 
 
 async def test_cancellation_stops_what_could_not_be_reported(serving: Serving, spawned: Any) -> None:
-    """A process whose `started` is not recorded yet, for the journal is away, is not left behind either."""
+    """A process whose `started` cannot be recorded yet, because the journal is away, is ended too."""
     async with serving() as omac:
         omac.journal_fails(1_000_000, "sidecar.started")
         await spawned(omac)
@@ -269,7 +269,7 @@ async def test_cancellation_stops_what_could_not_be_reported(serving: Serving, s
 
 
 async def test_outcomes_are_recorded_when_the_journal_returns(serving: Serving, spawned: Any) -> None:
-    """A fact cannot be refused: it is told again until it is recorded."""
+    """A fact cannot be refused: it is reported again until it is recorded."""
     async with serving() as omac:
         omac.journal_fails(5, "sidecar.started", "sidecar.healthy")
         await spawned(omac)
@@ -278,10 +278,10 @@ async def test_outcomes_are_recorded_when_the_journal_returns(serving: Serving, 
 
 
 async def test_sidecars_of_other_runs_are_left_alone(serving: Serving, spawned: Any, kinds: Kinds) -> None:
-    """Two omac processes share a journal: each starts what it asked for itself."""
-    async with serving(run="run1") as one, serving(run="run2") as other:
-        await spawned(one)
-        await reach(one, "healthy")
-        await other.caught_up()
-        assert other.sidecar("echo").status == "healthy"
-        assert other.host.transcript == []
+    """Two omac processes share a journal: each starts only the sidecars that it requested itself."""
+    async with serving(run="run1") as first, serving(run="run2") as second:
+        await spawned(first)
+        await reach(first, "healthy")
+        await second.caught_up()
+        assert second.sidecar("echo").status == "healthy"
+        assert second.host.transcript == []

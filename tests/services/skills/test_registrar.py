@@ -1,4 +1,4 @@
-"""services/skills/registrar.py, with the reactors around it: what is found, given, adopted, accepted and shared."""
+"""services/skills/registrar.py, with its reactors: skills are found, given values, adopted, accepted and shared."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -28,7 +28,7 @@ Read = Callable[[str], list[Recorded]]
 
 
 def wants(skill: FoundSkill, *fields: Secret | Config) -> FoundSkill:
-    """The skill with these values declared."""
+    """Return the skill with these values declared."""
     assert skill.meta is not None
     assert skill.meta.sidecar is not None
     secrets = tuple(field for field in fields if isinstance(field, Secret))
@@ -38,20 +38,20 @@ def wants(skill: FoundSkill, *fields: Secret | Config) -> FoundSkill:
 
 
 def shared(skill: FoundSkill) -> FoundSkill:
-    """The same, as a skill that all directories share."""
+    """Return the skill as one that all directories share."""
     source = f"/home/u/.agents/skills/{skill.name}"
     return msgspec.structs.replace(skill, source=source, skills_dir="/home/u/.agents/skills", scope="global")
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that stalls for a second is no reason for a manifest without what is shared."""
+    """Lengthen the wait for shared skills, so that a disk that stalls for a second does not shorten a manifest."""
     for module in (activation, requests):
         monkeypatch.setattr(module, "SHARED_S", 15.0)
 
 
 async def test_a_secret_makes_a_pending_skill_ready_with_the_same_token(serving: Serving, skill: MakeSkill) -> None:
-    """Given by another process, without a call; the sidecar gets it, and only its fingerprint is recorded."""
+    """A secret given by another process needs no call; the sidecar gets it, and only its fingerprint is recorded."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", default="slow"))
         omac.folders.put("/w/shop", slack)
@@ -66,7 +66,7 @@ async def test_a_secret_makes_a_pending_skill_ready_with_the_same_token(serving:
 
 
 async def test_a_changed_value_restarts_a_ready_sidecar(serving: Serving, skill: MakeSkill) -> None:
-    """A secret or a setting; one that is given again as it was changes nothing."""
+    """A changed secret or setting restarts the sidecar; an equal value given again changes nothing."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"), Config("MODE", required=False))
         omac.folders.put("/w/shop", slack)
@@ -85,12 +85,12 @@ async def test_a_changed_value_restarts_a_ready_sidecar(serving: Serving, skill:
 
 
 def ready(omac: Any) -> bool:
-    """Whether everything is."""
+    """Return whether the directory is active and all its skills are ready."""
     return omac.directory().status == "active" and set(omac.skill_states().values()) == {"ready"}
 
 
 async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: MakeSkill) -> None:
-    """And the stub says what is missing, and how to give it."""
+    """A removed value stops the sidecar, and the stub names the missing value and the command that sets it."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"))
         omac.folders.put("/w/shop", slack)
@@ -110,7 +110,7 @@ async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: Mak
 async def test_a_revoked_approval_stops_the_sidecar(
     serving: Serving, skill: MakeSkill, command: registration.Command
 ) -> None:
-    """At once, without a call; found again, it is registered again and not approved."""
+    """A revoked skill stops at once, without a call; found again, it is registered again and not approved."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -131,7 +131,7 @@ async def test_a_revoked_approval_stops_the_sidecar(
 async def test_secrets_that_cannot_be_read_make_a_skill_pending(
     serving: Serving, skill: MakeSkill, problem: Refusal | None, lies: bool, missing: tuple[str, ...], fix: str
 ) -> None:
-    """A store that is locked, slow or lying keeps that one skill from starting; mended, it takes a reload."""
+    """A store that is locked, slow or lying keeps only its skill from starting; a mended one lets a reload start it."""
     async with serving() as omac:
         slack, echo = wants(skill("slack"), Secret("A"), Secret("B")), skill("echo")
         omac.folders.put("/w/shop", slack, echo)
@@ -139,8 +139,8 @@ async def test_secrets_that_cannot_be_read_make_a_skill_pending(
         await omac.give("/w/shop", "slack", Values({"A": Hidden("one"), "B": Hidden("two")}))
         omac.secrets.problem = problem
         if lies:
-            kept = omac.secrets.values[credential.service(ids.workdir_id("/w/shop"), "slack")]
-            kept["B"] = Hidden("planted")
+            stored = omac.secrets.values[credential.service(ids.workdir_id("/w/shop"), "slack")]
+            stored["B"] = Hidden("planted")
         await omac.activate()
         assert omac.skill_states() == {"slack": "pending_credentials", "echo": "ready"}
         route = omac.directory().routes["slack"]
@@ -152,7 +152,7 @@ async def test_secrets_that_cannot_be_read_make_a_skill_pending(
 
 
 async def test_two_directories_never_share_a_secret(serving: Serving, skill: MakeSkill) -> None:
-    """Equal names, other code, other values: each sidecar gets its own."""
+    """Skills may have equal names, other code and other values: each sidecar gets its own secret."""
     async with serving() as omac:
         for workdir in ("/w/a", "/w/b"):
             slack = wants(skill("slack", code=workdir[-1], workdir=workdir), Secret("TOKEN"))
@@ -175,7 +175,7 @@ async def test_two_directories_never_share_a_secret(serving: Serving, skill: Mak
 async def test_defaults_are_adopted_by_approved_code_only(
     serving: Serving, skill: MakeSkill, records: Read, digest: str, approved: bool, adopted: bool
 ) -> None:
-    """Without a person: only where the very code that the value was given to is approved."""
+    """Defaults are adopted without a person only where the code that got the value is the approved code."""
     async with serving() as omac:
         await omac.give("/w/a", "slack", Values({"TOKEN": Hidden("hunter2")}, {"MODE": "fast"}), digest)
         slack = wants(skill("slack", workdir="/w/b"), Secret("TOKEN"), Config("MODE"))
@@ -192,7 +192,7 @@ async def test_defaults_are_adopted_by_approved_code_only(
 
 
 async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
-    """`serve.auto_register = false`: a skill that nobody registered is broken, and says how."""
+    """An unregistered skill with `serve.auto_register = false` is broken, and its fix is the command to register it."""
     async with serving(policy=SkillPolicy(auto_register=False)) as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -205,7 +205,7 @@ async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: 
 
 @pytest.mark.parametrize("drift", ["refuse", "accept"])
 async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, drift: Any) -> None:
-    """It is recorded as drifted; it runs only in a run that was told to accept it, from a copy of its own."""
+    """Changed code is recorded as drifted; it runs only in a run that accepts it, from a copy of its own."""
     async with serving(policy=SkillPolicy(bundle_drift=drift)) as omac:
         old, new = skill("echo"), skill("echo", code="2")
         omac.folders.put("/w/shop", old)
@@ -223,7 +223,7 @@ async def test_changed_code(serving: Serving, skill: MakeSkill, records: Read, d
 
 
 async def test_a_planted_copy_is_never_accepted(serving: Serving, skill: MakeSkill) -> None:
-    """Accepting changes is for the folder that was approved, not for another of the same name."""
+    """A policy that accepts changes is for the folder that was approved, not for another one with that name."""
     async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old = skill("echo")
         omac.approve("/w/shop", old)
@@ -233,7 +233,7 @@ async def test_a_planted_copy_is_never_accepted(serving: Serving, skill: MakeSki
 
 
 async def test_changes_in_what_the_hash_leaves_out(serving: Serving, skill: MakeSkill, records: Read) -> None:
-    """The approved copy goes on running; that the folder is no longer like it is recorded, once."""
+    """The approved copy goes on running; the difference of the folder is recorded once."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -249,7 +249,7 @@ async def test_changes_in_what_the_hash_leaves_out(serving: Serving, skill: Make
 
 
 async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -> None:
-    """It is looked at before every start."""
+    """The copy is checked before every start."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -261,7 +261,7 @@ async def test_a_damaged_copy_does_not_run(serving: Serving, skill: MakeSkill) -
 
 
 async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving, skill: MakeSkill) -> None:
-    """One sidecar, below the reserved name with each directory's own token; its values are unscoped."""
+    """A shared skill has one sidecar, below the reserved name of each token; its values are unscoped."""
     async with serving() as omac:
         weather = shared(wants(skill("weather"), Secret("KEY")))
         omac.folders.put("", weather)
@@ -271,14 +271,14 @@ async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving
         manifests = [await omac.activate("/w/a"), await omac.activate("/w/b")]
         assert omac.host.running() == ["weather"]
         for manifest in manifests:
-            (told,) = manifest.skills
+            (entry,) = manifest.skills
             base = f"http://127.0.0.1:9/{manifest.dir_token}/__global__/weather"
-            assert (told["scope"], told["state"], told["base"]) == ("global", "ready", base)
+            assert (entry["scope"], entry["state"], entry["base"]) == ("global", "ready", base)
             assert manifest.env == {
                 "OMAC_SKILLS": "__global__/weather", "OMAC_WEATHER_BASE": base, "OMAC_G_WEATHER_BASE": base,
             }  # fmt: skip
-        assert [told["state"] for told in omac.directories.global_skills()] == ["ready"]
-        assert {one["dir"] for one in omac.directories.listing()} == {"/w/a", "/w/b"}
+        assert [entry["state"] for entry in omac.directories.global_skills()] == ["ready"]
+        assert {listed["dir"] for listed in omac.directories.listing()} == {"/w/a", "/w/b"}
         await omac.deactivate("/w/a")
         await omac.deactivate("/w/b")
         assert omac.host.running() == ["weather"], "it is the server's"
@@ -287,16 +287,16 @@ async def test_shared_skills_run_once_and_are_in_every_manifest(serving: Serving
 
 
 async def test_a_skill_of_the_directory_hides_a_shared_one(serving: Serving, skill: MakeSkill) -> None:
-    """Of the same name in manifest and variables; of the same mount in the flat variable."""
+    """A directory's skill hides a shared one: of its name in manifest and variables, of its mount in flat variables."""
     async with serving() as omac:
         own, other = skill("weather"), skill("other", mount="mail")
         omac.folders.put("", shared(skill("weather", code="2")), shared(skill("mail", code="2")))
         omac.folders.put("/w/shop", own, other)
         omac.approve("/w/shop", own, other)
-        for one in omac.folders.skills[""]:
-            omac.approve("", one)
+        for shared_skill in omac.folders.skills[""]:
+            omac.approve("", shared_skill)
         manifest = await omac.activate()
-        assert [(told["name"], told["scope"]) for told in manifest.skills] == [
+        assert [(entry["name"], entry["scope"]) for entry in manifest.skills] == [
             ("other", "workdir"), ("weather", "workdir"), ("mail", "global"),
         ]  # fmt: skip
         base = f"http://127.0.0.1:9/{manifest.dir_token}"
@@ -307,15 +307,16 @@ async def test_a_skill_of_the_directory_hides_a_shared_one(serving: Serving, ski
 
 
 async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> None:
-    """Found with an activation; approved or changed from another process at once; gone with the next look."""
+    """A shared skill is found with an activation; an approval or change by another process counts at once; a removed
+    one ends with the next reload."""
     async with serving() as omac:
         await omac.activate("/w/a")
         assert not omac.engine.system.directories[ids.directory_stream(omac.engine.host, ids.GLOBAL)].version
         weather = shared(skill("weather"))
         omac.folders.put("", weather)
-        (told,) = (await omac.activate("/w/b")).skills
-        assert told["state"] == "broken"
-        assert told["fix"] == ["omac approve weather --global --harness opencode --hash sha256:frozen"]
+        (entry,) = (await omac.activate("/w/b")).skills
+        assert entry["state"] == "broken"
+        assert entry["fix"] == ["omac approve weather --global --harness opencode --hash sha256:frozen"]
         omac.approve("", weather)
         await omac.until(lambda: omac.host.running() == ["weather"])
         omac.folders.put("")
@@ -326,7 +327,7 @@ async def test_shared_skills_come_and_go(serving: Serving, skill: MakeSkill) -> 
 
 @pytest.mark.parametrize("taken", ["approval", "secret"])
 async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, skill: MakeSkill, taken: str) -> None:
-    """However long a look at the directory takes; and it does not start again before that look is over."""
+    """A revocation ends the sidecar even during a long discovery, and it does not start again before that ends."""
     async with serving() as omac:
         slack = wants(skill("slack"), Secret("TOKEN"))
         omac.folders.put("/w/shop", slack)
@@ -347,7 +348,7 @@ async def test_what_is_taken_back_ends_the_sidecar_at_once(serving: Serving, ski
 
 
 async def test_what_lost_its_approval_before_its_start_is_not_started(serving: Serving, skill: MakeSkill) -> None:
-    """A plan may be older than a revocation: the start looks again."""
+    """A plan may be older than a revocation, so each start checks the approval again."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
@@ -364,7 +365,7 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
 
 
 async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, skill: MakeSkill) -> None:
-    """The directory comes online, and nothing else is harmed."""
+    """The directory comes online, and other directories are not harmed."""
     async with serving() as omac:
         omac.folders.put("", shared(skill("weather")))
         await omac.activate("/w/a")
@@ -381,7 +382,7 @@ async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, ski
 
 
 async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, skill: MakeSkill) -> None:
-    """Also in a run that accepts changes."""
+    """Changed code that cannot be copied breaks one skill, also in a run that accepts changes."""
     async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old, other = skill("echo"), skill("other")
         omac.folders.put("/w/shop", old, other)
@@ -393,7 +394,7 @@ async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, sk
 
 
 async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: MakeSkill) -> None:
-    """And at nothing else."""
+    """An unlocked store makes omac reload the directories that wait for it, and no others."""
     async with serving() as omac:
         slack = wants(skill("slack", workdir="/w/a"), Secret("A"))
         omac.folders.put("/w/a", slack)
@@ -409,7 +410,7 @@ async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: Make
 
 
 def test_codes_are_bundles_of_one_folder() -> None:
-    """What `is_bundle` compares: folder and hash, not the digest."""
+    """`is_bundle` compares folder and hash, not the digest."""
     code = Code("/s", "sha256:1", "d")
     assert code.is_bundle(Code("/s", "sha256:1"))
     assert not code.is_bundle(Code("/t", "sha256:1", "d"))

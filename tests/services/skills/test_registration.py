@@ -1,4 +1,4 @@
-"""services/skills/registration.py: which skill a name means, and what decisions leave in the journal."""
+"""services/skills/registration.py: the skill that a name means, and the records of decisions."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -52,12 +52,12 @@ class Folders:
         self, there: Mapping[str, Sequence[FoundSkill]], bases: Sequence[str], guidance: bool
     ) -> list[FoundSkill]:
         await trio.lowlevel.checkpoint()
-        found: dict[str, FoundSkill] = {}
+        skills: dict[str, FoundSkill] = {}
         for base in bases:
             for skill in there.get(base, ()):
                 if guidance or skill.meta or skill.problem:
-                    found.setdefault(skill.name, skill)
-        return list(found.values())
+                    skills.setdefault(skill.name, skill)
+        return list(skills.values())
 
     async def bundle_hash(self, source: str) -> str:
         raise NotImplementedError
@@ -67,7 +67,7 @@ class Folders:
 
 
 class Freezer:
-    """Takes copies; `bundle_hash` is that of what lies there when it does."""
+    """A freezer of copies; `bundle_hash` is that of the folder at that moment."""
 
     def __init__(self) -> None:
         self.bundle_hash = "sha256:1"
@@ -85,7 +85,7 @@ class Freezer:
 
 
 class Resolver:
-    """Resolves every command to one interpreter, named as its first word."""
+    """A resolver that resolves every command to one interpreter, named as its first word."""
 
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
         await trio.lowlevel.checkpoint()
@@ -93,7 +93,7 @@ class Resolver:
 
 
 class Store:
-    """A store of secrets in memory. `refusal` is what every write meets; services may be `locked`."""
+    """A store of secrets in memory. `refusal` is the error of every write; services may be `locked`."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Hidden] = {}
@@ -132,13 +132,13 @@ class Desk:
         self.registering = Registering(execution, self.freezer, Resolver(), self.credentials)
 
     def kinds(self) -> list[str]:
-        """What is in the journal, by name of event."""
+        """Return the names of the events in the journal."""
         return [type(record.event).__name__ for record in self.journal.records()]
 
 
 @pytest.fixture
 def desk(path: str, clock: Callable[[], int]) -> Iterator[Desk]:
-    """An empty one."""
+    """Yield a person's command line on an empty journal."""
     journal = open_journal(path, "person", clock)
     yield Desk(journal)
     journal.close()
@@ -146,57 +146,60 @@ def desk(path: str, clock: Callable[[], int]) -> Iterator[Desk]:
 
 @pytest.fixture
 def echo(skill: MakeSkill) -> Candidate:
-    """A skill of a project."""
+    """Return a skill of a project."""
     return Candidate(SkillScope("/w/shop"), skill("echo"))
 
 
 def below(skill: FoundSkill, base: str) -> FoundSkill:
-    """The same skill in another base folder."""
+    """Return the skill from another base folder."""
     return msgspec.structs.replace(skill, base=base, source=f"/w/shop/.{base}/skills/{skill.name}")
 
 
 def guide(skill: FoundSkill) -> FoundSkill:
-    """Nothing but a SKILL.md."""
+    """Return the skill as one with nothing but a SKILL.md."""
     return msgspec.structs.replace(skill, meta=None, bundle_hash="", guide=Guide(skill.name, "words"))
 
 
 async def refused(folders: Folders, search: SkillSearch, name: str) -> Refusal:
-    """Why a name means no skill."""
+    """Return the refusal of a name that means no skill."""
     with pytest.raises(Refusal) as caught:
         await find(folders, search, name, "omac register")
     return caught.value
 
 
 async def test_a_skill_is_found_by_its_name(skill: MakeSkill) -> None:
-    """Among all that lie there, in the project and beside it."""
+    """A name is searched for among all skills, in the project and beside it."""
     folders = Folders({"agents": [skill("a"), skill("b")]}, {"claude": [skill("c")]})
-    found = await find(folders, SHOP, "b", "omac register")
-    assert (found.skill.name, found.place) == ("b", SkillScope("/w/shop"))
+    candidate = await find(folders, SHOP, "b", "omac register")
+    assert (candidate.skill.name, candidate.place) == ("b", SkillScope("/w/shop"))
     assert (await find(folders, SHOP, "c", "omac register")).place == SkillScope("", "claude")
-    assert [one.skill.name for one in await every(folders, SkillSearch("/w/shop", None, "workdir"))] == ["a", "b"]
-    assert [one.skill.name for one in await every(folders, SkillSearch("/w/shop", None, "global"))] == ["c"]
+    assert [entry.skill.name for entry in await every(folders, SkillSearch("/w/shop", None, "workdir"))] == ["a", "b"]
+    assert [entry.skill.name for entry in await every(folders, SkillSearch("/w/shop", None, "global"))] == ["c"]
 
 
 @pytest.mark.parametrize("harness", HARNESSES)
 async def test_a_harness_sees_its_own_folder_and_the_shared_one(skill: MakeSkill, harness: Harness) -> None:
-    """Its own comes first; what other harnesses have is out of its sight."""
-    skills = {base: [below(skill("a"), base)] for base in (*(one.base for one in HARNESSES), "agents")}
-    (found,) = await every(Folders(skills, {}), SkillSearch("/w/shop", harness))
-    assert (found.skill.base, found.place.harness) == (harness.base, harness.name)
+    """A harness sees its own folder first, then the shared one; folders of other harnesses are out of its sight."""
+    skills = {base: [below(skill("a"), base)] for base in (*(agent.base for agent in HARNESSES), "agents")}
+    (candidate,) = await every(Folders(skills, {}), SkillSearch("/w/shop", harness))
+    assert (candidate.skill.base, candidate.place.harness) == (harness.base, harness.name)
 
 
 async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skill: MakeSkill) -> None:
-    """So that a command can mean the skill in .agents beside one in .opencode."""
+    """A command can name the skill in .agents beside one in .opencode."""
     folders = Folders({"opencode": [below(skill("a"), "opencode")], "agents": [skill("a")]}, {})
-    found = await every(folders, SHOP)
-    assert [(one.skill.base, one.place.harness) for one in found] == [("opencode", "opencode"), ("agents", "claude")]
-    for one in found:
-        search = SkillSearch("/w/shop", harness_named(one.place.harness), "workdir")
-        assert (await find(folders, search, "a", "omac register")).skill == one.skill
+    candidates = await every(folders, SHOP)
+    assert [(candidate.skill.base, candidate.place.harness) for candidate in candidates] == [
+        ("opencode", "opencode"),
+        ("agents", "claude"),
+    ]
+    for candidate in candidates:
+        search = SkillSearch("/w/shop", harness_named(candidate.place.harness), "workdir")
+        assert (await find(folders, search, "a", "omac register")).skill == candidate.skill
 
 
 async def test_who_means_several_is_told_of_each(skill: MakeSkill) -> None:
-    """Over harnesses and scopes."""
+    """A name that means several skills, over harnesses and scopes, is refused with each of them."""
     folders = Folders({"claude": [below(skill("a"), "claude")]}, {"agents": [skill("a", workdir="/home")]})
     refusal = await refused(folders, SHOP, "a")
     assert (refusal.reason, refusal.exit_code) == ("skill-ambiguous", 2)
@@ -205,7 +208,7 @@ async def test_who_means_several_is_told_of_each(skill: MakeSkill) -> None:
 
 
 async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> None:
-    """The message says where was looked, and which skills there are."""
+    """The message names the searched place, and the skills there."""
     refusal = await refused(Folders({"agents": [skill("a"), skill("b")]}, {}), SHOP, "c")
     assert (refusal.reason, refusal.exit_code) == ("skill-not-found", 4)
     assert refusal.message.endswith("in /w/shop; known: a, b")
@@ -215,7 +218,7 @@ async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> Non
 
 
 async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
-    """Nobody vouches for a contract that omac does not understand, nor for words."""
+    """A skill with a broken contract, or without a sidecar, cannot be approved."""
     broken = msgspec.structs.replace(skill("a"), meta=None, problem="name: is missing")
     folders = Folders({"agents": [broken, guide(skill("words"))]}, {})
     refusal = await refused(folders, SHOP, "a")
@@ -224,19 +227,19 @@ async def test_what_cannot_be_registered(skill: MakeSkill) -> None:
 
 
 async def test_an_approval_is_recorded_once(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
-    """With the copy, and the registration it implies, in the stream of that skill; repeating it changes nothing."""
+    """An approval is recorded with the copy, after the registration it implies, in one stream; a second adds none."""
     assert [await desk.registering.approve(echo) for _ in range(2)] == [True, False]
     desk.freezer.bundle_hash = "sha256:2"
     assert await desk.registering.approve(Candidate(echo.place, skill("echo", "2")))
-    found = list(desk.journal.records())
-    assert [type(record.event) for record in found] == [Registered, Approved, Registered, Approved]
+    records = list(desk.journal.records())
+    assert [type(record.event) for record in records] == [Registered, Approved, Registered, Approved]
     stream = ids.registration_stream(HOST, ids.workdir_id("/w/shop"), "agents", "echo")
-    assert {(record.stream, record.actor) for record in found} == {(stream, "person")}
-    assert (found[-1].event.bundle_hash, found[-1].event.digest) == ("sha256:2", "digest of sha256:2")
+    assert {(record.stream, record.actor) for record in records} == {(stream, "person")}
+    assert (records[-1].event.bundle_hash, records[-1].event.digest) == ("sha256:2", "digest of sha256:2")
 
 
 async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) -> None:
-    """Neither approved nor given anything."""
+    """Code that changes while omac reads it is neither approved nor given any value."""
     desk.freezer.bundle_hash = "sha256:planted"
     for call in (desk.registering.approve(echo), desk.registering.register(echo, Values({"KEY": SECRET}))):
         with pytest.raises(Refusal, match="changed while omac read it") as caught:
@@ -246,13 +249,13 @@ async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) ->
 
 
 async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate) -> None:
-    """They are mirrored to the defaults; what came from there is recorded as adopted, with where it came from."""
+    """Given values are mirrored to the defaults; values from there are recorded as adopted, with their origin."""
     values = Values({"KEY": SECRET}, {"NOTE": "x"})
     await desk.registering.register(echo, values)
-    other = Candidate(SkillScope("/w/market"), echo.skill)
+    market = Candidate(SkillScope("/w/market"), echo.skill)
     remembered = await desk.credentials.remembered("echo", ["KEY", "NOTE"])
-    await desk.registering.register(other, remembered, ["KEY", "NOTE", "UNKNOWN"])
-    for scope in (echo.place.scope, other.place.scope, DEFAULTS):
+    await desk.registering.register(market, remembered, ["KEY", "NOTE", "UNKNOWN"])
+    for scope in (echo.place.scope, market.place.scope, DEFAULTS):
         assert desk.store.kept[f"omac/{scope}/echo", "KEY"] == SECRET
     adopted = [record.event for record in desk.journal.records() if isinstance(record.event, DefaultAdopted)]
     digest = desk.registering.code(echo)
@@ -262,21 +265,21 @@ async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate
 
 
 async def test_what_all_projects_share_is_not_remembered(desk: Desk, skill: MakeSkill) -> None:
-    """Its values are everybody's already."""
+    """Values of a shared skill are not saved as defaults: all projects have them already."""
     await desk.registering.register(Candidate(SkillScope(""), skill("echo")), Values({"KEY": SECRET}))
     assert list(desk.store.kept) == [("omac/echo", "KEY")]
     assert desk.credentials.defaults("echo") == {}
 
 
 async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
-    """No value counts as given, and the code is not approved; what was approved before still is."""
+    """A failing store leaves no value in force and the code unapproved; an earlier approval stays."""
     desk.store.refusal = Refusal("vault-locked", "the vault is locked")
     with pytest.raises(Refusal, match="the vault is locked"):
         await desk.registering.register(echo, Values({"KEY": SECRET}, {"NOTE": "x"}))
     assert desk.kinds() == ["Registered", "SecretWriteRequested"]
     assert desk.registering.known(echo).approved is None
-    given = desk.credentials.values_of(echo.place.scope, "echo")
-    assert (given.secrets, given.config) == ({}, {})
+    values = desk.credentials.values_of(echo.place.scope, "echo")
+    assert (values.secrets, values.config) == ({}, {})
     desk.store.refusal = None
     assert await desk.registering.register(echo, Values({"KEY": SECRET})) == ()
     before, desk.freezer.bundle_hash = desk.registering.known(echo).approved, "sha256:2"
@@ -287,8 +290,8 @@ async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, ski
 
 
 async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candidate) -> None:
-    """The approval comes last; what was given is remembered for the copy that is approved then. The registration comes
-    first: it has the directory, for whoever asks the record what was given there."""
+    """The approval comes last; defaults are saved for the copy that is approved then. The registration comes first: it
+    has the directory, for readers of the record of the values given there."""
     assert await desk.registering.register(echo, Values(config={"NOTE": "x"})) == ()
     assert desk.kinds() == ["Registered", "ConfigWritten", "DefaultMirrored", "Approved"]
     approved = desk.registering.known(echo).approved
@@ -297,7 +300,7 @@ async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candid
 
 
 async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo: Candidate) -> None:
-    """It is said, and the code is approved."""
+    """The problem is returned, and the code is approved."""
     desk.store.locked = {f"omac/{DEFAULTS}/echo"}
     (problem,) = await desk.registering.register(echo, Values({"KEY": SECRET}))
     assert (problem.reason, problem.message) == (
@@ -310,15 +313,15 @@ async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo:
 
 
 async def test_values_are_for_the_skill_in_its_base_folder(desk: Desk, echo: Candidate) -> None:
-    """Not for another one of that name, approved or not."""
+    """Values are not for another skill of that name, approved or not."""
     await desk.registering.register(echo, Values({"KEY": SECRET}))
     await desk.registering.approve(Candidate(echo.place, below(echo.skill, "claude")))
-    given = desk.credentials.values_of(echo.place.scope, "echo", "claude")
-    assert (given.secrets, given.config, given.left) == ({}, {}, {})
+    values = desk.credentials.values_of(echo.place.scope, "echo", "claude")
+    assert (values.secrets, values.config, values.left) == ({}, {}, {})
 
 
 async def test_revoking_and_forgetting(desk: Desk, echo: Candidate) -> None:
-    """Each once; what is forgotten is as if it had never been known."""
+    """A repeated revocation or deregistration changes nothing; a deregistered skill is as if it was never known."""
     await desk.registering.approve(echo)
     stream = ids.registration_stream(HOST, echo.place.scope, "agents", "echo")
     assert [await desk.registering.revoke(stream) for _ in range(2)] == [True, False]
