@@ -11,7 +11,7 @@ from omac.journal.application import Journal
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a journal may be made; its folder is not there yet."""
+    """Return a path where a journal may be made; its folder does not exist yet."""
     return tmp_path / "state" / "journal.db"
 
 

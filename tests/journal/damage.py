@@ -1,4 +1,4 @@
-"""Damage: journals with events of every sort, and the ways to spoil them that a disk, a hand or a bug has."""
+"""Damage: journals with events of every sort, and the ways in which a disk, a person or a bug can spoil them."""
 
 import contextlib
 import sqlite3
@@ -49,7 +49,7 @@ def journal_of(path: Path) -> None:
 
 
 def destroyed(path: Path) -> Iterator[int]:
-    """Overwrite one page after the other, all others being whole; yields where it begins. The first is left alone."""
+    """Overwrite one page after the other, with all others whole, and yield where it begins; the first page stays."""
     content = path.read_bytes()
     for start in range(PAGE_BYTES, len(content), PAGE_BYTES):
         path.write_bytes(content[:start] + b"\xa5" * PAGE_BYTES + content[start + PAGE_BYTES :])
@@ -75,7 +75,7 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
 
 
 def append(path: Path, at: StreamId, version: int | None, kind: str, body: bytes) -> int:
-    """Append a row as nothing of omac would; returns its position."""
+    """Append a row as no part of omac would; return its position."""
     for text in (at, kind):
         sql(path, "INSERT OR IGNORE INTO name (text) VALUES (?)", text)
     ((top,),) = sql(path, "SELECT position FROM head")

@@ -27,7 +27,7 @@ def note(size: int, root: bytes, journal: str = "a1b2", seed: bytes = SEED) -> s
 
 
 def proof(old: str, new: str, path: list[bytes]) -> bytes:
-    """A proof as somebody may have written it."""
+    """Return the text of a proof, valid or not."""
     return msgspec.json.encode(ConsistencyProof(FORMAT, old, new, tuple(path)))
 
 
@@ -39,16 +39,16 @@ def vector(first: int, second: int) -> tuple[str, str, list[bytes]]:
 
 @pytest.mark.parametrize(("first", "second"), CONSISTENCY)
 def test_the_vectors_of_rfc_6962(first: int, second: int) -> None:
-    """Each published proof holds, and none with a bit flipped, a hash more or less, or other checkpoints."""
+    """Each published proof holds, but none with a flipped bit, a hash more or less, or other checkpoints."""
     old, new, path = vector(first, second)
-    shown = proven_consistency(proof(old, new, path), [KEY])
-    assert (shown.old.size, shown.new.size) == (first, second)
+    proven = proven_consistency(proof(old, new, path), [KEY])
+    assert (proven.old.size, proven.new.size) == (first, second)
     changed = [path[:-1], [*path, bytes(32)], path[::-1]] if path else [[bytes(32)]]
     changed += [[*path[:at], bytes([path[at][0] ^ 1]) + path[at][1:], *path[at + 1 :]] for at in range(len(path))]
-    for others in changed:
-        if others != path:
+    for hashes in changed:
+        if hashes != path:
             with pytest.raises(Refusal, match="do not lead from the old checkpoint"):
-                proven_consistency(proof(old, new, others), [KEY])
+                proven_consistency(proof(old, new, hashes), [KEY])
     for texts in ((note(first, bytes(32)), new), (old, note(second, bytes(32)))):
         with pytest.raises(Refusal, match="do not lead from the old checkpoint"):
             proven_consistency(proof(*texts, path), [KEY])
@@ -81,22 +81,22 @@ def test_checkpoints_that_do_not_follow() -> None:
     [b"", b"[]", b"{}", b"[" * 100_000, proof("", "", []), proof("x", "y", []).replace(b"ency-1", b"ency-2")],
 )
 def test_texts_that_are_none(text: bytes) -> None:
-    """They are refused as misuse."""
+    """A text that is no consistency proof is refused as misuse."""
     with pytest.raises(Refusal) as refused:
         proven_consistency(text, [KEY])
     assert refused.value.reason == "misuse"
 
 
 def test_a_journal_proves_all_its_sizes(tmp_path: Path) -> None:
-    """Between any two sizes of a journal, the empty one included; the proof holds without it."""
+    """A journal proves the consistency of any two of its sizes, 0 included; the proof holds without the journal."""
     path, notes = notes_of(tmp_path)
     for (first, old), (second, new) in itertools.combinations_with_replacement(notes.items(), 2):
-        shown = proven_consistency(prove_consistency(str(path), old, new, [KEY]), [KEY])
-        assert (shown.old.size, shown.new.size) == (first, second)
+        proven = proven_consistency(prove_consistency(str(path), old, new, [KEY]), [KEY])
+        assert (proven.old.size, proven.new.size) == (first, second)
 
 
 def test_a_journal_that_was_changed_proves_nothing(tmp_path: Path) -> None:
-    """Another root, a leaf that is another, or an end that was cut: refused as damage, and nothing is printed."""
+    """Another root, a changed leaf or a cut end is refused as damage; another journal's checkpoint is refused, too."""
     path, notes = notes_of(tmp_path)
     forged = note(4, b"f" * 32, journal_id(path))
     for old, new in ((forged, notes[9]), (notes[3], note(9, b"f" * 32, journal_id(path)))):

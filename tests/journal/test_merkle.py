@@ -84,7 +84,7 @@ def naive(leaves: Sequence[bytes]) -> bytes:
 
 
 def numbered(count: int) -> list[bytes]:
-    """As many leaves, all different."""
+    """Return so many leaves, all different."""
     return [leaf_hash(str(number).encode()) for number in range(count)]
 
 
@@ -100,7 +100,7 @@ def consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
 
 def hexes(text: str) -> list[bytes]:
     """Hashes, as they are published."""
-    return [bytes.fromhex(one) for one in text.split()]
+    return [bytes.fromhex(word) for word in text.split()]
 
 
 def test_published_roots() -> None:
@@ -131,7 +131,7 @@ def test_published_consistency_proofs(first: int, second: int) -> None:
 
 @given(SIZES, st.integers(0, 200))
 def test_a_tree_continues_from_its_peaks(size: int, at: int) -> None:
-    """Whoever stores size and peaks in between gets the root of a naive tree."""
+    """A tree that is continued from a stored size and peaks has the root of a naive tree."""
     leaves = numbered(size)
     begun = MerkleTree()
     begun.extend(leaves[:at])
@@ -148,8 +148,8 @@ def test_inclusion(data: st.DataObject, size: int) -> None:
     index = data.draw(st.integers(0, size - 1))
     root, proof = naive(leaves), path(leaves, index)
     assert includes(root, size, index, leaves[index], proof)
-    other = data.draw(st.integers(-1, size).filter(lambda at: at != index))
-    assert not includes(root, size, other, leaves[index], proof)
+    wrong = data.draw(st.integers(-1, size).filter(lambda at: at != index))
+    assert not includes(root, size, wrong, leaves[index], proof)
     assert not includes(root, size, index, leaf_hash(b"another"), proof)
     assert not includes(naive(numbered(size + 1)), size + 1, index, leaves[index], proof)
 
@@ -203,7 +203,7 @@ def test_peaks_that_cannot_be(size: int, peaks: int) -> None:
 
 
 def test_proofs_that_cannot_be() -> None:
-    """There is no proof about a leaf that is not there, nor about a tree that shrinks."""
+    """Proofs about a leaf that does not exist, or about a tree that shrinks, are refused."""
     with pytest.raises(ValueError, match="no leaf"):
         inclusion_ranges(3, 3)
     with pytest.raises(ValueError, match="cannot continue"):
