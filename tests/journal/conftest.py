@@ -17,7 +17,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def journal(path: Path) -> Iterator[Journal]:
-    """An empty journal, open for appending."""
+    """Yield an empty journal, open for appending."""
     opened = journal_at(path)
     yield opened
     opened.close()

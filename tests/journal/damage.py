@@ -21,12 +21,12 @@ STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
 
 
 def stream(run: str) -> StreamId:
-    """The stream of a run."""
+    """Return the stream of a run."""
     return run_stream(HOST, RunId(run))
 
 
 def history() -> list[Draft]:
-    """Nine events: two runs, of which one is recovered, and calls between them."""
+    """Return nine events: two runs, of which one is recovered, and calls between them."""
     return [
         Draft(stream("a"), 1, STARTED),
         called("one"),
@@ -41,7 +41,7 @@ def history() -> list[Draft]:
 
 
 def journal_of(path: Path) -> None:
-    """A closed journal with that history, at positions 1 to 9."""
+    """Make a closed journal with that history, at positions 1 to 9."""
     journal = journal_at(path)
     for draft in history():
         commit_now(journal, [draft])
@@ -57,7 +57,7 @@ def destroyed(path: Path) -> Iterator[int]:
 
 
 def read(path: Path) -> list[str]:
-    """The events of a journal of calls, as another process reads them."""
+    """Return the events of a journal of calls, as another process reads them."""
     with contextlib.closing(ReadJournal(str(path))) as journal:
         return texts(list(journal.records()))
 
@@ -92,7 +92,7 @@ def append(path: Path, at: StreamId, version: int | None, kind: str, body: bytes
 
 
 def encoded(event: Event) -> tuple[str, bytes]:
-    """The kind and the bytes of an event."""
+    """Return the kind and the bytes of an event."""
     return Codec().encode(event)
 
 

@@ -59,7 +59,7 @@ class _Days:
         return events - len(self._golden)
 
     def new_names(self) -> list[tuple[int, str]]:
-        """The names that the days have beside those of the golden one."""
+        """Return the names that the days have beside those of the golden one."""
         return list(self._texts.items())[self._known :]
 
     def rows(self) -> Iterator[Row]:

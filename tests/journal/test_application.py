@@ -24,18 +24,18 @@ Sessions = tuple[str, ...]
 
 
 def evolve(state: Sessions, event: Event) -> Sessions:
-    """The sessions admitted so far."""
+    """Return the sessions admitted so far."""
     assert isinstance(event, SessionAdmitted)
     return (*state, event.session)
 
 
 def load(journal: Journal, stream: StreamId = STREAM) -> Latest[Sessions]:
-    """The aggregate of these tests."""
+    """Load the aggregate of these tests."""
     return journal.load(stream, (), evolve)
 
 
 def admit(journal: Journal, *sessions: str, stream: StreamId = STREAM) -> list[int]:
-    """Append the next events of the aggregate of these tests; returns their positions."""
+    """Append the next events of the aggregate of these tests; return their positions."""
     version = load(journal, stream).version
     drafts = [admitted(stream, version + n, session) for n, session in enumerate(sessions, 1)]
     return [recorded.position for recorded in commit_now(journal, drafts, CAUSE)]
@@ -101,7 +101,7 @@ def test_nothing_to_commit(journal: Journal) -> None:
 
 
 def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> None:
-    """In a commit of many callers, those that were too late get a conflict; all others are recorded without a gap."""
+    """A commit of many callers gives those that were too late a conflict, and records all others without a gap."""
     admit(other, "theirs")
     results = journal.commit(
         [

@@ -16,7 +16,7 @@ from .damage import DAMAGE, append_calls, journal_of, read
 
 
 def mark_of(path: Path) -> Mark:
-    """The mark that a state directory keeps."""
+    """Return the mark that a state directory keeps."""
     return Mark.of(str(path.parent), str(path))
 
 
@@ -35,7 +35,7 @@ def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
-    """While events are appended all the time, each backup is a whole journal."""
+    """A backup made while events are appended all the time is a whole journal, each time."""
     journal = journal_at(path)
     append_calls(journal, "first")
     ended = threading.Event()

@@ -14,7 +14,7 @@ from .damage import BEYOND_REPAIR, DAMAGE, destroyed, journal_of, sql
 
 
 def found(path: Path) -> set[int]:
-    """The positions with a finding."""
+    """Return the positions with a finding."""
     return {finding.position for finding in check(str(path), System().apply)}
 
 

@@ -35,7 +35,7 @@ KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 
 
 def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
-    """Values of a field's declared type, awkward ones preferred."""
+    """Return values of a field's declared type, awkward ones preferred."""
     match declared:
         case msgspec.inspect.StrType():
             odd = st.sampled_from(["", "\0", "a\0b", "naïve/日本語/🦊", "\u202e", "x" * 70_000])
@@ -63,7 +63,7 @@ def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 
 
 def events_of(cls: type[Event]) -> st.SearchStrategy[Any]:
-    """Events of one class, with awkward values in every field."""
+    """Return events of one class, with awkward values in every field."""
     return of_type(msgspec.inspect.type_info(cls))
 
 
@@ -73,7 +73,7 @@ def read(body: bytes, kind: str = "thing.done", kinds: Any = None, upcasters: An
 
 
 def body(version: Any, fields: Any) -> bytes:
-    """The stored form, made by hand."""
+    """Return the stored form, made by hand."""
     return msgspec.msgpack.encode(version) + msgspec.msgpack.encode(fields)
 
 

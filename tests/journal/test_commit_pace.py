@@ -21,7 +21,7 @@ BUSY_S = 0.8
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """A writer on an empty journal, running."""
+    """Start a writer on an empty journal."""
     live = Live(journal)
     await nursery.start(live.run)
     return live

@@ -93,7 +93,7 @@ def test_it_is_read_as_it_was(event: Event) -> None:
 
 @given(event=EVENTS)
 def test_nothing_of_it_is_in_the_clear(event: Event) -> None:
-    """Neither body nor ciphertext holds a personal field of some length."""
+    """A personal field of some length is neither in the body nor in the ciphertext."""
     stored = codec_with(Keys()).stored(STREAM, None, event)
     personal = PERSONAL[stored.topic]
     if stored.sealed is None:

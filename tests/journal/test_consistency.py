@@ -22,7 +22,7 @@ KEY, OTHER_KEY = verifier_of(NAME, SEED), verifier_of(NAME, OTHER)
 
 
 def note(size: int, root: bytes, journal: str = "a1b2", seed: bytes = SEED) -> str:
-    """A signed checkpoint."""
+    """Return a signed checkpoint."""
     return sign(Checkpoint(journal, size, root, 1, 0), NAME, seed)
 
 
@@ -32,7 +32,7 @@ def proof(old: str, new: str, path: list[bytes]) -> bytes:
 
 
 def vector(first: int, second: int) -> tuple[str, str, list[bytes]]:
-    """A published proof, between checkpoints with the published roots."""
+    """Return a published proof, between checkpoints with the published roots."""
     path = [bytes.fromhex(text) for text in CONSISTENCY[first, second].split()]
     return note(first, bytes.fromhex(ROOTS[first - 1])), note(second, bytes.fromhex(ROOTS[second - 1])), path
 
@@ -55,7 +55,7 @@ def test_the_vectors_of_rfc_6962(first: int, second: int) -> None:
 
 
 def test_who_signed() -> None:
-    """Both checkpoints need a signature that the reader trusts; two keys are fine where the key was rotated."""
+    """A proof needs on both checkpoints a signature that the reader trusts, by two keys where the key was rotated."""
     old, new, path = vector(3, 7) if (3, 7) in CONSISTENCY else vector(*max(CONSISTENCY))
     size, root = int(new.splitlines()[1]), bytes.fromhex(ROOTS[int(new.splitlines()[1]) - 1])
     rotated = note(size, root, seed=OTHER)
@@ -68,7 +68,7 @@ def test_who_signed() -> None:
 
 
 def test_checkpoints_that_do_not_follow() -> None:
-    """Two journals, and two checkpoints in the wrong order, prove nothing."""
+    """Checkpoints of two journals, or in the wrong order, prove nothing."""
     old, new, path = vector(1, 8)
     with pytest.raises(Refusal, match="of two journals"):
         proven_consistency(proof(note(1, bytes.fromhex(ROOTS[0]), "ffff"), new, path), [KEY])
@@ -113,7 +113,7 @@ def test_a_journal_that_was_changed_proves_nothing(tmp_path: Path) -> None:
 
 
 def notes_of(folder: Path) -> tuple[Path, dict[int, str]]:
-    """A journal of nine events, and a checkpoint for each of its sizes."""
+    """Make a journal of nine events, and a checkpoint for each of its sizes."""
     path = folder / "journal.db"
     journal_of(path)
     tree, notes = MerkleTree(), {0: note(0, EMPTY_ROOT, journal_id(path))}
@@ -124,5 +124,5 @@ def notes_of(folder: Path) -> tuple[Path, dict[int, str]]:
 
 
 def journal_id(path: Path) -> str:
-    """The journal's id."""
+    """Return the journal's id."""
     return standing(str(path), 1).journal

@@ -47,7 +47,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """The name of the golden journal."""
+    """Return the name of the golden journal."""
     golden: Path = request.node.callspec.params["path"]
     return golden.name
 
@@ -143,7 +143,7 @@ def host(request: pytest.FixtureRequest, path: str, tmp_path_factory: pytest.Tem
 
 @contextmanager
 def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
-    """A host that has the journal at `path`, which is that of a golden one."""
+    """Yield a host that has the journal at `path`, which is that of a golden one."""
     key = golden.with_name(golden.name.replace(".db.gz", ".key"))
     with omac_in(folder) as omac:
         omac.ok("start", "--", "true", cwd=omac.project("shop"))
@@ -191,7 +191,7 @@ def test_a_copy_of_it(host: Omac) -> None:
 
 @pytest.mark.full
 def test_killed_while_it_is_taken_over(host: Omac) -> None:
-    """After kill -9 at any moment of the first opening, the next start goes on, and no event is lost."""
+    """A first opening killed by kill -9 at any moment lets the next start go on, and loses no event."""
     events = json.loads(host.ok("journal", "stats", "--json"))["events"]
     for _ in range(4):
         started = host.start("start", "--", "sleep", "30")

@@ -41,7 +41,7 @@ CAUSE = Cause("agent", "conversation", 7)
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """A writer on an empty journal, running."""
+    """Start a writer on an empty journal."""
     return await start(nursery, journal)
 
 
@@ -55,7 +55,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def start(
     nursery: trio.Nursery, journal: Journal, seen: int = 0, fold: Callable[..., None] | None = None
 ) -> Live:
-    """A writer that runs in the nursery."""
+    """Start a writer in the nursery."""
     live = Live(journal, seen, fold)
     await nursery.start(live.run)
     return live
@@ -82,7 +82,7 @@ class Callers:
         return answer
 
     def reasons(self) -> list[str]:
-        """The reasons of those that were refused."""
+        """Return the reasons of the callers that were refused."""
         return [answer.reason for answer in self.answers.values() if isinstance(answer, Refusal)]
 
 
@@ -163,7 +163,7 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
 
 async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More callers than a transaction may hold are committed in several, in the order they came."""
+    """More callers than a transaction may hold are committed in several transactions, in the order they came."""
     monkeypatch.setattr(group_commit, "BATCH_MAX", 3)
     holder = lock(path)
     for number in range(20):
@@ -206,7 +206,7 @@ async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: tr
 
 
 async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> None:
-    """Of tasks that want one version in one transaction, one gets it; tasks that want something else get that."""
+    """Tasks that want one version in one transaction conflict, all but one; tasks that want something else get that."""
     holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
@@ -273,7 +273,7 @@ async def test_noticed_at_once_when_idle(live: Live, path: Path, record_property
 
 
 async def test_in_order_when_both_are_busy(live: Live, path: Path, journal: Journal) -> None:
-    """While another process and many tasks append at the same time, everything is folded once, in one order."""
+    """The writer folds everything once, in one order, while another process and many tasks append at the same time."""
     finished = trio.Event()
     appended = 0
 
@@ -323,7 +323,7 @@ async def test_catch_up_beside_appends(live: Live, path: Path) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: trio.Nursery) -> None:
-    """While the store is locked, awaited appends are refused; others are written later, once and in order."""
+    """A locked store refuses awaited appends; those that no task awaits are written later, once and in order."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)

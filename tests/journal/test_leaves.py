@@ -26,7 +26,7 @@ from omac.projections.system import System
 
 
 def stored(path: Path) -> tuple[int, list[bytes], list[bytes], int]:
-    """Size, peaks, leaves and the last late position of the journal at `path`."""
+    """Return size, peaks, leaves and the last late position of the journal at `path`."""
     ((size, peaks, late),) = sql(path, "SELECT size, peaks, late FROM tree")
     hashes = [hash_ for _, hash_ in sql(path, "SELECT position, hash FROM leaf ORDER BY position")]
     assert [at for (at,) in sql(path, "SELECT position FROM leaf ORDER BY position")] == list(range(1, size + 1))

@@ -46,7 +46,7 @@ def proven(path: Path) -> int:
 
 @pytest.mark.full
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    """After each kill -9 the proofs made so far stay; a terminal shows the progress, and no event is lost."""
+    """Proofs made before each kill -9 stay, a terminal shows the progress, and no event is lost."""
     old = tmp_path / "old.db"
     write_old_journal(old, EVENTS)
     before = rows(old)
@@ -96,10 +96,10 @@ def killed_in_between(omac: Omac, chosen: random.Random) -> list[tuple[int, int]
 
 
 def at_terminal(omac: Omac) -> contextlib.AbstractContextManager[Terminal]:
-    """A start at a terminal, which opens the journal to write."""
+    """Start omac at a terminal, which opens the journal to write."""
     return terminal((*COMMAND, "start", "--", "true"), omac.environment, omac.root / "shop")
 
 
 def shown(screen: Terminal) -> list[tuple[int, int]]:
-    """The progress that was drawn."""
+    """Return the progress that was drawn."""
     return [(int(done.replace(b",", b"")), int(whole.replace(b",", b""))) for done, whole in TOLD.findall(screen.drawn)]

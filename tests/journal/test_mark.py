@@ -15,12 +15,12 @@ from omac.journal.reader import ReadJournal
 
 
 def marked(path: Path) -> Mark:
-    """The mark that a state directory keeps."""
+    """Return the mark that a state directory keeps."""
     return Mark.of(str(path.parent), str(path))
 
 
 def opened(path: Path, *words: str) -> Journal:
-    """The journal, with these events appended."""
+    """Open the journal, and append these events."""
     journal = open_journal(str(path), "run", lambda: 1, mark=marked(path))
     for word in words:
         draft = called(word)

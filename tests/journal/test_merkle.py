@@ -74,7 +74,7 @@ SIZES = st.integers(1, 200)
 
 
 def naive(leaves: Sequence[bytes]) -> bytes:
-    """The root as RFC 6962 defines it."""
+    """Return the root as RFC 6962 defines it."""
     if len(leaves) < 2:
         return leaves[0] if leaves else hashlib.sha256().digest()
     middle = 1
@@ -89,22 +89,22 @@ def numbered(count: int) -> list[bytes]:
 
 
 def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The inclusion proof of a leaf."""
+    """Return the inclusion proof of a leaf."""
     return [root_of(leaves[start:end]) for start, end in inclusion_ranges(index, len(leaves))]
 
 
 def consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
-    """The proof that the tree of all leaves continues that of the first ones."""
+    """Return the proof that the tree of all leaves continues that of the first ones."""
     return [root_of(leaves[start:end]) for start, end in consistency_ranges(first, len(leaves))]
 
 
 def hexes(text: str) -> list[bytes]:
-    """Hashes, as they are published."""
+    """Return hashes from their published form."""
     return [bytes.fromhex(word) for word in text.split()]
 
 
 def test_published_roots() -> None:
-    """After each leaf, the tree has the root that was published."""
+    """A tree has, after each leaf, the root that was published."""
     tree = MerkleTree()
     assert tree.root() == EMPTY_ROOT == hashlib.sha256(b"").digest()
     for leaf, root in zip(LEAVES, ROOTS, strict=True):
@@ -156,7 +156,7 @@ def test_inclusion(data: st.DataObject, size: int) -> None:
 
 @given(st.data(), SIZES)
 def test_consistency(data: st.DataObject, size: int) -> None:
-    """A tree continues each of its beginnings, and none in which one leaf is another."""
+    """A tree continues each of its beginnings, but none in which a leaf is changed."""
     leaves = numbered(size)
     first = data.draw(st.integers(0, size))
     proof = consistency(leaves, first)
@@ -171,7 +171,7 @@ def test_consistency(data: st.DataObject, size: int) -> None:
 
 @given(st.data(), st.integers(2, 200))
 def test_no_tampered_proof_holds(data: st.DataObject, size: int) -> None:
-    """A proof with a hash changed, cut, missing, doubled or added fails, whatever it proves."""
+    """A proof with a hash changed, cut, missing, doubled or added fails, be it of inclusion or of consistency."""
     leaves = numbered(size)
     index, first = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size - 1))
     root, first_root = naive(leaves), naive(leaves[:first])

@@ -19,7 +19,7 @@ from .damage import journal_of
 
 @pytest.fixture
 def filled(path: Path) -> Path:
-    """A journal with one stream of three versions and a log, closed."""
+    """Make a journal with one stream of three versions and a log, and close it."""
     with closing(sqlite_recorder(str(path))) as recorder:
         insert(recorder, [group(versions("a", 1, 2)), group(log("l", b"x"), versions("a", 3))])
     return path

@@ -31,13 +31,13 @@ def findings(path: Path) -> list[Damage]:
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
-    """The whole journal, row by row."""
+    """Return the whole journal, row by row."""
     return [*sql(path, "SELECT * FROM event ORDER BY position"), *sql(path, "SELECT * FROM head")]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_journal_is_never_the_end(path: Path, damage: str) -> None:
-    """After a repair the check is clean, all that was sound is there, and the journal takes events again."""
+    """A repair leaves a clean check, all that was sound, and a journal that takes events again."""
     journal_of(path)
     DAMAGE[damage][0](path)
     repair = repair_of(path)

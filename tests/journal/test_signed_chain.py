@@ -225,6 +225,6 @@ def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str
 
 
 def checkpoints(signed: Signed) -> list[CheckpointSigned]:
-    """The checkpoints in the journal."""
+    """Return the checkpoints in the journal."""
     with closing(ReadJournal(str(signed.path))) as journal:
         return [record.event for record in journal.records() if isinstance(record.event, CheckpointSigned)]

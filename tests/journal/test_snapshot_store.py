@@ -39,7 +39,7 @@ def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, mo
 
 
 def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of snapshots that are close to each other, the store keeps only the newest, for its owner alone."""
+    """Snapshots close to each other are dropped but for the newest; the kept ones are their owner's alone."""
     monkeypatch.setattr(snapshot_store, "APART", 10)
     store = store_of(tmp_path / "journal.db")
     for position in range(1, 41):

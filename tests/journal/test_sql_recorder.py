@@ -35,7 +35,7 @@ class TestSqlite(RecorderContract):
 
 @pytest.fixture
 def recorder(path: Path) -> Iterator[SqlRecorder]:
-    """A recorder on a new file."""
+    """Yield a recorder on a new file."""
     opened = sqlite_recorder(str(path))
     yield opened
     opened.close()
@@ -69,7 +69,7 @@ def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:
 
 
 def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Path) -> None:
-    """After a checkpoint the file holds everything that was committed."""
+    """A checkpoint moves everything that was committed into the file."""
     insert(recorder, [group(log("a", b"x" * 100_000))])
     small = path.stat().st_size
     recorder.checkpoint()

@@ -57,7 +57,7 @@ def refused_for_reading(path: Path) -> Refusal:
 
 
 def mode(path: Path) -> str:
-    """The permission bits, in octal."""
+    """Return the permission bits, in octal."""
     return oct(stat.S_IMODE(path.stat().st_mode))
 
 
@@ -74,7 +74,7 @@ def umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("umask")
 def test_nobody_else_can_read_it(tmp_path: Path) -> None:
-    """The journal, its log and index are 0600 and the folders made for it 0700, whatever the umask."""
+    """The journal, its log and index are 0600, and the folders made for it 0700, with any umask."""
     path = tmp_path / "one" / "two" / "journal.db"
     journal = journal_at(path)
     try:

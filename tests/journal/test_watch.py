@@ -29,7 +29,7 @@ def refused(journal: Journal) -> Refusal:
 
 
 def log_of(path: Path) -> Path:
-    """The write-ahead log."""
+    """Return the path of the write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 

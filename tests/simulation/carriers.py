@@ -54,7 +54,7 @@ BUGS = ("unfoldable", "out-of-order", "journal-damaged", "journal-newer")  # rea
 
 
 def candidate(name: str) -> Candidate:
-    """A skill as a command finds it."""
+    """Return a skill as a command finds it."""
     folder = f"{WORKDIR}/.agents/skills"
     meta = Meta(name, sidecar=SidecarMeta(("run", name), name))
     return Candidate(SkillScope(WORKDIR), FoundSkill(name, "agents", folder, f"{folder}/{name}", "sha256:1", meta))

@@ -64,17 +64,17 @@ with socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"]))) as ser
 
 
 def meta(name: str = "slack", version: str = "1", command: str = "[python3, sidecar.py]") -> str:
-    """An omac.yaml."""
+    """Return an omac.yaml."""
     return META.format(name=name, version=version, command=command)
 
 
 def traced(trace: Path, mark: str) -> str:
-    """Python that leaves a line in `trace`: which code ran, where, with which token."""
+    """Return Python that leaves a line in `trace`: which code ran, where, with which token."""
     return TRACE.format(trace=str(trace), mark=mark)
 
 
 def program(trace: Path, mark: str) -> str:
-    """A sidecar.py that leaves a trace and serves."""
+    """Return a sidecar.py that leaves a trace and serves."""
     return traced(trace, mark) + SERVE.format(mark=mark)
 
 

@@ -85,7 +85,7 @@ class Builder:
 
 @pytest.fixture
 def builder(tmp_path: Path) -> Iterator[Builder]:
-    """A builder with a home that has nothing in it."""
+    """Yield a builder with a home that has nothing in it."""
     with omac_in(tmp_path) as omac:
         yield Builder(omac)
 

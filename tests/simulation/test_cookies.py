@@ -32,7 +32,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """An omac with two projects, each with two such skills, approved."""
+    """Yield an omac with two projects, each with two such skills, approved."""
     with omac_in(tmp_path_factory.mktemp("cookies")) as made:
         for project in ("one", "two"):
             for name, neighbour in (("red", "blue"), ("blue", "red")):

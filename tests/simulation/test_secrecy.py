@@ -417,7 +417,7 @@ def test_everything_has_happened(scene: Scene) -> None:
 
 
 def test_the_store_does_not_show_it(scene: Scene) -> None:
-    """The store's own files on the disk cannot be read without its key."""
+    """The store's own files on the disk show none of the values: they cannot be read without its key."""
     folder = scene.omac.state if scene.keyring is None else Path(scene.keyring["HOME"]).parent
     files = [path for path in folder.rglob("*") if path.is_file() and path.name in ("vault", "login.keyring")]
     assert files

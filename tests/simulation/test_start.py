@@ -62,13 +62,13 @@ class Repository:
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of this test's own."""
+    """Yield an omac of this test's own."""
     with omac_in(tmp_path) as instance:
         yield instance
 
 
 def rows(omac: Omac) -> list[dict[str, Any]]:
-    """The whole audit."""
+    """Return the whole audit."""
     return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
 
 
@@ -107,7 +107,7 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_landlock_alone(omac: Omac) -> None:
-    """Landlock cannot show other files, so there is no socket and no token file; the skill answers by its port."""
+    """Landlock shows no files from elsewhere, so no socket and no token file exist; the skill answers by its port."""
     project = omac.project("plain")
     omac.approve(project)
     script = 'env; curl -sS --fail "$OMAC_ECHO_BASE/echo/by-port" >/dev/null && touch made && exit 5'

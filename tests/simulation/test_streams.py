@@ -95,7 +95,7 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
 @pytest.mark.parametrize("path", ["/stream", "/silent"])
 def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
     """A call of a sidecar whose approval ends, and which ends at the signal, is recorded and answered without blaming
-    the skill. An answer that ends with its connection does not look whole."""
+    the skill. An answer that ends with its connection does not appear whole."""
 
     def is_ready() -> bool:
         skills = scene.server.activate(scene.project)["skills"]
