@@ -143,7 +143,8 @@ def test_recorded_time_never_runs_back(path: Path) -> None:
 
 
 def test_a_file_of_a_spool_is_committed_once(journal: Journal, other: Journal) -> None:
-    """Two callers that bring one spool file, in one commit or in turn, record it once; the later gets `known`."""
+    """Two callers that bring one spool file, in one commit or in turn, record it once; the later one gets a
+    conflict."""
     file = Spooled("host", "f", "run", 7, frozenset({"f"}))
     first, second = journal.commit(
         [grouped(journal, called("x"), spooled=file), grouped(journal, called("x"), spooled=file)]

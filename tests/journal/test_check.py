@@ -44,7 +44,7 @@ def test_each_damage_is_found(path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> None:
-    """Reading and folding a damaged journal is refused with the check as a fix, but for three sorts that do no harm."""
+    """Reading and folding a damaged journal is refused with the check as a fix, but for three harmless sorts."""
     journal_of(path)
     DAMAGE[damage][0](path)
     try:

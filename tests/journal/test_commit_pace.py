@@ -48,7 +48,7 @@ async def commits_follow(live: Live, *, watched: bool = True) -> AsyncIterator[N
 async def test_what_nobody_waits_for_shares_a_commit(
     live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events that no task awaits stay with the loop over many passes, until a task awaits another event."""
+    """Events that no task awaits stay with the loop over many passes, and share the commit of the next awaited one."""
     monkeypatch.setattr(group_commit, "RIDE_S", 60.0)
     commits = commits_of(journal.store)
     for number in range(10):

@@ -120,7 +120,7 @@ def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable
 
 
 def test_an_older_run_is_refused_in_order(path: Path) -> None:
-    """A run that finds the format raised above its own appends nothing more, and reports the reason."""
+    """A run that finds the format raised above its own is refused with the reason, and appends nothing more."""
     old = opened(path, "old", living)
     append(old)
     sql(path, "UPDATE journal SET schema = ?", NEXT)

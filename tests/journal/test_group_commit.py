@@ -594,7 +594,7 @@ async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
 
 
 async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer takes callers up to a bound; others are refused at once, and may come again."""
+    """The writer takes callers up to a bound; others are refused at once, and may append again later."""
     monkeypatch.setattr(group_commit, "QUEUE_MAX", 4)
     holder = lock(path)
     callers = Callers(live)

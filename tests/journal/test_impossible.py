@@ -167,7 +167,8 @@ def test_it_is_as_impossible_as_the_table_says(kept: Kept, what: str) -> None:
 
 
 def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
-    """A change from before the leaves, older than any checkpoint, is found as its row reports; late leaves count."""
+    """A change from before the leaves, older than any checkpoint, is found as its row reports. Late leaves are
+    counted."""
     change_late(kept)
     root = root_of(standing(str(kept.path), 9))
     assert (findings(kept.path), findings(kept.path, root)) == table()[OTHERWISE[1]]

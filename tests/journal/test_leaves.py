@@ -1,4 +1,4 @@
-"""The stored tree: a leaf for every event, in the event's transaction, for every appender and after every end."""
+"""The stored tree: a leaf for every event, in the event's transaction, for every appender, also after a kill."""
 
 import contextlib
 import os

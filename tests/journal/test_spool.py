@@ -204,7 +204,7 @@ def test_a_folder_that_is_swapped_for_a_link_gets_nothing(folder: Path, tmp_path
 
 @needs_bubblewrap
 def test_a_full_disk(tmp_path: Path) -> None:
-    """A record on a full disk is refused with a fix; earlier records are whole, and no part of it is left."""
+    """A record on a full disk is refused with a fix, and leaves no part behind; earlier records are whole."""
     disk = tmp_path / "disk"
     disk.mkdir()
     look = """

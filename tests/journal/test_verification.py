@@ -300,7 +300,7 @@ def test_a_copy_that_is_not_what_was_recorded_excuses_nothing(path: Path, forged
 
 
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
-    """An emptied position that no repair recorded is damage, so it hides nothing."""
+    """An emptied position that no repair recorded is damage, so an attacker who puts one there hides nothing."""
     journal_of(path)
     sql(path, "INSERT INTO name (text) VALUES ('position.emptied')")
     sql(path, "UPDATE event SET kind = (SELECT id FROM name WHERE text = 'position.emptied') WHERE position = 3")
@@ -322,7 +322,7 @@ def test_a_journal_of_an_earlier_omac(path: Path) -> None:
 
 
 def test_ranges_of_a_long_journal(tmp_path: Path) -> None:
-    """Events are read a thousand at a time; damage, bounds and roots are found beside the edges of such a part, too."""
+    """Events are read a thousand at a time; damage, bounds and roots are found beside the edges of such a range."""
     path = tmp_path / "journal.db"
     with contextlib.closing(journal_at(path)) as journal:
         commit_now(journal, [called(str(number)) for number in range(2 * PART + 10)])

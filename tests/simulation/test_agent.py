@@ -675,7 +675,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
 
 
 def test_the_audit_command_tells_it_all(house: House) -> None:
-    """The audit of the other tests is the output of `omac audit`."""
+    """The audit that the other tests read has the same rows as `omac audit`."""
     rows = [json.loads(line) for line in house.omac.ok("audit", "--json").splitlines()]
     assert [row for row in rows if row["kind"] != "access"] == house.audit(0)
     assert house.omac.attempts() == [row for row in house.audit(0) if row["outcome"] == "refused"]

@@ -426,6 +426,6 @@ def test_the_store_does_not_show_it(scene: Scene) -> None:
 
 
 def test_attempts_and_accesses_are_told_without_it(scene: Scene) -> None:
-    """The audit has approvals, values written and removed, and accesses, by name."""
+    """The audit has rows of approvals, of values written and removed, and of accesses."""
     kinds = {json.loads(line)["kind"] for line in scene.omac.ok("audit", "--json").splitlines()}
     assert kinds >= {"skill.approved", "secret.written", "secret.removed", "config.written", "access"}

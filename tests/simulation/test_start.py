@@ -157,7 +157,7 @@ def test_what_is_killed_alone_is_on_record_at_once(omac: Omac) -> None:
 
 
 def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
-    """A SIGTERM to omac reaches the command inside, whose status is omac's; a second one kills a stubborn one."""
+    """A SIGTERM reaches the command inside, whose status becomes omac's; a second one kills a command that goes on."""
     run = omac.start("start", "--", "sh", "-c", "trap 'echo told; exit 41' TERM; echo up; while :; do sleep 0.05; done")
     assert run.line() == "up\n"
     assert run.end() == 41
