@@ -12,7 +12,7 @@ from journal.damage import journal_of, sql
 from journal.test_merkle import CONSISTENCY, ROOTS
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.checkpoint import Checkpoint, sign, standing, verifier_of
+from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, verifier_of
 from omac.journal.consistency import FORMAT, ConsistencyProof, prove_consistency, proven_consistency
 from omac.journal.merkle import EMPTY_ROOT, MerkleTree
 
@@ -125,4 +125,4 @@ def notes_of(folder: Path) -> tuple[Path, dict[int, str]]:
 
 def journal_id(path: Path) -> str:
     """Return the journal's id."""
-    return standing(str(path), 1).journal
+    return current_checkpoint(str(path), 1).journal

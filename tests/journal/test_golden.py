@@ -23,7 +23,7 @@ from polling import eventually
 from real_omac import Omac, omac_in
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.subject_keys import kept_all
+from omac.adapters.files.subject_keys import read_all
 from omac.domain.access.access import AccessRefused, AccessRequested
 from omac.domain.sandbox.launch import LaunchRequested
 from omac.journal.event_kinds import SCHEMA
@@ -88,7 +88,7 @@ def test_its_personal_fields(tmp_path: Path) -> None:
             events = [record.event for record in journal.records()]
         fields.append([event.path for event in events if isinstance(event, AccessRequested | AccessRefused)])
         fields.append([event.argv[1:] for event in events if isinstance(event, LaunchRequested)])
-        keys.add(kept_all(str(packed.with_name("format-8.subjects"))))
+        keys.add(read_all(str(packed.with_name("format-8.subjects"))))
     assert fields[:2] == [["(erased)"] * 4, [(), ()]]
     assert fields[2:] == [["/status", "/echo/hello", "/crash", "/"], [("an-argument",), ()]]
 
@@ -160,7 +160,7 @@ def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
         subjects = golden.with_name(golden.name.replace(".db.gz", ".subjects"))
         if subjects.exists():
             keys = StateDir(str(omac.state)).subject_keys(str(omac.state / "journal.db"), "")
-            keys.add(kept_all(str(subjects)))
+            keys.add(read_all(str(subjects)))
         os.replace(path, omac.state / "journal.db")
         yield omac
 

@@ -12,7 +12,7 @@ from contract.journals import called, commit_now, journal_at
 from omac.domain.access.signing import CheckpointSigned, digest_of
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
-from omac.journal.checkpoint import Checkpoint, sign, standing, verified, verifier_of
+from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, verified, verifier_of
 from omac.journal.codec import Codec
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
@@ -47,7 +47,7 @@ def fill(path: Path, word: str, rounds: int) -> list[str]:
     journal, notes, previous = journal_at(path), list[str](), ""
     for version in range(1, rounds + 1):
         commit_now(journal, [called(f"{word} {version} {number}") for number in range(CALLS)])
-        notes.append(sign(standing(str(path), version), NAME, SEED))
+        notes.append(sign(current_checkpoint(str(path), version), NAME, SEED))
         event = CheckpointSigned(journal.store.head(), notes[-1], previous)
         commit_now(journal, [Draft(STREAM, version, event)])
         previous = digest_of(notes[-1])
@@ -98,7 +98,7 @@ def sign_anew(kept: Kept) -> None:
     new_leaves(kept.path)
     journal, previous = journal_at(kept.path), ""
     for version in (1, 2):
-        note = sign(standing(str(kept.path), version), NAME, SEED)
+        note = sign(current_checkpoint(str(kept.path), version), NAME, SEED)
         commit_now(journal, [Draft(STREAM, version, CheckpointSigned(journal.store.head(), note, previous))])
         commit_now(journal, [called(f"other {version} {number}") for number in range(CALLS)])
         previous = digest_of(note)
@@ -170,7 +170,7 @@ def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
     """A change from before the leaves, older than any checkpoint, is found as its row reports. Late leaves are
     counted."""
     change_late(kept)
-    root = root_of(standing(str(kept.path), 9))
+    root = root_of(current_checkpoint(str(kept.path), 9))
     assert (findings(kept.path), findings(kept.path, root)) == table()[OTHERWISE[1]]
     assert verify(str(kept.path)).late == 10
 
@@ -180,7 +180,7 @@ def test_a_proof_of_another_journal(kept: Kept, tmp_path: Path) -> None:
     forged = Kept(tmp_path / "forged" / "journal.db", kept.second)
     fill(forged.path, "forged", 2)
     sql(forged.path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
-    checkpoint = standing(str(forged.path), 9)
+    checkpoint = current_checkpoint(str(forged.path), 9)
     text = prove(str(forged.path), 5, sign(checkpoint, NAME, SEED), checkpoint, (), Codec())
     assert proven(text, KEY).checkpoint.journal == journal_id(kept.path)
     assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]

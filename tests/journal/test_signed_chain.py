@@ -13,7 +13,7 @@ from omac.domain.access.signing import AGGREGATE, CheckpointSigned, KeyRotated, 
 from omac.domain.kernel.event import Draft, Event, Latest
 from omac.domain.kernel.ids import HostId, checkpoint_stream
 from omac.journal.application import Journal
-from omac.journal.checkpoint import VerifierKey, sign, standing, verifier_of
+from omac.journal.checkpoint import VerifierKey, current_checkpoint, sign, verifier_of
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
@@ -54,7 +54,7 @@ def signed(tmp_path: Path) -> Iterator[Signed]:
     previous, positions = "", []
     for version in (1, 2, 3):
         commit_now(journal, [called(f"{version}-{number}") for number in range(10)])
-        note = sign(standing(str(path), version), NAME, SEED)
+        note = sign(current_checkpoint(str(path), version), NAME, SEED)
         event = CheckpointSigned(journal.store.head(), note, previous)
         commit_now(journal, [Draft(STREAM, version, event)])
         positions.append(journal.store.head())
@@ -169,7 +169,7 @@ def test_keys_that_are_rotated(signed: Signed) -> None:
         journal = journal_at(signed.path)
         size, digest = journal.store.head(), replayed(journal).state.digest
         journal.close()
-        return CheckpointSigned(size, sign(standing(str(signed.path), 9), NAME, seed), digest)
+        return CheckpointSigned(size, sign(current_checkpoint(str(signed.path), 9), NAME, seed), digest)
 
     with closing(Reader(str(signed.path))) as reader:
         journal_id = reader.journal_id()
@@ -209,7 +209,7 @@ def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str
     event = KeyRotated(signed.key.text(), verifier_of(NAME, later).text(), note, state.state.digest)
     commit_now(journal, [Draft(STREAM, state.version + 1, event)])
     position = journal.store.head()
-    note = sign(standing(str(signed.path), 9), NAME, later)
+    note = sign(current_checkpoint(str(signed.path), 9), NAME, later)
     state = journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
     commit_now(journal, [Draft(STREAM, state.version + 1, CheckpointSigned(position, note, state.state.digest))])
     journal.close()
