@@ -242,13 +242,15 @@ def test_records_appended_while_reading(journal: Journal, other: Journal) -> Non
     ],
 )
 def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, reason: str) -> None:
-    """Reading ends at the first record that cannot be understood, with its position; later records can be read."""
+    """Reading ends at the first record that cannot be understood, with its position; earlier and later records are
+    read."""
     fill(journal, 2)
     insert(journal.store, [group(log(LOG, body, kind=kind))])
     fill(journal, 1)
     positions: list[int] = []
     with pytest.raises(Refusal) as refused:
         positions.extend(recorded.position for recorded in journal.records())
+    assert positions == [1, 2]
     assert refused.value.reason == reason
     assert "position 3" in refused.value.message
     assert refused.value.fix

@@ -65,9 +65,10 @@ def test_a_record(folder: Path) -> None:
     assert os.listdir(folder) == [os.path.basename(path)]
 
 
-def test_the_modes_do_not_depend_on_the_umask(folder: Path) -> None:
-    """A record and its folder are their owner's alone, also with a umask of 0."""
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_the_modes_do_not_depend_on_the_umask(folder: Path, umask: int) -> None:
+    """A record and its folder are their owner's alone, with a generous umask and a strict one."""
+    before = os.umask(umask)
     try:
         path = Program(folder).deny("a")
     finally:
