@@ -503,6 +503,7 @@ def test_registering_again_vouches_for_nothing_new(house: House) -> None:
     house.reload(project)
     assert house.unapproved() == [], done
     assert done.status != 0, done
+    assert "--force" in done.err, done
 
 
 def test_what_is_pasted_approves_what_was_shown(house: House) -> None:

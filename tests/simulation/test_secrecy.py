@@ -425,7 +425,10 @@ def test_the_store_does_not_show_it(scene: Scene) -> None:
         assert not any(spelling in path.read_bytes() for spelling in spellings(core) for path in files)
 
 
-def test_attempts_and_accesses_are_told_without_it(scene: Scene) -> None:
-    """The audit has rows of approvals, of values written and removed, and of accesses."""
-    kinds = {json.loads(line)["kind"] for line in scene.omac.ok("audit", "--json").splitlines()}
-    assert kinds >= {"skill.approved", "secret.written", "secret.removed", "config.written", "access"}
+def test_changes_and_accesses_are_audited_by_name(scene: Scene) -> None:
+    """The audit has rows of approvals, of values written and removed, each by its name, and of accesses."""
+    rows = [json.loads(line) for line in scene.omac.ok("audit", "--json").splitlines()]
+    assert {row["kind"] for row in rows} >= {"skill.approved", "access"}
+    names = {(row["kind"], row["detail"].split()[0]) for row in rows if row["skill"] == "slack" and row["detail"]}
+    assert names >= {("secret.written", name) for name in ("TOKEN", "SPARE", "PEM")}
+    assert names >= {("secret.removed", "SPARE"), ("config.written", "CONTROL")}
