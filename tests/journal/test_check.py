@@ -13,7 +13,7 @@ from omac.projections.system import System
 from .damage import BEYOND_REPAIR, DAMAGE, destroyed, journal_of, sql
 
 
-def found(path: Path) -> set[int]:
+def damaged_positions(path: Path) -> set[int]:
     """Return the positions with a finding."""
     return {finding.position for finding in check(str(path), System().apply)}
 
@@ -22,14 +22,14 @@ def test_a_sound_journal(path: Path) -> None:
     """A journal that omac wrote has no finding, and is not changed by the check."""
     journal_of(path)
     content = path.read_bytes()
-    assert found(path) == set()
+    assert damaged_positions(path) == set()
     assert path.read_bytes() == content
 
 
 def test_an_empty_journal(path: Path) -> None:
     """A journal without events is sound."""
     journal_at(path).close()
-    assert found(path) == set()
+    assert damaged_positions(path) == set()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -38,7 +38,7 @@ def test_each_damage_is_found(path: Path, damage: str) -> None:
     journal_of(path)
     spoil, positions = DAMAGE[damage]
     spoil(path)
-    assert found(path) == positions
+    assert damaged_positions(path) == positions
     assert all(finding.problem for finding in check(str(path), System().apply))
 
 
@@ -81,7 +81,7 @@ def test_pages_that_are_destroyed(path: Path) -> None:
     journal_of(path)
     for start in destroyed(path):
         try:
-            assert found(path), f"the page at {start}"
+            assert damaged_positions(path), f"the page at {start}"
         except Refusal as refusal:
             assert refusal.reason == "journal-damaged"  # noqa: PT017
 
@@ -90,7 +90,7 @@ def test_a_schema_that_is_no_text(path: Path) -> None:
     """A schema whose text SQLite cannot decode counts as damage for the check, the writer and the reader."""
     journal_of(path)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE event", b"CREATE TABL\xda event"))
-    for use in (found, journal_at, lambda path: ReadJournal(str(path))):
+    for use in (damaged_positions, journal_at, lambda path: ReadJournal(str(path))):
         with pytest.raises(Refusal) as refused:
             use(path)
         assert refused.value.reason == "journal-damaged"

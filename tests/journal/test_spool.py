@@ -85,7 +85,7 @@ def test_names_sort_by_time(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("text", "recorded"),
     [
         ("plain", "plain"),
         ('"\\/\n\r\t\0\x1f\x7f', '"\\/\n\r\t\0\x1f\x7f'),
@@ -95,9 +95,9 @@ def test_names_sort_by_time(folder: Path) -> None:
         ("x" * 5_000, "x" * (TEXT_MAX - 3) + "..."),
     ],
 )
-def test_a_record_never_fails_for_what_it_tells(folder: Path, given: str, kept: str) -> None:
+def test_a_record_never_fails_for_what_it_tells(folder: Path, text: str, recorded: str) -> None:
     """A record takes a path of any bytes and any text: bytes that are not Unicode are escaped, and long texts cut."""
-    assert record(Program(folder).deny("a", path=given))["fields"]["path"] == kept
+    assert record(Program(folder).deny("a", path=text))["fields"]["path"] == recorded
 
 
 @given(

@@ -383,7 +383,7 @@ FULL = """
 
     folder, entry = sys.argv[1], 0
     path, ballast = folder + "/journal.db", folder + "/ballast"
-    told = {}
+    result = {}
 
     def append(size):
         global entry
@@ -392,9 +392,9 @@ FULL = """
 
     def read():
         other = ReadJournal(path)
-        found = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
+        numbers = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
         other.close()
-        return found
+        return numbers
 
     journal = open_journal(path, "run", count(1).__next__)
     for _ in range(10):
@@ -408,22 +408,22 @@ FULL = """
             append(5_000)
         except Refusal as refusal:
             refused.append([refusal.reason, refusal.message])
-    told["refused"] = refused
-    told["written"] = entry
-    told["while full"] = read()
+    result["refused"] = refused
+    result["written"] = entry
+    result["while full"] = read()
     try:
         journal.store.checkpoint()
-        told["checkpoint"] = "done"
+        result["checkpoint"] = "done"
     except Refusal as refusal:
-        told["checkpoint"] = refusal.reason
-    told["after checkpoint"] = read()
+        result["checkpoint"] = refusal.reason
+    result["after checkpoint"] = read()
     os.unlink(ballast)
     append(5_000)
     append(100_000)
     journal.store.checkpoint()
     journal.close()
-    told["freed"] = read()
-    print(json.dumps(told))
+    result["freed"] = read()
+    print(json.dumps(result))
 """
 
 

@@ -164,7 +164,7 @@ class Attack(NamedTuple):
 
     do: Callable[[House, Path], object]
     works: bool
-    told: set[str]
+    kinds: set[str]
 
 
 CHANGED, PLANTED = {"skill.drifted", "route.stubbed"}, {"skill.auto-registered", "route.stubbed"}
@@ -326,8 +326,8 @@ def test_what_is_done_to_an_approved_skill(house: House, name: str) -> None:
         assert (answer.status, answer.headers.get("x-omac-reason")) == (502, "skill-broken"), answer
         eventually(lambda: not any(holders(TOKEN.encode())), 5.0, "the end of everybody with the token")
     rows = [row for row in house.audit(before) if row["skill"] in ("slack", "aaa", "Slack")]
-    assert {row["kind"] for row in rows} >= attack.told, rows
-    assert all((row["outcome"] == "refused") == (row["kind"] in CHANGED) for row in rows if row["kind"] in attack.told)
+    assert {row["kind"] for row in rows} >= attack.kinds, rows
+    assert all((row["outcome"] == "refused") == (row["kind"] in CHANGED) for row in rows if row["kind"] in attack.kinds)
 
 
 def test_everything_is_deleted(house: House) -> None:

@@ -141,15 +141,15 @@ def test_a_scheme_that_names_a_program() -> None:
     assert judged('[remote "up"]\nurl = ssh://a\n') == (["remote.up.url"], [])
 
 
-@pytest.mark.parametrize("place", ["/home/me/private", "../private", "file:///home/me/private", "private"])
-def test_a_place_on_this_machine(place: str) -> None:
+@pytest.mark.parametrize("url", ["/home/me/private", "../private", "file:///home/me/private", "private"])
+def test_a_place_on_this_machine(url: str) -> None:
     """A new remote leads to another machine or to the target of a host's remote; any other local path is refused."""
     host = '[remote "up"]\nurl = /srv/up.git\n'
-    new = f'{host}[remote "new"]\nurl = {place}\n'
+    new = f'{host}[remote "new"]\nurl = {url}\n'
     assert ("remote.new.url", STAYS) in changes(host.encode(), new.encode(), BRANCHES).refused
-    module = f'{host}[submodule "new"]\nurl = {place}\n'
+    module = f'{host}[submodule "new"]\nurl = {url}\n'
     assert changes(host.encode(), module.encode(), BRANCHES).refused == [("submodule.new.url", STAYS)]
-    same = changes(host.encode(), new.replace(place, "/srv/up.git").encode(), BRANCHES)
+    same = changes(host.encode(), new.replace(url, "/srv/up.git").encode(), BRANCHES)
     assert same.refused == []
 
 

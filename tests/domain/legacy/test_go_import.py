@@ -52,7 +52,7 @@ SEEN = Seen(HASH, "sha256:d", {})
 TOKEN = KeychainSecret("omac/slack", Hidden("x-secret"))
 
 
-def told(steps: list[Step]) -> list[tuple[str, str]]:
+def verdicts(steps: list[Step]) -> list[tuple[str, str]]:
     """Return the names and verdicts of the steps."""
     return [(step.name, step.verdict) for step in steps]
 
@@ -162,7 +162,7 @@ def test_secrets_go_to_approved_code() -> None:
     held = {"TOKEN": TOKEN, "GONE": TOKEN, "OTHER": TOKEN, "PORT": TOKEN}
     names = ("TOKEN", "GONE", "OTHER", "PORT", "ABSENT")
     steps = judge_secrets(APPROVED, True, names, held)
-    assert told(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
+    assert verdicts(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
     (step,) = judge_secrets(PRESENT, False, (), {})
     assert (step.verdict, step.fix) == ("skip", ("omac secrets set slack TOKEN --workdir /w --harness opencode",))
 
@@ -202,9 +202,9 @@ def test_settings_that_nobody_saw() -> None:
     assert second == Step("setting", "take", "u", "PORT", "9")
     for counted in (seen_values, vouched_values):
         assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
-        assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
+        assert verdicts(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
     present = FoundHere(SkillScope("/w"), SKILL, given=Credential(config={"PORT": "8"}))
-    assert told(judge_settings(present, True, (unseen_values,))) == [("PORT", "there")]
+    assert verdicts(judge_settings(present, True, (unseen_values,))) == [("PORT", "there")]
 
 
 def test_a_setting_too_long_to_be_looked_at() -> None:
@@ -223,9 +223,9 @@ def test_what_was_given_since_stays() -> None:
     """Values that were given since stay, whatever the old omac has."""
     credential = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
     present = FoundHere(SkillScope("/w"), SKILL, given=credential)
-    assert told(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
+    assert verdicts(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
     values = OldValues("p", {"slack": {"PORT": "9"}})
-    assert told(judge_settings(present, True, (values,))) == [("PORT", "there")]
+    assert verdicts(judge_settings(present, True, (values,))) == [("PORT", "there")]
 
 
 def test_what_is_remembered() -> None:
@@ -236,9 +236,9 @@ def test_what_is_remembered() -> None:
         Step("default", "take", "u", "PORT", "9"),
     ]
     remembered = {"PORT": Default(HASH, "1"), "TOKEN": Default(HASH, None, Stored("f", "vault"))}
-    assert told(judge_defaults(PRESENT, remembered, values, {})) == [("PORT", "there")]
+    assert verdicts(judge_defaults(PRESENT, remembered, values, {})) == [("PORT", "there")]
     refused = OldValues("u", {}, {"slack": {"PORT": "x"}})
-    assert told(judge_defaults(PRESENT, {}, refused, {})) == [("PORT", "skip")]
+    assert verdicts(judge_defaults(PRESENT, {}, refused, {})) == [("PORT", "skip")]
 
 
 def test_what_is_not_there() -> None:

@@ -36,7 +36,7 @@ NO_CLONE = (
 )
 
 
-def found(name: str, **facts: Any) -> Diagnosis:
+def diagnosis(name: str, **facts: Any) -> Diagnosis:
     """Return the finding of that name for a machine that can do everything, but for these facts."""
     return next(finding for finding in findings(Machine(**{**ABLE, **facts})) if finding.name == name)
 
@@ -124,10 +124,10 @@ def test_what_is_missing_is_said_with_what_mends_it(
     facts: dict[str, object], name: str, level: str, says: str, fix: str | None
 ) -> None:
     """A missing ability sets the level of its finding, with a command if one mends it."""
-    finding = found(name, **facts)
+    finding = diagnosis(name, **facts)
     assert finding.level == level
     assert says in finding.says
-    assert finding != found(name) if name != "limit cpu" else True
+    assert finding != diagnosis(name) if name != "limit cpu" else True
     assert any(fix in command for command in finding.fix) if fix else not finding.fix
 
 

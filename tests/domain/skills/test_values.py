@@ -64,7 +64,7 @@ def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "expected"),
     [
         (config("bool"), "maybe", "'maybe' must be true or false"),
         (config("bool"), "", "true or false"),
@@ -85,9 +85,9 @@ def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
         (config(), "é" * (VALUE_BYTES_MAX // 2 + 1), "too long: at most 120 KiB"),
     ],
 )
-def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
+def test_values_that_are_refused(field: Config, text: str, expected: str) -> None:
     """A refusal describes the problem and shows the value shortened, and no terminal obeys its text."""
-    assert told in problem_of(field, text)
+    assert expected in problem_of(field, text)
 
 
 # ---- secrets ----
@@ -109,7 +109,7 @@ def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "expected"),
     [
         (Secret("X"), "", "is empty"),
         (Secret("X", multiline=True), "", "is empty"),
@@ -123,10 +123,10 @@ def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
         (Secret("X", pattern="a.{900}b"), "Q" * 100_000, "too long for the pattern"),
     ],
 )
-def test_secrets_that_are_refused(field: Secret, text: str, told: str) -> None:
+def test_secrets_that_are_refused(field: Secret, text: str, expected: str) -> None:
     """A refusal describes the problem, and shows nothing of the value."""
     problem = problem_of(field, text)
-    assert told in problem
+    assert expected in problem
     assert "QQ" not in problem
 
 
@@ -249,7 +249,7 @@ def test_lines_of_values(text: str, values: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("A=1\nSECRET", 2, 'no "="'),
         ("export SECRET=x", 1, "export"),
@@ -263,12 +263,12 @@ def test_lines_of_values(text: str, values: dict[str, str]) -> None:
         ("SECRET=1\nB=2\r\nSECRET=1", 3, "variable of line 1 again"),
     ],
 )
-def test_lines_that_are_refused(text: str, line: int, told: str) -> None:
+def test_lines_that_are_refused(text: str, line: int, expected: str) -> None:
     """A refusal names the line, and shows nothing of it."""
     with pytest.raises(ValueRefused) as caught:
         parse_lines(text)
     assert caught.value.name == f"line {line}"
-    assert told in caught.value.problem
+    assert expected in caught.value.problem
     assert "SECRET" not in str(caught.value)
 
 

@@ -118,11 +118,11 @@ async def give(credentials: Credentials, values: Values, **more: Any) -> tuple[R
     return (await credentials.give(SHOP, "slack", CODE, values, BY, **more)).problems
 
 
-def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:
+def spec(credential: Credential, workdir: str = "/w/shop") -> SidecarSpec:
     """Return the spec of a start of the skill with all values that were given to it."""
     variables = [
         Variable(name, secret=True, fingerprint=secret.fingerprint, store=secret.store)
-        for name, secret in given.secrets.items()
+        for name, secret in credential.secrets.items()
     ]
     return SidecarSpec("slack", "chat", workdir, "/s", "/", CODE, True, ("run",), variables=tuple(variables))
 
@@ -143,11 +143,11 @@ async def test_requested_then_kept_then_recorded_then_remembered(
     durable: list[list[str]] = []
     begin = shelf._begin
 
-    def look(what: str, store: str, service: str) -> None:
+    def note_kinds(what: str, store: str, service: str) -> None:
         durable.append(kinds(path))
         begin(what, store, service)
 
-    monkeypatch.setattr(shelf, "_begin", look)
+    monkeypatch.setattr(shelf, "_begin", note_kinds)
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}))
     requested = ["secret.write-requested"]
     stored = [*requested, "secret.written", "config.written"]

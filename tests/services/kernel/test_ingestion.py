@@ -113,7 +113,7 @@ def ingested(inbox: Inbox, journal: Journal, wait_s: float = 0.0) -> int:
     return trio.run(ingest, inbox, OpenedJournal(journal, inbox.host), wait_s)
 
 
-def told(path: Path) -> list[Recorded]:
+def all_records(path: Path) -> list[Recorded]:
     journal = ReadJournal(str(path))
     try:
         return list(journal.records())
@@ -123,7 +123,7 @@ def told(path: Path) -> list[Recorded]:
 
 def in_time(path: Path) -> list[Recorded]:
     """Return the records in the order of their events: streams are recorded side by side, each in its own order."""
-    records = told(path)
+    records = all_records(path)
     for stream in {record.stream for record in records}:
         versions = [record.version for record in records if record.stream == stream]
         assert versions == list(range(1, len(versions) + 1)) or set(versions) == {None}
@@ -131,7 +131,7 @@ def in_time(path: Path) -> list[Recorded]:
 
 
 def kinds(path: Path) -> list[str]:
-    return [KIND_OF[type(record.event)] for record in told(path)]
+    return [KIND_OF[type(record.event)] for record in all_records(path)]
 
 
 def rejected(folder: Path) -> list[str]:
@@ -159,11 +159,11 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
         (stream, 1), (stream, 2), (stream, 3), (ids.guard_stream(HOST), None),
     ]  # fmt: skip
     assert [record.happened for record in in_time(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
-    assert {record.at for record in told(path)} == {AT}
+    assert {record.at for record in all_records(path)} == {AT}
     assert [record.actor for record in in_time(path)] == ["person", "person", "person", "agent"]
     assert [record.correlation for record in in_time(path)] == ["aa", "aa", "aa", None]
     assert os.listdir(folder) == []
-    assert status_of(System().replay(told(path))).sandboxes == ()
+    assert status_of(System().replay(all_records(path))).sandboxes == ()
 
 
 def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[..., int]) -> None:
@@ -172,14 +172,14 @@ def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[
     program.launch("bb", "launch-requested", "denied")
     program.launch("cc", "launch-requested", "launched", "denied")
     assert take() == 6
-    assert sum(isinstance(record.event, Denied) for record in told(path)) == 3
+    assert sum(isinstance(record.event, Denied) for record in all_records(path)) == 3
 
 
 def test_the_run_is_told(path: Path, program: Program, take: Callable[..., int]) -> None:
     """The record names the run that launched, not the run that ingested."""
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, run="r1")
     take()
-    assert told(path)[0].run == "r1"
+    assert all_records(path)[0].run == "r1"
 
 
 def test_fields_that_are_missing_have_their_defaults(path: Path, program: Program, take: Callable[..., int]) -> None:
@@ -188,7 +188,7 @@ def test_fields_that_are_missing_have_their_defaults(path: Path, program: Progra
     program.put("sandbox.launch-requested", fields, "aa", 1)
     program.put("sandbox.exited", {"status": 3}, "aa", 2)
     assert take() == 2
-    assert told(path)[1].event == LaunchExited(3, workdir="/w/shop")
+    assert all_records(path)[1].event == LaunchExited(3, workdir="/w/shop")
 
 
 def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
@@ -253,7 +253,10 @@ def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, t
     paths = program.launch("aa", *WHOLE)
     os.unlink(paths[1])
     assert take() == 2
-    assert [(record.version, type(record.event)) for record in told(path)] == [(1, LaunchRequested), (2, LaunchExited)]
+    assert [(record.version, type(record.event)) for record in all_records(path)] == [
+        (1, LaunchRequested),
+        (2, LaunchExited),
+    ]
 
 
 def test_what_waits_for_its_beginning(
@@ -293,8 +296,8 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     journal.close()
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
-    assert [type(record.event) for record in told(path)] == [LaunchRequested, Launched, LaunchExited]
-    assert told(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
+    assert [type(record.event) for record in all_records(path)] == [LaunchRequested, Launched, LaunchExited]
+    assert all_records(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
     assert rejected(folder) == [os.path.basename(paths[2])]
 
 
@@ -310,7 +313,7 @@ def test_nothing_that_cannot_follow_gets_in(
     program.launch("aa", *steps)
     program.deny("bb")
     take()
-    System().replay(told(path))
+    System().replay(all_records(path))
     assert len(rejected(folder)) == 1
     assert kinds(path).count("guard.denied") == 1
     assert len(kinds(path)) == len(steps)
@@ -369,7 +372,7 @@ def test_two_processes_at_once(path: Path, folder: Path, program: Program, take:
     take()
     assert [err for _, err in outs] == [""] * 3
     assert (len(kinds(path)), os.listdir(folder)) == (200, [])
-    system = System().replay(told(path))
+    system = System().replay(all_records(path))
     assert (len(system.sandboxes.entries), system.guarded.denied) == (50, 50)
 
 
@@ -399,7 +402,7 @@ def test_while_programs_go_on_spooling(path: Path, folder: Path, take: Callable[
     assert [process.communicate() for process in processes] == [("", "")] * 2
     take()
     assert (len(kinds(path)), os.listdir(folder)) == (360, [])
-    System().replay(told(path))
+    System().replay(all_records(path))
 
 
 # ---- what cannot be taken ----
@@ -616,7 +619,7 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE spooled")
     connection.close()
-    assert told(path) == []
+    assert all_records(path) == []
     program.deny("a")
     with closing(open_journal(str(path), "r", lambda: AT)) as journal:
         assert ingested(inbox, journal) == 1

@@ -349,9 +349,9 @@ FOLD = """
     mock.patch("omac.domain.directories.directory.SESSIONS_MAX", 1).start()
     digest = hashlib.sha256()
     steps = [(aggregate, list(walk(aggregate))) for aggregate in AGGREGATES]
-    for place, name in [(time, "time"), (time, "time_ns"), (time, "monotonic"), (random, "random"), (os, "urandom"),
-                        (secrets, "token_hex"), (uuid, "uuid4")]:
-        setattr(place, name, unwanted)
+    for module, name in [(time, "time"), (time, "time_ns"), (time, "monotonic"), (random, "random"), (os, "urandom"),
+                         (secrets, "token_hex"), (uuid, "uuid4")]:
+        setattr(module, name, unwanted)
     for aggregate, decisions in steps:
         for step in decisions:
             state = step.state

@@ -76,10 +76,10 @@ async def test_nothing_is_spawned_before_its_request_is_durable(
     async with serving() as omac:
         requests: list[int] = []
 
-        def look(_label: str, _spec: SidecarSpec) -> None:
+        def count_requests(_label: str, _spec: SidecarSpec) -> None:
             requests.append(sum(isinstance(record.event, SpawnRequested) for record in records(omac.path)))
 
-        omac.host.before_spawn = look
+        omac.host.before_spawn = count_requests
         await spawned(omac)
         await reach(omac, "healthy")
         omac.host.process("echo").end(Exit(code=1))
