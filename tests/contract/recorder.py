@@ -134,7 +134,7 @@ class RecorderContract:
         assert positions(insert(recorder, [group()])) == [[]]
         assert_whole(recorder, 2)
 
-    def test_what_stands_beside_an_event_comes_back(self, recorder: SqlRecorder) -> None:
+    def test_the_envelope_of_an_event_is_read_back(self, recorder: SqlRecorder) -> None:
         """Time, run, actor, correlation and causation are those of the group, also at the edge of 64 bits."""
         envelope = Envelope(2**63 - 1, "run-9", "bridge", "talk", 2**53 + 1, 5)
         insert(recorder, [group(versions("a", 1)), (log("b", b"x"), envelope)])
@@ -151,7 +151,7 @@ class RecorderContract:
         assert [row.at - AT for row in everything(recorder)] == [0, 0, 0, 0, 3, 3, 9, 9, 9, 10]
         assert [row.happened for row in everything(recorder)] == [7] * 6 + [None] * 4
 
-    def test_the_caller_is_told_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
+    def test_the_caller_gets_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
         """The caller's envelope afterwards has the stored time, as a reader finds it."""
         insert(recorder, [group(log("a", b"x"))])
         early = Envelope(1, "run", "omac")

@@ -43,7 +43,7 @@ def test_each_damage_is_found(path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> None:
+def test_each_damage_is_refused_with_its_fix(path: Path, damage: str) -> None:
     """Reading and folding a damaged journal is refused with check and repair as fixes, but for three harmless sorts."""
     journal_of(path)
     DAMAGE[damage][0](path)
@@ -61,7 +61,7 @@ def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> No
 
 
 @pytest.mark.parametrize("damage", BEYOND_REPAIR)
-def test_a_damage_beyond_repair_is_said(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damage_beyond_repair_is_reported(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage beyond repair is a finding without a remedy, or a refusal with a restore and neither check nor repair."""
     monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
     journal_of(path)

@@ -120,7 +120,7 @@ async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -
     assert live.delivered == everyone == list(journal.records())
 
 
-async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> None:
+async def test_an_appender_gets_what_is_stored(live: Live, journal: Journal) -> None:
     """An appender gets what a reader will read: time, run, actor, correlation and causation."""
     (recorded,) = await live.writer.submit([admitted("a", 1)], CAUSE)
     expected = (1, "a", 1, recorded.at, "run-1", "agent", "conversation", 7)
@@ -131,7 +131,7 @@ async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> Non
     assert list(journal.records()) == [recorded]
 
 
-async def test_whoever_waits_together_is_committed_together(live: Live, journal: Journal, path: Path) -> None:
+async def test_events_that_wait_together_are_committed_together(live: Live, journal: Journal, path: Path) -> None:
     """Events that are queued while a commit is under way become one transaction and one wake-up."""
     commits = commits_of(journal.store)
     holder = lock(path)
@@ -182,7 +182,7 @@ async def test_an_append_of_nothing(live: Live) -> None:
     live.assert_whole(1)
 
 
-async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live) -> None:
+async def test_an_event_that_cannot_be_encoded_is_refused_to_its_caller_only(live: Live) -> None:
     """An event that could not be read again is refused to its caller; the writer goes on for all others."""
     for draft in (Draft(LOG, None, CAUSE), called("\udcff"), called(cast(str, 7))):  # 7 is no text
         with pytest.raises(Refusal, match="cannot be recorded") as refused:
@@ -194,7 +194,7 @@ async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live)
     live.assert_whole(1)
 
 
-async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
+async def test_a_writer_begins_at_its_position(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
     """A writer delivers the events above the position it was given, and only those."""
     append_elsewhere(path, BODY, BODY, BODY)
     live = await start(nursery, journal, seen=2)
@@ -205,7 +205,7 @@ async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: tr
 # ---- conflicts ----
 
 
-async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> None:
+async def test_only_the_loser_gets_a_conflict(live: Live, path: Path) -> None:
     """Tasks that want one version in one transaction conflict, all but one; tasks that want something else get that."""
     holder = lock(path)
     callers = Callers(live)
@@ -665,9 +665,7 @@ async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monk
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_could_not_be_written_is_told(
-    path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_outcomes_are_logged(path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
     """A writer whose store stays locked to the end stops, and logs how many outcomes are missing."""
     journal = journal_at(path)
     try:
@@ -686,7 +684,7 @@ async def test_what_could_not_be_written_is_told(
         journal.close()
 
 
-async def test_a_store_that_is_stuck_holds_nobody_up(
+async def test_a_stuck_store_does_not_block_callers(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The writer stops within a bound: callers that still wait are refused, although the store has not answered."""
@@ -769,7 +767,7 @@ async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path
 
 
 @pytest.mark.parametrize("queue_max", [3, 100])
-async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
+async def test_an_event_of_a_later_omac_leaves_no_caller_waiting(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
 ) -> None:
     """A writer that has to end in the middle of its work refuses all callers, also those that wait for a turn."""

@@ -164,7 +164,7 @@ def test_each_row_of_the_table_is_done() -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_it_is_as_impossible_as_the_table_says(kept: Kept, what: str) -> None:
+def test_each_change_is_found_as_its_row_reports(kept: Kept, what: str) -> None:
     """A change is found as its row reports, by the journal's own keys and checkpoints, and with one that was kept."""
     CHANGES[what](kept)
     assert (findings(kept.path), findings(kept.path, root_of(kept.second))) == table()[what]

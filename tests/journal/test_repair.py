@@ -152,7 +152,7 @@ def test_a_damage_beyond_repair(path: Path, damage: str, monkeypatch: pytest.Mon
     assert rows(path) == before
 
 
-def test_a_moved_row_is_kept_and_gives_way_to_a_named_position(path: Path) -> None:
+def test_a_moved_row_is_set_aside_with_a_named_position(path: Path) -> None:
     """A row far away is set aside with every repair; the repair's own events follow the last event."""
     journal_of(path)
     sql(path, "UPDATE event SET position = 1000000000000 WHERE position = 6")

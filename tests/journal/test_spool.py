@@ -95,7 +95,7 @@ def test_names_sort_by_time(folder: Path) -> None:
         ("x" * 5_000, "x" * (TEXT_MAX - 3) + "..."),
     ],
 )
-def test_a_record_never_fails_for_what_it_tells(folder: Path, text: str, recorded: str) -> None:
+def test_a_record_takes_any_text(folder: Path, text: str, recorded: str) -> None:
     """A record takes a path of any bytes and any text: bytes that are not Unicode are escaped, and long texts cut."""
     assert record(Program(folder).deny("a", path=text))["fields"]["path"] == recorded
 

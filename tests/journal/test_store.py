@@ -73,7 +73,7 @@ def umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask")
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_other_users_cannot_read_it(tmp_path: Path) -> None:
     """The journal, its log and index are 0600, and the folders made for it 0700, with any umask."""
     path = tmp_path / "one" / "two" / "journal.db"
     journal = journal_at(path)
@@ -359,7 +359,7 @@ def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path:
 
 
 @needs_bubblewrap
-def test_the_command_line_says_where_to_write(path: Path) -> None:
+def test_the_command_line_reports_a_read_only_medium(path: Path) -> None:
     """A user who serves from a read-only medium gets the reason, a fix, and exit code 5."""
     made(path)
     code = "from omac.tools.entry import main; main()"
@@ -512,7 +512,7 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     server.close()
 
 
-def test_the_tables_that_are_looked_for_are_those_that_are_made(path: Path) -> None:
+def test_the_required_tables_are_those_that_are_made(path: Path) -> None:
     """The tables that omac requires are those that it makes; journals of an earlier omac would lack any left out."""
     assert frozenset(METADATA.tables) == TABLES
     with contextlib.closing(open_for_writing(str(path), "id")) as connection:

@@ -492,7 +492,7 @@ def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way
     assert house.unapproved() == []
 
 
-def test_registering_again_vouches_for_nothing_new(house: House) -> None:
+def test_registering_again_approves_nothing_new(house: House) -> None:
     """A second registration, to change a value, does not approve replaced files that the hash leaves out: that needs
     --force, as any change does."""
     project = house.other()
@@ -675,7 +675,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     assert house.works()
 
 
-def test_the_audit_command_tells_it_all(house: House) -> None:
+def test_the_audit_command_has_the_same_rows(house: House) -> None:
     """The audit that the other tests read has the same rows as `omac audit`."""
     rows = [json.loads(line) for line in house.omac.ok("audit", "--json").splitlines()]
     assert [row for row in rows if row["kind"] != "access"] == house.audit(0)

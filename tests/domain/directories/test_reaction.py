@@ -162,7 +162,7 @@ def test_nothing_to_run() -> None:
     assert transcript.state.status == "active"
 
 
-def test_one_that_gives_up() -> None:
+def test_a_sidecar_that_gives_up() -> None:
     """A sidecar that gives up is stubbed while the others come online; a reload tries it again."""
     transcript = Transcript(plan_of("ab"), badly)
     transcript.run()

@@ -189,7 +189,7 @@ def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
         assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
 
 
-def test_a_skill_that_nobody_registered() -> None:
+def test_an_unregistered_skill() -> None:
     """The stub of a skill that discovery does not register has the command that registers it."""
     stub = plan(
         [found_skill()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1"
@@ -211,7 +211,7 @@ STORED = Stored("hmac:1", "vault")
         ),
     ],
 )
-def test_what_was_given_comes_first(credential: Credential, variables: tuple[Variable, ...]) -> None:
+def test_a_stored_value_comes_before_the_default(credential: Credential, variables: tuple[Variable, ...]) -> None:
     """Rule 5: a given value comes before the default. A spec has a secret's fingerprint, so that a new secret is a new
     spec."""
     skill = found_skill(
@@ -221,7 +221,7 @@ def test_what_was_given_comes_first(credential: Credential, variables: tuple[Var
     assert planned(skill, credential=credential, host={"HS": "x"}).specs["echo"].variables == variables
 
 
-def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
+def test_an_unapproved_skill_gets_no_values_of_its_name() -> None:
     """An unapproved skill gets neither the values given to its name nor a fix that would give it more."""
     skill = found_skill(secrets=(Secret("S"),))
     stub = planned(skill, approved=False, unapproved="allow", credential=Credential({"S": STORED})).stubs["echo"]

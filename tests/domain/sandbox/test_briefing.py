@@ -41,6 +41,6 @@ def test_it_begins_as_agents_know_it() -> None:
         ({"kept": False}, "are in /c (`OMAC_CACHE_DIR`), gone when the sandbox ends", "kept for"),
     ],
 )
-def test_what_it_says_of_a_launch(facts: dict[str, Any], expected: str, unexpected: str) -> None:
+def test_the_facts_of_a_launch(facts: dict[str, Any], expected: str, unexpected: str) -> None:
     assert expected in briefing_of(**facts)
     assert not unexpected or unexpected not in briefing_of(**facts)

@@ -128,7 +128,7 @@ def test_proxies_pass_with_the_hosts_network_alone() -> None:
         ({}, 0),
     ],
 )
-def test_a_password_in_a_proxy_is_told(environment: dict[str, str], count: int) -> None:
+def test_a_password_in_a_proxy_is_reported(environment: dict[str, str], count: int) -> None:
     """A proxy with a password passes, since there is no other way out. The user is warned, and the password is not
     repeated."""
     warnings = proxy_warnings(filtered(environment))

@@ -53,7 +53,7 @@ def test_the_table_is_sound(setting: Setting) -> None:
     assert setting.meaning
 
 
-def test_nothing_said() -> None:
+def test_no_source_has_a_word() -> None:
     """The defaults hold where no source has a word."""
     assert resolve({}, {}, None, None) == DEFAULTS
     assert resolve(dict.fromkeys(SETTINGS), {}, SettingsFile(PROJECT), SettingsFile(USER)) == DEFAULTS
@@ -135,7 +135,7 @@ def test_a_project_never_widens() -> None:
         ),
     ],
 )
-def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
+def test_the_source_of_a_setting_is_reported(words: dict[str, str], resolved: Resolved) -> None:
     """A resolved setting has its source, and each ignored source with the reason."""
     assert setting_of(**words) == resolved
 
@@ -224,7 +224,7 @@ def test_slips_in_a_projects_file(document: Mapping[str, object], expected: str)
     assert warning.endswith("; ignored")
 
 
-def test_what_a_file_says() -> None:
+def test_the_words_of_a_file() -> None:
     """A file has words by name; TOML's own true and false are words too."""
     document = {"serve": {"auto_register": False, "unapproved": "confine"}, "secrets": {"store": "vault"}}
     values = {"serve.auto_register": "false", "serve.unapproved": "confine", "secrets.store": "vault"}
@@ -272,7 +272,7 @@ keys = st.sampled_from(["serve", "secrets", "store", "unapproved", "auto_registe
 
 
 @given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4) | values, max_size=4))
-def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, object]) -> None:
+def test_any_file_of_a_project_is_understood_or_reported(document: dict[str, object]) -> None:
     """A project's file never stops omac or makes a setting wider than its default, whatever an agent writes there."""
     resolved = resolve({}, {}, project_settings(PROJECT, document), None)
     for name, result in resolved.items():

@@ -36,7 +36,7 @@ LONG = "x" * (DESCRIPTION_CHARS_MAX + 1)
         ("text", "", "", "line 0: must be a mapping"),
     ],
 )
-def test_what_a_guide_says(document: object, name: str, description: str, expected: str | None) -> None:
+def test_name_and_description_of_a_guide(document: object, name: str, description: str, expected: str | None) -> None:
     """A guide's name and description are text, and the name is the skill's. Of several problems the first is
     reported."""
     guide = parse_guide(document, "echo", where)

@@ -26,7 +26,7 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
         (SkillScope("", "codex"), "--global --harness codex", "all projects"),
     ],
 )
-def test_how_a_place_is_said(scope: SkillScope, flags: str, shown: str) -> None:
+def test_flags_and_text_of_a_scope(scope: SkillScope, flags: str, shown: str) -> None:
     """A scope has flags for a command, and a text for the user."""
     assert (scope.flags, scope.shown) == (flags, shown)
 

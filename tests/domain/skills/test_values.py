@@ -103,7 +103,7 @@ def test_values_that_are_refused(field: Config, text: str, expected: str) -> Non
         (Secret("X", pattern="^ghp_[a-z]{4}$"), "ghp_abcd"),
     ],
 )
-def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
+def test_secrets_are_not_trimmed(field: Secret, text: str) -> None:
     """A secret is neither trimmed nor respelled, and the result hides it."""
     assert check_secret(field, text) == Hidden(text)
 
@@ -156,7 +156,7 @@ def test_any_value_of_a_setting_is_taken_or_refused(
 
 
 @given(anything, patterns, st.booleans())
-def test_the_refusal_of_any_secret_gives_nothing_away(text: str, pattern: str | None, multiline: bool) -> None:
+def test_the_refusal_of_any_secret_reveals_nothing(text: str, pattern: str | None, multiline: bool) -> None:
     """Four characters of a secret are in its refusal only if they are in refusals of other values as well."""
     field = Secret("X", pattern=pattern, multiline=multiline)
     answer = outcome(check_secret, field, text)
@@ -199,7 +199,7 @@ def test_hostile_patterns_are_answered_soon(pattern: str, text: str) -> None:
 
 
 @given(patterns.filter(lambda pattern: pattern is not None), anything)
-def test_any_pattern_can_be_used_or_says_why_not(pattern: str, text: str) -> None:
+def test_any_pattern_can_be_used_or_has_a_problem(pattern: str, text: str) -> None:
     """A pattern that check_pattern accepts can be matched; the problem of any other is short and can be shown."""
     problem = pattern_problem(pattern)
     if problem is None:

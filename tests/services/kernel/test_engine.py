@@ -155,7 +155,7 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
         assert omac.engine._moved == {}
 
 
-async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
+async def test_moved_misses_nothing_since_its_position(serving: Serving) -> None:
     """A wait from a position read before ends at once for an event that came while its caller was suspended."""
     async with serving(reactors=False) as omac:
         looked = omac.engine.system.position

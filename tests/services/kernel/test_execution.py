@@ -95,7 +95,7 @@ async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: st
         assert (execution.host, execution.run) == (HOST, RunId("run1"))
 
 
-async def test_several_events_of_one_command_stand_together(carrier: Carrier, path: str) -> None:
+async def test_several_events_of_one_command_are_recorded_together(carrier: Carrier, path: str) -> None:
     """Each event of one command has the next version, and all have one time."""
     async with carrier() as execution:
         recorded = await execution.execute(REGISTRATION, STREAM, Approve(Code("/s", "sha256:1", "d"), "/w"))
@@ -103,7 +103,7 @@ async def test_several_events_of_one_command_stand_together(carrier: Carrier, pa
         assert len({record.at for record in records(path)}) == 1
 
 
-async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, path: str) -> None:
+async def test_a_command_that_decides_nothing_records_nothing(carrier: Carrier, path: str) -> None:
     """A command that decides nothing records nothing, not even the events beside it."""
     async with carrier() as execution:
         await execution.execute(REGISTRATION, STREAM, discover(1), PERSON)

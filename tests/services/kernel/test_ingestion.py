@@ -175,7 +175,7 @@ def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[
     assert sum(isinstance(record.event, Denied) for record in all_records(path)) == 3
 
 
-def test_the_run_is_told(path: Path, program: Program, take: Callable[..., int]) -> None:
+def test_the_run_that_launched_is_recorded(path: Path, program: Program, take: Callable[..., int]) -> None:
     """The record names the run that launched, not the run that ingested."""
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, run="r1")
     take()
@@ -225,7 +225,7 @@ def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Ca
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_records_in_any_order(tmp_path_factory: Any, data: st.DataObject) -> None:
     """The journal is sound and has each launch whole, with any clocks and any cuts between ingestions."""
     root = tmp_path_factory.mktemp("order")
     program, journal = Program(root / "spool"), open_journal(str(root / "journal.db"), "r", lambda: AT)
@@ -248,7 +248,7 @@ def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject)
     assert os.listdir(root / "spool") == []
 
 
-def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, take: Callable[..., int]) -> None:
+def test_a_lost_record_does_not_block_later_ones(path: Path, program: Program, take: Callable[..., int]) -> None:
     """A launch whose `launched` was lost in a power failure still gets its `exited`."""
     paths = program.launch("aa", *WHOLE)
     os.unlink(paths[1])
@@ -376,7 +376,7 @@ def test_two_processes_at_once(path: Path, folder: Path, program: Program, take:
     assert (len(system.sandboxes.entries), system.guarded.denied) == (50, 50)
 
 
-def test_whoever_is_second_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
+def test_a_second_ingestion_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
     """A second ingestion waits as long as its caller wants; the lock ends with the process that holds it."""
     program.deny("a")
     holder = os.open(folder, os.O_RDONLY)
@@ -549,7 +549,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
         ),
     )
 )  # fmt: skip
-def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
+def test_no_file_damages_the_journal(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
     """A hostile file is recorded, waits, or is set aside; the journal can be folded."""
     Program(folder)
     at, id_, version = document.get("at"), document.get("id"), document.get("version")
@@ -583,7 +583,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Pat
     assert len(os.listdir(folder)) == 50
 
 
-def test_what_cannot_be_ingested_is_said_and_left(
+def test_a_bad_spool_is_reported_and_left(
     journal: Journal, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A command that has more important work leaves a bad spool as it is, until the next time."""

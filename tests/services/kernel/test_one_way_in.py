@@ -406,7 +406,7 @@ def test_no_kind_carries_a_living_token(examples: Mapping[str, Event]) -> None:
 # ---- rule 5: the domain is pure ----
 
 
-def test_the_import_contract_of_purity_stands() -> None:
+def test_the_import_contract_of_purity_is_whole() -> None:
     """import-linter enforces the contract (`./test`); this test only checks that it was not softened."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (purity,) = [contract for contract in contracts if contract["name"] == "The domain and the projections are pure"]
