@@ -74,16 +74,16 @@ async def test_events_that_no_task_awaits_wait_for_a_moment(live: Live) -> None:
 async def test_checks_are_few_while_commits_follow(live: Live, journal: Journal) -> None:
     """The writer rarely checks for others' events while commits follow each other, although the files change: each
     commit brings these events. Soon after the last commit it checks again."""
-    looks = mock.Mock(wraps=journal.store.changed_by_others)
-    with mock.patch.object(journal.store, "changed_by_others", looks):
+    checks = mock.Mock(wraps=journal.store.changed_by_others)
+    with mock.patch.object(journal.store, "changed_by_others", checks):
         async with commits_follow(live):
             began = time.monotonic()
             await trio.sleep(BUSY_S)
             most = (time.monotonic() - began) / group_commit.BUSY_POLL_S + 1
             assert live.batches > 2 * most
-            assert 1 <= looks.call_count <= most
-        count = looks.call_count
-        await until(lambda: looks.call_count > count)
+            assert 1 <= checks.call_count <= most
+        count = checks.call_count
+        await until(lambda: checks.call_count > count)
 
 
 @pytest.mark.parametrize("watched", [True, False])
