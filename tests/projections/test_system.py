@@ -34,7 +34,7 @@ from omac.projections.system import System
 HOST = HostId("host1")
 
 
-def told(system: System) -> bytes:
+def status_bytes(system: System) -> bytes:
     return msgspec.json.encode(status_of(system))
 
 
@@ -140,10 +140,10 @@ def test_batches_do_not_matter(new_history: Callable[[], Any], seed: int, data: 
     whole = System().replay(records)
     cut = data.draw(st.integers(0, len(records)))
     halves = System().replay(records[:cut])
-    before = told(halves)
-    assert told(System().replay(records[:cut])) == before, "what comes later does not reach back"
+    before = status_bytes(halves)
+    assert status_bytes(System().replay(records[:cut])) == before, "what comes later does not reach back"
     halves.replay(records[cut:])
-    assert told(halves) == told(whole)
+    assert status_bytes(halves) == status_bytes(whole)
     assert inside(halves) == inside(whole)
 
 
@@ -151,7 +151,7 @@ def test_folding_changes_no_record(shop: Any) -> None:
     """A fold changes no record, so that a second fold of the same records gives the same system."""
     before = msgspec.msgpack.encode([msgspec.to_builtins(record) for record in shop.records])
     first, second = System().replay(shop.records), System().replay(shop.records)
-    assert told(first) == told(second)
+    assert status_bytes(first) == status_bytes(second)
     assert msgspec.msgpack.encode([msgspec.to_builtins(record) for record in shop.records]) == before
 
 
@@ -223,9 +223,9 @@ def test_an_emptied_position_changes_nothing_but_the_version(shop: Any) -> None:
             continue
         emptied = msgspec.structs.replace(record, event=PositionEmptied())
         before = System().replay(shop.records[:index])
-        expected = msgspec.json.decode(told(before))
+        expected = msgspec.json.decode(status_bytes(before))
         before.apply(emptied)
-        assert msgspec.json.decode(told(before)) == expected | {"position": record.position}
+        assert msgspec.json.decode(status_bytes(before)) == expected | {"position": record.position}
         if record.stream.startswith("directory/"):
             assert before.directories[record.stream].version == record.version
 

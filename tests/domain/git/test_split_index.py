@@ -13,11 +13,11 @@ from omac.domain.git.split_index import NotWhole, all_entries, shared_index, spl
 SIZES = {"sha1": 20, "sha256": 32}
 
 
-def git(folder: Path, *words: str, given: str = "") -> bytes:
+def git(folder: Path, *words: str, stdin: str = "") -> bytes:
     done = subprocess.run(
         ["git", "-c", "user.name=A", "-c", "user.email=a@b", *words],
         cwd=folder,
-        input=given.encode(),
+        input=stdin.encode(),
         capture_output=True,
         check=True,
         env={"PATH": "/usr/bin:/bin", "HOME": str(folder)},
@@ -46,7 +46,7 @@ def made(folder: Path, version: str = "2", oid: str = "sha1") -> None:
     blob = git(folder, "rev-parse", ":a").decode().strip()
     none = "0" * len(blob)
     stages = [f"0 {none}\td1/f001\n", *(f"100644 {blob} {stage}\td1/f001\n" for stage in (1, 2, 3))]
-    git(folder, "update-index", "--index-info", given="".join(stages))
+    git(folder, "update-index", "--index-info", stdin="".join(stages))
 
 
 def parts(folder: Path, oid_bytes: int = 20) -> list[bytes]:

@@ -159,7 +159,7 @@ def test_no_agent_gets_arguments_it_has_no_option_for(harness: Harness) -> None:
     assert all(shlex.split(command)[0] == "/o/omac" for command in COMMANDS)
 
 
-def test_a_folder_that_nobody_trusted_is_untrusted() -> None:
+def test_a_folder_without_an_answer_is_untrusted() -> None:
     """A folder without an answer of the user's is untrusted: Codex would ask, and could not save the answer in its
     pinned settings. An earlier answer counts, for the folder or for the clone that it is a worktree of."""
     codex, folders = harness_named("codex"), ["/p/tree", "/p/main"]

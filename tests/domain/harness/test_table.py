@@ -8,7 +8,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel.refusal import Refusal
 
 
-def test_each_module_says_what_its_line_says() -> None:
+def test_each_module_agrees_with_its_line() -> None:
     """A module has the name of its harness, and the line says whether it has a hook."""
     assert tuple(harness.name for harness in HARNESSES) == NAMES
     assert {harness.name: harness.hook is not None for harness in HARNESSES} == HAS_HOOK

@@ -34,7 +34,7 @@ def example(event: type[Event]) -> Event:
 
 
 @pytest.mark.parametrize("event", [*registration.EVENTS, *credential.EVENTS])
-def test_every_change_of_trust_is_told(history: Any, event: type[Event]) -> None:
+def test_every_change_of_trust_is_reported(history: Any, event: type[Event]) -> None:
     """Each change of trust has its own kind, and the skill that it is about."""
     kind = "registration" if event in registration.EVENTS else "credential"
     tail = "agents/echo" if kind == "registration" else "echo"
@@ -78,7 +78,7 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
     ]
 
 
-def test_changes_stand_among_accesses(history: Any) -> None:
+def test_changes_are_rows_among_accesses(history: Any) -> None:
     """A change of trust is a row of the audit, with its actor."""
     history.append(
         ids.registration_stream(HOST, SHOP, "agents", "echo"), registration.Approved("/s", "sha256:1", "sha256:d")
