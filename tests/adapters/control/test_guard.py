@@ -64,7 +64,7 @@ def test_the_private_socket_wants_none(server: Serving) -> None:
 
 def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals: list[str]) -> None:
     """A DNS name rebound to 127.0.0.1 brings its own Host and is refused. So are look-alikes of loopback names. A
-    request without a Host, or with two, is a bad request."""
+    request without a Host is a bad request."""
     hosts = [
         "evil.example",
         "127.0.0.1.evil.example",
@@ -76,10 +76,8 @@ def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals
     for host in hosts:
         denied(server.call_tcp("dirs", "-H", bearer, "-H", f"Host: {host}"), 421, "misdirected-host")
         refusals.append("misdirected-host")
-    for fields in (("Host:",), ("Host: localhost", "host: 127.0.0.1")):
-        headers = [word for field in fields for word in ("-H", field)]
-        denied(server.call_tcp("dirs", "-H", bearer, *headers), 400, "bad-request")
-        refusals.append("bad-request")
+    denied(server.call_tcp("dirs", "-H", bearer, "-H", "Host:"), 400, "bad-request")
+    refusals.append("bad-request")
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99"):
         assert server.call_tcp("dirs", "-H", bearer, "-H", f"Host: {host}").status == 200
 
