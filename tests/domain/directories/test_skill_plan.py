@@ -158,13 +158,18 @@ def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
     """Rule 3: the spec of a skill that is allowed without approval marks it as unapproved. Its environment gets no
     declared host variable and no stored value."""
     skill = found_skill(
-        env_passthrough=("AGENT",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),)
+        env_passthrough=("AGENT",),
+        secrets=(Secret("KEY", required=False, default_from_env="HOST_KEY"),),
+        config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),),
     )
-    host = {"AGENT": "/run/agent", "HOST_MODE": "secret"}
+    host = {"AGENT": "/run/agent", "HOST_KEY": "host's", "HOST_MODE": "host's"}
+    stored = {"MODE": Hidden("stored"), "KEY": Hidden("stored")}
+    approved = environment(planned(skill, host=host).specs["echo"], 1, host, stored)
+    assert (approved["AGENT"], approved["KEY"], approved["MODE"]) == ("/run/agent", "stored", "stored")
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
     assert not spec.approved
-    variables = environment(spec, 1, host, {"MODE": Hidden("planted"), "KEY": Hidden("planted")})
-    assert "AGENT" not in variables
+    variables = environment(spec, 1, host, stored)
+    assert not variables.keys() & {"AGENT", "KEY"}
     assert variables["MODE"] == "fast"
 
 

@@ -29,4 +29,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(Refusal, match="opencode or oc, claude or claude-code or cc") as caught:
         harness_named(name)
     assert caught.value.reason == "misuse"
+    listed = caught.value.message.rpartition("known are: ")[2].replace(", ", " or ").split(" or ")
+    assert listed == [known for harness in HARNESSES for known in (harness.name, *harness.aliases)]
     assert DEFAULT_HARNESS.name == "opencode"
