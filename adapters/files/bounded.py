@@ -27,6 +27,11 @@ class TooLarge(OSError):
         super().__init__(errno.EFBIG, f"it is larger than {bytes_max} bytes")
 
 
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file, as `opener` of `open`: no link is followed, and no pipe is waited for. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 def read(path: str | bytes, bytes_max: int, *, dir_fd: int | None = None, follow: bool = False) -> bytes:
     """Return the content of a regular file. Raises NotRegular, TooLarge, OSError."""
     return read_with_status(path, bytes_max, dir_fd=dir_fd, follow=follow)[0]

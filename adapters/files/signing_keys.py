@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.files.bounded import open_no_link
 from omac.domain.kernel.refusal import Refusal
 
 FILE = "file"
@@ -110,11 +111,6 @@ class SigningKeys:
             fix = [f"rm {shlex.quote(path)}  # then, unless you can restore it: omac key rotate --lost"]
             raise Refusal("state-unusable", message, fix=fix)
         return KeptKey(FILE, seed, "")
-
-
-def open_no_link(path: str, flags: int) -> int:
-    """Open a file, as `opener` of `open`: no link is followed, and no pipe is waited for. Raises OSError."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager

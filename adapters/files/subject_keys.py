@@ -17,7 +17,8 @@ from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic
-from omac.adapters.files.signing_keys import open_no_link, turn_at
+from omac.adapters.files.bounded import open_no_link
+from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal
 

@@ -14,6 +14,8 @@ import stat
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+from omac.adapters.files.bounded import open_no_link
+
 ANSWER_BYTES_MAX = 65_536
 TOKEN_BYTES_MAX = 4_096
 TIMEOUT_S = 8.0
@@ -50,7 +52,7 @@ class RemoteWitness:
     def _token(self) -> str:
         if not self._token_file:
             raise OSError(None, "no token: journal.witness_token names the file that has it")
-        with open(os.open(self._token_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(self._token_file, "rb", opener=open_no_link) as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
                 raise PermissionError(None, f"{self._token_file} is no file that you alone can read")

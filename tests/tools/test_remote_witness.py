@@ -168,8 +168,9 @@ def test_a_long_run_delivers_while_it_goes_on(used: Omac, keeper: Keeper) -> Non
         (lambda file: file.write_text(""), "holds no token"),
         (lambda file: file.write_text("wrong"), "answers 401"),
         (lambda file: (file.rename(file.with_name("t")), file.symlink_to("t")), "Too many levels"),
+        (lambda file: (file.unlink(), file.mkdir()), "Is a directory"),
     ],
-    ids=["missing", "readable", "empty", "wrong", "link"],
+    ids=["missing", "readable", "empty", "wrong", "link", "folder"],
 )
 def test_tokens(used: Omac, keeper: Keeper, prepare: Any, says: str) -> None:
     """An error about the token names its file, never its text."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import trio
 
+from omac.adapters.files.bounded import open_no_link
 from omac.adapters.files.subject_keys import SubjectKeyFiles, is_subject
 from omac.domain.access import erasure
 from omac.domain.kernel import ids
@@ -157,5 +158,5 @@ def _listed(folder: str) -> list[str]:
 
 def _names(path: str, directory: str) -> bool:
     """Return whether a file has a directory's path in it."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(path, "rb", opener=open_no_link) as file:
         return os.fsencode(directory) in file.read(RECORD_BYTES_MAX)
