@@ -164,7 +164,9 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
     beside.world.host("sh", "-c", script, cwd=beside.clone)
     beside.tell("go", beside.clone)
     agent.communicate(timeout=WITHIN_S)
-    assert git(beside.world, "config", "--list", cwd=beside.clone).count(".description=") == 20
+    listed = git(beside.world, "config", "--list", cwd=beside.clone)
+    assert listed.count(".description=") == 20
+    assert "core.editor=" not in listed
     assert not (beside.clone / ".git/config.lock").exists()
 
 

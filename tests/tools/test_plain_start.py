@@ -96,14 +96,21 @@ def test_every_option_is_known_here() -> None:
 
 
 def test_a_start_goes_without_typer(tmp_path: Path) -> None:
-    """A start is refused early, before Typer is loaded."""
+    """A start, with or without a sandbox, and its early refusal load no Typer."""
     begin = (
         f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
         "os._exit = lambda status: (print('typer' in sys.modules, status, flush=True), leave(0))\n"
         "from omac.tools.entry import main; main()"
     )
-    words = ("start", "--workdir", str(tmp_path / "missing"), "--", "true")
-    line = [sys.executable, "-I", "-S", "-c", begin, *words]
-    done = subprocess.run(line, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "False 2\n", done
-    assert done.stderr.startswith("omac: --workdir "), done
+    project = tmp_path / "project"
+    project.mkdir()
+    environment = os.environ | {"HOME": str(tmp_path), "OMAC_STATE_DIR": str(tmp_path / "state")}
+    for words, status, message in (
+        (("--workdir", str(tmp_path / "missing"), "--", "true"), 2, "omac: --workdir "),
+        (("--workdir", str(project), "--", "sh", "-c", "exit 3"), 3, ""),
+        (("--workdir", str(project), "--no-sandbox", "--", "true"), 0, "omac: WARNING: "),
+    ):
+        line = [sys.executable, "-I", "-S", "-c", begin, "start", *words]
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout == f"False {status}\n", done
+        assert done.stderr.startswith(message), done
