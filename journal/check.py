@@ -185,7 +185,7 @@ class _Layout:
                 self.findings.append(Damage(position, "", None, "", "positions begin at 1", "remove"))
                 continue
             if position - self.last - 1 > FILL_MAX:
-                if self._is_stray(position):
+                if self._is_apart(position):
                     problem = f"the event before it is at position {self.last}"
                     self.findings.append(Damage(position, "", None, "", problem, "remove"))
                     continue
@@ -227,7 +227,7 @@ class _Layout:
         else:
             self.missing.update(range(top + 1, row[0] + 1))
 
-    def _is_stray(self, position: int) -> bool:
+    def _is_apart(self, position: int) -> bool:
         (count,) = self._connection.execute("SELECT count(*) FROM event WHERE position >= ?", (position,)).fetchone()
         return bool(count <= STRAYS_MAX)
 

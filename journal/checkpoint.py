@@ -141,7 +141,7 @@ def journal_of(text: str) -> str:
     return text.partition("\n")[0].removeprefix(ORIGIN)
 
 
-def standing(path: str, at: int) -> Checkpoint:
+def current_checkpoint(path: str, at: int) -> Checkpoint:
     """Return the checkpoint of the journal at `path` as it stands. Raises Refusal."""
     connection = connect_for_reading(path)
     try:

@@ -137,7 +137,7 @@ def without_leaves(path: str) -> Refusal:
     return Refusal("prerequisite-missing", message, fix=fix)
 
 
-def standing(connection: JournalConnection, head: int, path: str) -> StoredTree:
+def current_tree(connection: JournalConnection, head: int, path: str) -> StoredTree:
     """Return the tree as it stands, `head` being the last position. Raises Refusal (journal-damaged)."""
     stored = stored_tree(connection, path)
     if stored.tree.size > head:
@@ -186,7 +186,7 @@ def take_over(
         while True:
             with connection.transaction():
                 (head,) = connection.execute("SELECT position FROM head").fetchone()
-                stored = standing(connection, head, path)
+                stored = current_tree(connection, head, path)
                 before = stored.tree.size
                 if begun is None and head - before >= SHOWN:
                     _log.warning("an earlier omac recorded %d events without proofs: they get them now", head - before)

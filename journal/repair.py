@@ -135,7 +135,7 @@ class Repair:
         rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
         if self._first is None or [size for (size,) in rows] != [self._first - 1]:
             return
-        stored = leaves.standing(raw, self._last, self._path)
+        stored = leaves.current_tree(raw, self._last, self._path)
         texts = list(leaves.Contents(raw).between(self._first - 1, self._last))
         if [position for position, text in texts if text is not None] == list(range(self._first, self._last + 1)):
             hashes = [leaf_hash(text) for _, text in texts if text is not None]

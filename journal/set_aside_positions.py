@@ -46,10 +46,10 @@ class SetAsidePositions:
     def _read(self) -> list[tuple[int, PositionSetAside]]:
         if self._repairs is None:
             is_repaired = self._connection.execute(_IS_REPAIRED).fetchone()
-            self._repairs = list(self._found()) if is_repaired else []
+            self._repairs = list(self._repair_records()) if is_repaired else []
         return self._repairs
 
-    def _found(self) -> Iterator[tuple[int, PositionSetAside]]:
+    def _repair_records(self) -> Iterator[tuple[int, PositionSetAside]]:
         """Yield the records of repairs, with their positions."""
         codec, after, known = Codec(), 0, set[int]()
         for start, end in [*self._absent, (ALL[1], ALL[1])]:

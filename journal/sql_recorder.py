@@ -16,7 +16,7 @@ from omac.journal.codec import EncodedEvent
 from omac.journal.file import refusal_of
 from omac.journal.format import IsLiving, Present, assume_living, leave, next_top
 from omac.journal.judgement import Conflicts, Groups, StoredEvents, conflicts_of, raise_times, remember
-from omac.journal.leaves import completed, content, grow, standing
+from omac.journal.leaves import completed, content, current_tree, grow
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.merkle import leaf_hash
@@ -106,7 +106,7 @@ class SqlRecorder(ApplicationRecorder):
         ids: dict[str, int],
     ) -> None:
         """Insert events behind position `top`, and their leaves."""
-        tree = completed(connection, standing(connection, top, self.path), top)
+        tree = completed(connection, current_tree(connection, top, self.path), top)
         is_plain = all(event.originator_version is None for event in events) and all(
             meta.correlation is None and meta.happened is None for _, meta in groups
         )

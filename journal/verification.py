@@ -203,7 +203,7 @@ class _Verification:
     def _verify_segments(self) -> None:
         for position, error in damaged_segments(self._connection):
             segment = error.segment
-            self._found(position, segment.last, error.kind, str(error))
+            self._report(position, segment.last, error.kind, str(error))
             if not error.is_readable:
                 self._absent.append((segment.first - 1, segment.last))
 
@@ -225,7 +225,7 @@ class _Verification:
             leaf, text = stored.get(position), texts.get(position)
             if type(leaf) is not bytes or len(leaf) != HASH_BYTES:
                 problem = "its leaf is no hash" if position in stored else "its leaf is missing"
-                self._found(position, position, "leaf-missing", problem)
+                self._report(position, position, "leaf-missing", problem)
                 leaf, self._lacks_leaf = _NO_LEAF, True
             elif is_wanted and position not in texts and self._is_pruned(position):
                 self._dropped += 1
@@ -250,7 +250,7 @@ class _Verification:
         (count,) = self._connection.execute("SELECT count(*) FROM leaf").fetchone()
         if self._size - count > LACKING_MAX:
             problem = f"the stored tree counts {counted(self._size, 'leaf', 'leaves')}, the journal has {count}"
-            self._found(count + 1, self._size, "tree-altered", problem)
+            self._report(count + 1, self._size, "tree-altered", problem)
             self._size = count
 
     def _kept_roots(self) -> None:
@@ -260,7 +260,7 @@ class _Verification:
                 problem = (
                     f"a kept root counts {counted(kept.size, 'event')}, the journal has {self._size}: its end was cut"
                 )
-                self._found(self._size + 1, kept.size, "truncated", problem)
+                self._report(self._size + 1, kept.size, "truncated", problem)
 
     def _compare(self) -> None:
         while self._kept and self._kept[0].size == self._tree.size:
@@ -273,13 +273,13 @@ class _Verification:
             else:
                 first = self._first_changed()
                 problem = f"events {first} to {size} are not those of the kept root: history was rewritten"
-                self._found(first, size, "rewritten", problem)
+                self._report(first, size, "rewritten", problem)
 
     def _require_late(self, size: int, late: int | None) -> None:
         """Compare how far late leaves go: those that a checkpoint counts came before it was signed."""
         if late is not None and (self._late < late or late < self._late <= size):
             problem = f"the journal says that leaves came late up to {self._late}, its checkpoint says up to {late}"
-            self._found(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
+            self._report(min(late, self._late) + 1, max(late, self._late), "tree-altered", problem)
 
     def _first_changed(self) -> int:
         """Return where the leaves that no kept root proves begin, or where the first of them was found to be wrong."""
@@ -297,13 +297,13 @@ class _Verification:
         if len(self._findings) >= FINDINGS_MAX:
             return
         if not self._connection.rows(_POSITIONS, position - 1, position):
-            self._found(position, position, "missing", "its event is missing")
+            self._report(position, position, "missing", "its event is missing")
             return
         if text is not None and (origin := self._origin(position, leaf)):
             problem = f"what was recorded here is at position {origin}"
-            self._found(position, position, "out-of-place", problem)
+            self._report(position, position, "out-of-place", problem)
         else:
-            self._found(position, position, "altered", "its event is not what was recorded")
+            self._report(position, position, "altered", "its event is not what was recorded")
 
     def _origin(self, position: int, leaf: bytes) -> int:
         """Return where the event of a leaf stands now, near its position; 0 for nowhere."""
@@ -315,9 +315,9 @@ class _Verification:
 
     def _end(self) -> None:
         if not self._lacks_leaf and b"".join(self._tree.peaks) != self._peaks:
-            self._found(self._first_changed(), self._size, "tree-altered", "the stored tree is not that of the leaves")
+            self._report(self._first_changed(), self._size, "tree-altered", "the stored tree is not that of the leaves")
         for position in self._repaired.lost():
-            self._found(position, position, "altered", "the row that this repair set aside is not kept as it was")
+            self._report(position, position, "altered", "the row that this repair set aside is not kept as it was")
         ranges: tuple[tuple[Kind, str, str], ...] = (
             ("tree-altered", "leaves stand where the stored tree has none", _BEYOND),
             ("altered", "a row holds what no omac writes", _ODD),
@@ -325,9 +325,9 @@ class _Verification:
         for kind, problem, query in ranges:
             ((lowest, highest),) = self._connection.execute(query, {"size": self._size})
             if lowest is not None:
-                self._found(lowest, highest, kind, problem)
+                self._report(lowest, highest, kind, problem)
 
-    def _found(self, position: int, last: int, kind: Kind, problem: str) -> None:
+    def _report(self, position: int, last: int, kind: Kind, problem: str) -> None:
         if len(self._findings) < FINDINGS_MAX or kind in _OF_MANY or kind.startswith("segment-"):
             self._findings.append(Mismatch(position, last, kind, problem))
 

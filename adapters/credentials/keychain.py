@@ -54,11 +54,11 @@ def write_checked(keychain: Keychain, service: str, values: Mapping[str, Hidden]
     keychain.write(service, values)
     stored = keychain.read(service, list(values))
     if lost := [name for name, value in values.items() if stored.get(name) != value]:
-        raise refusals.lied(service, lost, "it accepted a value, but does not return it")
+        raise refusals.change_not_made(service, lost, "it accepted a value, but does not return it")
 
 
 def remove_checked(keychain: Keychain, service: str, names: Sequence[str]) -> None:
     """Forget these values, and see that they are gone. Raises Refusal (keychain-failed) when they are not."""
     keychain.remove(service, names)
     if left := keychain.read(service, names):
-        raise refusals.lied(service, left, "it deleted a value, but still returns it")
+        raise refusals.change_not_made(service, left, "it deleted a value, but still returns it")

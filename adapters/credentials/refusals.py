@@ -38,6 +38,6 @@ def failed(why: str) -> Refusal:
     return Refusal("keychain-failed", f"the system's keychain failed: {why}", fix=[USE_VAULT])
 
 
-def lied(service: str, names: Iterable[str], why: str) -> Refusal:
+def change_not_made(service: str, names: Iterable[str], why: str) -> Refusal:
     """Return the refusal for a keychain that confirmed a change and did not make it."""
     return failed(f"{why}: {', '.join(sorted(names))} of {service}")

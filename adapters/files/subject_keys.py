@@ -159,13 +159,13 @@ def keys_in(text: bytes, path: str) -> tuple[bytes, ...]:
     return keys
 
 
-def keep_all(path: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
+def write_all(path: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
     """Write keys of many directories to a new file. Raises FileExistsError, OSError."""
     text = "".join(f"{subject} {key.hex()}\n" for subject, of in keys.items() for key in of)
     atomic.publish(path, text.encode("ascii"), prefix=DRAFT)
 
 
-def kept_all(path: str) -> dict[WorkdirId, tuple[bytes, ...]]:
+def read_all(path: str) -> dict[WorkdirId, tuple[bytes, ...]]:
     """Return the keys of many directories that a file has. Raises Refusal (state-unusable), OSError."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         lines = file.read().splitlines()

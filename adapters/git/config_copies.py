@@ -71,7 +71,7 @@ class ConfigCopy:
             except Refusal:
                 self.after = None
 
-    def bring_home(self) -> list[tuple[str, str]]:
+    def copy_back(self) -> list[tuple[str, str]]:
         """Set on the host what was set inside, as far as it may be: (setting, why it stays). Never raises."""
         if self.before == self.after:
             return []

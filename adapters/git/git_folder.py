@@ -103,10 +103,10 @@ class GitFolder:
             return
         elif not entry.is_file(follow_symlinks=False):
             kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
-            self._stray(folder, entry, f"{path}/{name}", f"is {kind} among git's files")
+            self._refuse(folder, entry, f"{path}/{name}", f"is {kind} among git's files")
         elif child is None or child.rule is None:
             if not self._inspection.while_running:
-                self._stray(folder, entry, f"{path}/{name}", "is no file that git keeps there")
+                self._refuse(folder, entry, f"{path}/{name}", "is no file that git keeps there")
         else:
             self._file(folder, entry, f"{path}/{name}", here, child.rule)
 
@@ -124,7 +124,7 @@ class GitFolder:
         elif self._has_others and child is None and "/" not in here:
             return
         elif child is None or not child.is_folder:
-            self._stray(folder, entry, full, "is no folder that git keeps there")
+            self._refuse(folder, entry, full, "is no folder that git keeps there")
         else:
             self._enter(folder, entry, path, here, child, depth)
 
@@ -133,14 +133,14 @@ class GitFolder:
         if here in _OPERATIONS:
             self._operation(full)
         if depth >= DEPTH_MAX or full.count("/") > SLASHES_MAX:
-            self._stray(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
+            self._refuse(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
             return
         try:
             opened = open_listable(entry.name, folder)
         except FileNotFoundError:
             return
         except OSError as error:
-            self._stray(folder, entry, full, f"cannot be inspected: {error.strerror}")
+            self._refuse(folder, entry, full, f"cannot be inspected: {error.strerror}")
             return
         try:
             self._folder(opened, full, here, child, depth + 1)
@@ -157,7 +157,7 @@ class GitFolder:
                     if entry.is_dir(follow_symlinks=False):
                         judge(opened, entry, f"{path}/{entry.name}")  # type: ignore[operator]
                     else:
-                        self._stray(opened, entry, f"{path}/{entry.name}", "is no folder, and only folders are there")
+                        self._refuse(opened, entry, f"{path}/{entry.name}", "is no folder, and only folders are there")
         finally:
             os.close(opened)
 
@@ -166,7 +166,7 @@ class GitFolder:
         if self._only and path in self._inspection.by_themselves:
             return
         if path.count("/") > SLASHES_MAX:
-            self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
+            self._refuse(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
             return
         opened = open_listable(entry.name, folder)
         try:
@@ -182,7 +182,7 @@ class GitFolder:
     def _module(self, folder: int, entry: Entry, path: str) -> None:
         """The git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
         if path.count("/") > SLASHES_MAX:
-            self._stray(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
+            self._refuse(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
             return
         opened = open_listable(entry.name, folder)
         try:
@@ -223,7 +223,7 @@ class GitFolder:
             return  # it was made, and is not written yet
         self._inspection.budget.spend_read(content)
         if content is None:
-            self._stray(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
+            self._refuse(folder, entry, path, f"is longer than {rule.bytes_max} bytes, or cannot be read")
         elif first:
             self._note(path, rule, content)
         else:
@@ -232,7 +232,7 @@ class GitFolder:
     def _note(self, path: str, rule: Rule, content: bytes) -> None:
         """Note a file as it is at launch."""
         self._baseline.keep(path, content, is_hosts=rule.writer != AGENT)
-        if rule.judge == "config" and self._is_led_astray(content):
+        if rule.judge == "config" and self._leads_past_link(content):
             self._baseline.astray.add(self._git)
         if rule.judge in _OF_OTHERS and content and not self._problem(rule, content, b""):
             self._baseline.fine.add(path)
@@ -241,13 +241,13 @@ class GitFolder:
         """Judge a file at the end, by what was there at launch."""
         if rule.judge in _OF_OTHERS and self._baseline.contents.get(path) == content:
             if path in self._baseline.fine and (problem := self._problem(rule, content, b"")):
-                self._stray(folder, entry, path, problem)
+                self._refuse(folder, entry, path, problem)
         elif rule.writer == AGENT or self._baseline.contents.get(path) != content:
             self._changed(folder, entry, path, here, rule, content)
-        elif rule.judge == "config" and self._is_led_astray(content):
+        elif rule.judge == "config" and self._leads_past_link(content):
             self._act(folder, entry, path, rule, content, "has core.worktree lead past a link")
 
-    def _is_led_astray(self, content: bytes) -> bool:
+    def _leads_past_link(self, content: bytes) -> bool:
         """Return whether `core.worktree` leads past a link, to no worktree of this git folder; False if it did so at
         launch."""
         if b"worktree" not in content.lower():
@@ -262,7 +262,7 @@ class GitFolder:
         from omac.domain.git.judges import PATH_JUDGES, replaces_objects
 
         if rule.named and (problem := PATH_JUDGES[rule.named](here)):
-            self._stray(folder, entry, path, problem)
+            self._refuse(folder, entry, path, problem)
             return
         before = self._baseline.contents.get(path)
         problem = self._problem(rule, content, before or b"") if rule.judge else "is new or changed"
@@ -285,7 +285,7 @@ class GitFolder:
 
         return JUDGES[rule.judge](content, before, self._place)
 
-    def _stray(self, folder: int, entry: Entry, path: str, problem: str) -> None:
+    def _refuse(self, folder: int, entry: Entry, path: str, problem: str) -> None:
         """Note, at launch, an entry that the grammar does not allow; at the end, set it aside unless it was noted."""
         status = entry.stat(follow_symlinks=False)
         if self._inspection.is_first:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git.launch_record import merged, record_of
-from omac.adapters.git.layout import bring_home
+from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 
@@ -120,7 +120,7 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
         )
         findings += [
-            Finding(path, refusal) for path, refusal in bring_home(whole.sessions, whole.narrowed, whole.copies)
+            Finding(path, refusal) for path, refusal in copy_back(whole.sessions, whole.narrowed, whole.copies)
         ]
     return findings
 

@@ -2,7 +2,7 @@
 anything is mounted.
 
 `lay_out` reads and changes nothing. When the policy is about to be enforced, `prepare` makes the session's copy of
-refs, and `bring_home` ends it. `repository.py` has the rules about which files of git are believed, `folders.py`
+refs, and `copy_back` ends it. `repository.py` has the rules about which files of git are believed, `folders.py`
 those about what is granted, `refs.py` those about packed refs, `inspection.py` those about what no mount can prevent.
 """
 
@@ -173,7 +173,7 @@ def discard(layout: Layout) -> None:
         refs.discard(session)
 
 
-def bring_home(
+def copy_back(
     sessions: Sequence[refs.Session], narrowed: Mapping[str, Narrowed], copies: Sequence[ConfigCopy] = ()
 ) -> list[tuple[str, str]]:
     """Do on the host, after the inspection, what was done to copies of settings and refs, and set back what was not to
@@ -191,11 +191,11 @@ def bring_home(
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
-        refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.bring_home(session)]
+        refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.copy_back(session)]
     for git, before in narrowed.items():
         refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
     for copy in copies:
-        refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.bring_home()]
+        refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.copy_back()]
     return refusals
 
 

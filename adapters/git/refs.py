@@ -4,7 +4,7 @@ Loose refs are files in `refs/`, which the sandbox has; packed refs are one file
 renaming another over it. The common folder is not writable, so inside the sandbox `packed-refs` is a link to a copy in
 the admin folder: `omac-refs-PID/packed-refs`. With `git.refs = branch` all of `refs/` is such a copy.
 
-When the program has ended, `bring_home` repeats on the host what was done to the copy, with git's own `update-ref`,
+When the program has ended, `copy_back` repeats on the host what was done to the copy, with git's own `update-ref`,
 each change only where the host's value is still the one that the session began with:
 
 * A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
@@ -130,7 +130,7 @@ def discard(session: Session) -> None:
         emptying.remove(session.folder)
 
 
-def bring_home(session: Session) -> list[tuple[str, str]]:
+def copy_back(session: Session) -> list[tuple[str, str]]:
     """Repeat on the host what was done to the copy, and remove it. Return (ref, what could not be done or was not
     allowed)."""
     if not is_folder(session.folder):

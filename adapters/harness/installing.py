@@ -56,7 +56,7 @@ Choice = Callable[[Collection[str]], Collection[str]]  # of the hooks that a fil
 def find(bridge: BridgeFile) -> BridgeFinding:
     """Return what a file has of omac. Raises Refusal: settings-invalid, state-unusable, contention."""
     with opened(bridge.file) as file:
-        return _found(bridge, file.text())
+        return _inspect(bridge, file.text())
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def planned(bridge: BridgeFile, choice: Choice, state: InstallationState) -> Ite
     there before. The file is locked meanwhile. Raises Refusal: settings-invalid, state-unusable, contention."""
     with opened(bridge.file) as file:
         text = file.text()
-        states = _found(bridge, text).states
+        states = _inspect(bridge, text).states
         events = tuple(event for event in bridge.commands if event in choice(states))
         if states == dict.fromkeys(events, "current"):
             yield None
@@ -86,7 +86,7 @@ def planned(bridge: BridgeFile, choice: Choice, state: InstallationState) -> Ite
         yield PlannedFile(change, file.digest, file, content, made[1:])
 
 
-def _found(bridge: BridgeFile, text: str | None) -> BridgeFinding:
+def _inspect(bridge: BridgeFile, text: str | None) -> BridgeFinding:
     if text is None or not text.strip(WHITESPACE + MARK):
         return BridgeFinding({})
     if bridge.hook is None:
@@ -147,7 +147,7 @@ def _check(bridge: BridgeFile, after: str, base: str, events: Collection[str]) -
     if bridge.hook is None:
         return
     with _reading(bridge):
-        states, has_text = _found(bridge, after).states, base.strip(WHITESPACE + MARK)
+        states, has_text = _inspect(bridge, after).states, base.strip(WHITESPACE + MARK)
         if states != dict.fromkeys(events, "current") or (has_text and not hook_text.is_same(after, base)):
             raise ValueError("they are written in a way that omac cannot change without harm")
 

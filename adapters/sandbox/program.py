@@ -127,7 +127,7 @@ class _Needs:
 
     def command(self, argv: list[str], depth: int = 0, doubtful: bool = False) -> str:
         """Note what a command needs; its absolute path. `doubtful`: a sandbox may have chosen it. Raises Refusal."""
-        path = self._found(argv[0], depth)
+        path = self._resolve(argv[0], depth)
         self.file(path, depth, doubtful and "/" in argv[0])
         if os.path.basename(path) == "env":
             inner = behind_env(argv[1:])
@@ -169,7 +169,7 @@ class _Needs:
         self.show(folder)
         return True
 
-    def _found(self, name: str, depth: int) -> str:
+    def _resolve(self, name: str, depth: int) -> str:
         if "/" in name:
             path: str | None = name if name.startswith("/") else f"{self._cwd}/{name}"
         else:

@@ -87,7 +87,7 @@ class SandboxParent:
             self._closed.release()
 
 
-def keep_descriptors_to_oneself() -> None:
+def withhold_descriptors() -> None:
     """Let no program that omac starts have what whoever started omac had open, beyond the standard streams. Raises
     OSError."""
     for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):

@@ -180,7 +180,7 @@ class _SkillsFolder:
             return self._invalid(name, source, str(YamlFileError(shown, str(error), line_of(content, error.field))))
         if meta.sidecar is None:
             return self._guide_only(folder, name, source, meta)
-        skill = self._found(meta.name, source, meta=meta)
+        skill = self._skill_of(meta.name, source, meta=meta)
         if meta.name in taken:
             return skill  # another comes first: nobody will ask for the hash of this one
         try:
@@ -200,7 +200,7 @@ class _SkillsFolder:
             return None
         name = name if meta is None else meta.name
         guide = read_guide(folder, source, name)
-        return None if guide is None else self._found(name, source, meta=meta, guide=guide)
+        return None if guide is None else self._skill_of(name, source, meta=meta, guide=guide)
 
     def _where(self) -> str:
         return "the project" if self._root.scope == "workdir" else "your home directory"
@@ -209,9 +209,9 @@ class _SkillsFolder:
         return self._invalid(name, source, f"{printable(source)} {complaint}")
 
     def _invalid(self, name: str, source: str, problem: str) -> FoundSkill:
-        return msgspec.structs.replace(self._found(name, source), problem=problem)
+        return msgspec.structs.replace(self._skill_of(name, source), problem=problem)
 
-    def _found(self, name: str, source: str, meta: Meta | None = None, guide: Guide | None = None) -> FoundSkill:
+    def _skill_of(self, name: str, source: str, meta: Meta | None = None, guide: Guide | None = None) -> FoundSkill:
         source = source if is_utf8(source) else printable(source)  # it goes into JSON
         skills_dir = self._root.path if is_utf8(self._root.path) else printable(self._root.path)
         return FoundSkill(

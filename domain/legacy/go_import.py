@@ -37,7 +37,7 @@ NO_CODE = frozenset({".DS_Store", "Thumbs.db"})  # a desktop writes them wheneve
 
 What = Literal["registration", "approval", "secret", "setting", "default"]
 Verdict = Literal["take", "there", "skip"]
-Project = Literal["seen", "unseen", "vouched"]
+Project = Literal["seen", "unseen", "confirmed"]
 
 
 class OldEntry(msgspec.Struct, frozen=True):
@@ -176,7 +176,7 @@ def matching(old: Old, skill: FoundSkill) -> list[OldEntry]:
     return [entry for entry in old.entries if (entry.name, entry.source) == (skill.name, skill.source)]
 
 
-def vouched(old: Old, present: FoundHere) -> OldApproval | None:
+def approval_for(old: Old, present: FoundHere) -> OldApproval | None:
     """The approval that may hold for what is found; whether it does depends on what its hash leaves out."""
     skill, hashed = present.skill, _hashed(present.skill.bundle_hash)
     return next(
@@ -201,11 +201,11 @@ def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: 
     it."""
     skill = present.skill
     fix = (approve_command(skill, present.place, present.registration.found),)
-    approval = vouched(old, present)
+    approval = approval_for(old, present)
     if present.is_approved:
         return Step("approval", "there", approval.file if approval else "", value=skill.bundle_hash)
     if approval is None:
-        return Step("approval", "skip", "", value=skill.bundle_hash, why=_unvouched(present, old), fix=fix)
+        return Step("approval", "skip", "", value=skill.bundle_hash, why=_why_unapproved(present, old), fix=fix)
     if not isinstance(seen, Seen) or seen.bundle_hash != skill.bundle_hash:
         why = seen if isinstance(seen, str) else "its files changed while omac read them"
         return Step("approval", "skip", approval.file, value=skill.bundle_hash, why=why, fix=fix)
@@ -335,7 +335,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _unvouched(present: FoundHere, old: Old) -> str:
+def _why_unapproved(present: FoundHere, old: Old) -> str:
     skill = present.skill
     named = [approval for approval in old.approvals if approval.name == skill.name]
     elsewhere = [approval.path for approval in named if approval.bundle_hash == _hashed(skill.bundle_hash)]

@@ -142,8 +142,8 @@ class GoImport:
         return Job(group, candidate, digest, known if trusted else "", _values(steps, held, present))
 
     def _approval(self, present: FoundHere) -> tuple[Seen | None, Step]:
-        """The folder is read as a whole only where somebody may have vouched for it."""
-        approval = None if present.is_approved else go_import.vouched(self._old, present)
+        """Return the step for an approval, and the folder as read; None where no old approval can be for it."""
+        approval = None if present.is_approved else go_import.approval_for(self._old, present)
         if approval is None:
             return None, go_import.judge_approval(present, self._old, None, {})
         try:

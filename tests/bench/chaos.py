@@ -122,7 +122,7 @@ class Chaos:
             pass
 
     def _kill(self) -> None:
-        """Kill the server with SIGKILL, several times, and start it again each time."""
+        """Kill the server with SIGKILL, once or twice, and start it again each time."""
         with self._working():
             for _ in range(self._chance.randrange(1, 3)):
                 if self._disorder.server is not None:

@@ -9,6 +9,8 @@ from clients.agents import CLAUDE_MODEL, claude, claude_words
 from clients.model.steps import prompt
 from clients.world import World, world_or_skip
 
+from omac.domain.directories.events import SessionEnded
+
 pytestmark = pytest.mark.full
 
 
@@ -26,8 +28,10 @@ class TestDay(day.Holds):
     """A prompt without a terminal."""
 
     def test_the_session_was_ended(self, ended: day.Day) -> None:
-        """omac refused no call of the bridge."""
-        assert [row for row in ended.world.omac.attempts() if row["kind"] == "control.refused"] == []
+        """The bridge ends the session at the end of the agent, and omac refuses no call of it."""
+        omac = ended.world.omac
+        assert [row for row in omac.attempts() if row["kind"] == "control.refused"] == []
+        assert [record.event.session for record in omac.events(SessionEnded)] == [ended.call()["session"]]
 
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
@@ -80,6 +84,7 @@ def test_serve_gives_its_agent_the_skill_as_well() -> None:
         assert "from-the-agent" in "".join(seen.results(world.requests()))
         (call,) = world.omac.audit("--outcome", "completed")
         assert call["session"] in done.out
+        assert not [line for line in done.out.splitlines() if line.startswith("omac")]
 
 
 REFERENCE_HOOK = """\

@@ -143,7 +143,7 @@ def test_omac_writes_nothing_to_stdout(served: Served) -> None:
 
 
 def test_a_deleted_session_has_no_skill_any_more(served: Served) -> None:
-    """The address of a deleted session is dead, also when the other session calls it."""
+    """The address of a deleted session is dead, also when another session calls it; that session's own still works."""
     server, world = served.one.server, served.world
     made = server.call("POST", f"/session?directory={world.one}", {"title": "short"})
     short = Session(server, world.one, made["id"])
@@ -151,3 +151,5 @@ def test_a_deleted_session_has_no_skill_any_more(served: Served) -> None:
     server.call("DELETE", short.path())
     try_it = {"sh": f'curl -sS -o /dev/null -w "%{{http_code}}" {base}/status'}
     assert served.two.ask(try_it) == ["404"]
+    own = {"sh": 'curl -sS -o /dev/null -w "%{http_code}" $OMAC_ECHO_BASE/status'}
+    assert served.two.ask(own) == ["200"]

@@ -65,7 +65,8 @@ def test_the_host_has_no_value_that_the_skill_takes(omac: Omac) -> None:
     project = omac.root / "shop"
     omac.skill(project, "slack", META, PROGRAM)
     omac.approve(project, "slack")
-    assert waiting(omac.serve(extra={"TOKEN": ""}), project)["missing"] == ["TOKEN"]
+    skill = waiting(omac.serve(extra={"TOKEN": ""}), project)
+    assert (skill["state"], skill["missing"]) == ("pending_credentials", ["TOKEN"])
 
 
 def test_a_variable_against_the_pattern(omac: Omac) -> None:

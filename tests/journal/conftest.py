@@ -11,13 +11,13 @@ from omac.journal.application import Journal
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a journal may be made; its folder is not there yet."""
+    """Return a path where a journal may be made; its folder does not exist yet."""
     return tmp_path / "state" / "journal.db"
 
 
 @pytest.fixture
 def journal(path: Path) -> Iterator[Journal]:
-    """An empty journal, open for appending."""
+    """Yield an empty journal, open for appending."""
     opened = journal_at(path)
     yield opened
     opened.close()

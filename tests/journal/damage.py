@@ -1,4 +1,4 @@
-"""Damage: journals with events of every sort, and the ways to spoil them that a disk, a hand or a bug has."""
+"""Damage: journals with events of every sort, and the ways in which a disk, a person or a bug can spoil them."""
 
 import contextlib
 import sqlite3
@@ -21,12 +21,12 @@ STARTED = RunStarted("opencode", "0", 1, 1, "boot", ())
 
 
 def stream(run: str) -> StreamId:
-    """The stream of a run."""
+    """Return the stream of a run."""
     return run_stream(HOST, RunId(run))
 
 
 def history() -> list[Draft]:
-    """Nine events: two runs, of which one is recovered, and calls between them."""
+    """Return nine events: two runs, of which one is recovered, and calls between them."""
     return [
         Draft(stream("a"), 1, STARTED),
         called("one"),
@@ -41,7 +41,7 @@ def history() -> list[Draft]:
 
 
 def journal_of(path: Path) -> None:
-    """A closed journal with that history, at positions 1 to 9."""
+    """Make a closed journal with that history, at positions 1 to 9."""
     journal = journal_at(path)
     for draft in history():
         commit_now(journal, [draft])
@@ -49,7 +49,7 @@ def journal_of(path: Path) -> None:
 
 
 def destroyed(path: Path) -> Iterator[int]:
-    """Overwrite one page after the other, all others being whole; yields where it begins. The first is left alone."""
+    """Overwrite one page after the other, with all others whole, and yield where it begins; the first page stays."""
     content = path.read_bytes()
     for start in range(PAGE_BYTES, len(content), PAGE_BYTES):
         path.write_bytes(content[:start] + b"\xa5" * PAGE_BYTES + content[start + PAGE_BYTES :])
@@ -57,7 +57,7 @@ def destroyed(path: Path) -> Iterator[int]:
 
 
 def read(path: Path) -> list[str]:
-    """The events of a journal of calls, as another process reads them."""
+    """Return the events of a journal of calls, as another process reads them."""
     with contextlib.closing(ReadJournal(str(path))) as journal:
         return texts(list(journal.records()))
 
@@ -75,7 +75,7 @@ def sql(path: Path, statement: str, *values: Any) -> list[Any]:
 
 
 def append(path: Path, at: StreamId, version: int | None, kind: str, body: bytes) -> int:
-    """Append a row as nothing of omac would; returns its position."""
+    """Append a row as no part of omac would; return its position."""
     for text in (at, kind):
         sql(path, "INSERT OR IGNORE INTO name (text) VALUES (?)", text)
     ((top,),) = sql(path, "SELECT position FROM head")
@@ -92,7 +92,7 @@ def append(path: Path, at: StreamId, version: int | None, kind: str, body: bytes
 
 
 def encoded(event: Event) -> tuple[str, bytes]:
-    """The kind and the bytes of an event."""
+    """Return the kind and the bytes of an event."""
     return Codec().encode(event)
 
 

@@ -1,7 +1,7 @@
 """Long journals of the first form: the day in `golden/format-1.db.gz`, repeated until it is as long as it should be.
 
-Rows are written as they lie in the golden journal, with what has to differ from day to day: positions, times, versions,
-the names of runs, sandboxes and conversations, and the positions that causes and outcomes refer to.
+Rows are copied from the golden journal, but for the values that differ from day to day. These are positions, times,
+versions, the names of runs, sandboxes and conversations, and the positions that causes and outcomes refer to.
 """
 
 import gzip
@@ -24,8 +24,7 @@ Row = tuple[Any, ...]
 
 
 def write_old_journal(path: Path, events: int) -> None:
-    """Write a journal of the first form with so many events, 0600; its last day may break off, as one that was
-    killed."""
+    """Write a journal of the first form with so many events, 0600; its last day may break off, as after a kill."""
     path.write_bytes(gzip.decompress(GOLDEN.read_bytes()))
     path.chmod(0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as journal:
@@ -56,11 +55,11 @@ class _Days:
         self._random = random.Random(7)
 
     def left(self, events: int) -> int:
-        """How many rows are missing."""
+        """Return how many rows are missing."""
         return events - len(self._golden)
 
     def new_names(self) -> list[tuple[int, str]]:
-        """The names that the days have beside those of the golden one."""
+        """Return the names that the days have beside those of the golden one."""
         return list(self._texts.items())[self._known :]
 
     def rows(self) -> Iterator[Row]:
@@ -98,7 +97,7 @@ class _Days:
         )  # fmt: skip
 
     def _renamed(self, word: str, changed: dict[str, str]) -> str:
-        """A word of a name; the ids of runs, sandboxes and conversations are others each day."""
+        """Return a word of a name for this day; the ids of runs, sandboxes and conversations differ from day to day."""
         host, _, run = word.rpartition("@")
         if host:
             return f"{host}@{self._renamed(run, changed)}"

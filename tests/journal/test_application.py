@@ -24,31 +24,31 @@ Sessions = tuple[str, ...]
 
 
 def evolve(state: Sessions, event: Event) -> Sessions:
-    """The sessions admitted so far."""
+    """Return the sessions admitted so far."""
     assert isinstance(event, SessionAdmitted)
     return (*state, event.session)
 
 
 def load(journal: Journal, stream: StreamId = STREAM) -> Latest[Sessions]:
-    """The aggregate of these tests."""
+    """Load the aggregate of these tests."""
     return journal.load(stream, (), evolve)
 
 
 def admit(journal: Journal, *sessions: str, stream: StreamId = STREAM) -> list[int]:
-    """Append the next events of the aggregate of these tests; returns their positions."""
+    """Append the next events of the aggregate of these tests; return their positions."""
     version = load(journal, stream).version
     drafts = [admitted(stream, version + n, session) for n, session in enumerate(sessions, 1)]
     return [recorded.position for recorded in commit_now(journal, drafts, CAUSE)]
 
 
 def grouped(journal: Journal, *drafts: Draft, spooled: Spooled | None = None) -> CommitGroup:
-    """What one caller appends."""
+    """Return the group of events that one caller appends."""
     return journal.group(drafts, journal.envelope(CAUSE, spooled))
 
 
 @pytest.fixture
 def other(path: Path, journal: Journal) -> Iterator[Journal]:
-    """The same journal, open in what might be another process."""
+    """Yield the same journal, opened as another process might have it."""
     opened = journal_at(path, "run-2")
     yield opened
     opened.close()
@@ -63,7 +63,7 @@ def test_nothing_happened_yet(journal: Journal) -> None:
 
 
 def test_an_aggregate_is_loaded_as_it_was_appended(journal: Journal) -> None:
-    """Events stand at the versions they were given, and the next ones after them; who, when and why are recorded."""
+    """Events have the versions they were given, and the next ones follow them; actor, time and cause are recorded."""
     assert admit(journal, "a", "b") == [1, 2]
     assert admit(journal, "c") == [3]
     assert load(journal) == Latest(("a", "b", "c"), 3)
@@ -94,14 +94,14 @@ def test_a_long_stream(journal: Journal) -> None:
 
 
 def test_nothing_to_commit(journal: Journal) -> None:
-    """Nobody, or callers with nothing to append."""
+    """A commit without groups, or of groups without events, records nothing."""
     assert journal.commit([]) == []
     assert journal.commit([grouped(journal), grouped(journal)]) == [[], []]
     assert journal.store.head() == 0
 
 
 def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> None:
-    """Of many callers in one commit, those that were too late hear so; all others are recorded, gapless."""
+    """A commit of many callers gives those that were too late a conflict, and records all others without a gap."""
     admit(other, "theirs")
     results = journal.commit(
         [
@@ -119,31 +119,32 @@ def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> N
 
 
 def test_what_an_appender_is_told_is_what_a_reader_reads(journal: Journal) -> None:
-    """Time, run, actor, correlation, causation, and the time of what was spooled, with its run."""
+    """An appender gets what a reader reads: time, run, actor, correlation and causation, also of a spooled event."""
     file = Spooled("host", "f", "run-of-the-program", 77, frozenset({"f"}))
-    (told,) = journal.commit([grouped(journal, called("x"), admitted(STREAM, 1), spooled=file)])
-    assert not isinstance(told, Conflict)
-    assert list(told) == list(journal.records())
-    one = told[0]
-    assert (one.at, one.happened, one.moment, one.run) == (1, 77, 77, "run-of-the-program")
-    assert (one.actor, one.correlation, one.causation) == ("person", "conversation", 3)
+    (records,) = journal.commit([grouped(journal, called("x"), admitted(STREAM, 1), spooled=file)])
+    assert not isinstance(records, Conflict)
+    assert list(records) == list(journal.records())
+    record = records[0]
+    assert (record.at, record.happened, record.moment, record.run) == (1, 77, 77, "run-of-the-program")
+    assert (record.actor, record.correlation, record.causation) == ("person", "conversation", 3)
 
 
 def test_recorded_time_never_runs_back(path: Path) -> None:
-    """A clock that was set back is overruled by what is recorded; appender and reader are told the same."""
+    """A clock that was set back yields to the times recorded before; appender and reader get the same records."""
     ticks = iter([50, 20, 70, 60])
     journal = journal_at(path)
     journal.clock = lambda: next(ticks)
     try:
-        told: list[Recorded] = [recorded for word in "abcd" for recorded in commit_now(journal, [called(word)])]
-        assert [recorded.at for recorded in told] == [50, 50, 70, 70]
-        assert told == list(journal.records())
+        records: list[Recorded] = [recorded for word in "abcd" for recorded in commit_now(journal, [called(word)])]
+        assert [recorded.at for recorded in records] == [50, 50, 70, 70]
+        assert records == list(journal.records())
     finally:
         journal.close()
 
 
 def test_a_file_of_a_spool_is_committed_once(journal: Journal, other: Journal) -> None:
-    """Two that bring one file, in one commit or after each other, record it once: the later hears that it is known."""
+    """Two callers that bring one spool file, in one commit or in turn, record it once; the later one gets a
+    conflict."""
     file = Spooled("host", "f", "run", 7, frozenset({"f"}))
     first, second = journal.commit(
         [grouped(journal, called("x"), spooled=file), grouped(journal, called("x"), spooled=file)]
@@ -158,7 +159,7 @@ def test_a_file_of_a_spool_is_committed_once(journal: Journal, other: Journal) -
 
 @pytest.mark.parametrize("event", [CAUSE, "text", called("\udcff").event, called(cast(str, 7)).event])  # 7 is no text
 def test_what_could_not_be_read_again_is_refused(journal: Journal, event: object) -> None:
-    """Before anything is appended; nothing that cannot be folded becomes durable."""
+    """An event that cannot be folded is refused before anything is appended, so it never becomes durable."""
     with pytest.raises(Refusal, match="cannot be recorded") as refused:
         grouped(journal, Draft(LOG, None, event))
     assert (refused.value.reason, bool(refused.value.fix)) == ("unfoldable", True)
@@ -168,7 +169,7 @@ def test_what_could_not_be_read_again_is_refused(journal: Journal, event: object
 
 
 def test_the_environment_configures_nothing(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Variables that the library would follow lead nowhere: no other store, no other codec, no import."""
+    """Environment variables that the library would follow have no effect: no other store, no other codec, no import."""
     for prefix in ("", "JOURNAL_"):
         for name, value in {
             "PERSISTENCE_MODULE": "eventsourcing.nowhere",
@@ -205,7 +206,7 @@ def fill(journal: Journal, count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 500])
 def test_records_come_page_by_page(journal: Journal, count: int) -> None:
-    """All records are given, in order, each once, wherever the pages end."""
+    """The journal yields all records in order, each once, wherever its pages end."""
     if count:
         fill(journal, count)
     records = list(journal.records())
@@ -224,7 +225,7 @@ def test_records_between_two_positions(journal: Journal, after: int, until: int 
 
 
 def test_records_appended_while_reading(journal: Journal, other: Journal) -> None:
-    """Reading takes no lock from writers, and goes on to what they append."""
+    """A reader takes no lock from writers, and goes on to the events that they append."""
     fill(journal, PAGE)
     reading = journal.records()
     first = next(reading)
@@ -241,13 +242,13 @@ def test_records_appended_while_reading(journal: Journal, other: Journal) -> Non
     ],
 )
 def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, reason: str) -> None:
-    """Reading ends at the first record that cannot be understood, with its position; what is before it was given."""
+    """Reading ends at the first record that cannot be understood, with its position; later records can be read."""
     fill(journal, 2)
     insert(journal.store, [group(log(LOG, body, kind=kind))])
     fill(journal, 1)
-    given: list[int] = []
+    positions: list[int] = []
     with pytest.raises(Refusal) as refused:
-        given.extend(recorded.position for recorded in journal.records())
+        positions.extend(recorded.position for recorded in journal.records())
     assert refused.value.reason == reason
     assert "position 3" in refused.value.message
     assert refused.value.fix
@@ -255,7 +256,7 @@ def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, 
 
 
 def test_an_aggregate_that_cannot_be_read(journal: Journal) -> None:
-    """Nothing is decided on half of an aggregate's history."""
+    """An aggregate with an unreadable event is refused, so no decision rests on half of its history."""
     admit(journal, "a")
     unreadable = StoredEvent(str(STREAM), 2, "directory.session-admitted", b"\x01\x90")
     insert(journal.store, [group([unreadable])])

@@ -1,4 +1,4 @@
-"""Backups of a journal: whole, private, made beside a writer, and put back without losing what was there."""
+"""Backups of a journal: whole, private, made beside a writer, and restored without losing the present journal."""
 
 import os
 import stat
@@ -16,12 +16,12 @@ from .damage import DAMAGE, append_calls, journal_of, read
 
 
 def mark_of(path: Path) -> Mark:
-    """The mark that a state directory keeps."""
+    """Return the mark that a state directory keeps."""
     return Mark.of(str(path.parent), str(path))
 
 
 def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
-    """What was appended before the backup is in it, as one file that only its owner reads."""
+    """A backup contains the events appended before it, as one file that only its owner can read."""
     journal = journal_at(path)
     append_calls(journal, "a", "b")
     target = tmp_path / "copy.db"
@@ -35,7 +35,7 @@ def test_a_backup_beside_a_writer(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
-    """While events are appended all the time, each backup is a whole journal."""
+    """A backup made while events are appended all the time is a whole journal, each time."""
     journal = journal_at(path)
     append_calls(journal, "first")
     ended = threading.Event()
@@ -57,7 +57,7 @@ def test_a_backup_is_of_one_moment(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_replaces_nothing(path: Path, tmp_path: Path) -> None:
-    """Whatever is at the path stays."""
+    """A backup never replaces a file or a link at its path."""
     journal_at(path).close()
     target = tmp_path / "copy.db"
     target.write_text("mine")
@@ -73,7 +73,7 @@ def test_a_backup_replaces_nothing(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_backup_of_nothing(path: Path, tmp_path: Path) -> None:
-    """Where there is no journal, no empty backup is left."""
+    """A backup of a missing journal is refused, and leaves no empty file."""
     with pytest.raises(Refusal) as refused:
         back_up(str(path), str(tmp_path / "copy.db"))
     assert refused.value.reason == "journal-unavailable"
@@ -82,7 +82,7 @@ def test_a_backup_of_nothing(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["the tail is missing", "a head ahead"])
 def test_a_gap_is_not_restored(path: Path, tmp_path: Path, damage: str) -> None:
-    """What is no whole journal is not put in the place of one."""
+    """A source with a gap is refused as damaged, and does not replace a journal."""
     source = tmp_path / "source.db"
     journal_of(source)
     DAMAGE[damage][0](source)
@@ -96,16 +96,16 @@ def test_a_gap_is_not_restored(path: Path, tmp_path: Path, damage: str) -> None:
 
 
 def test_restored(path: Path, tmp_path: Path) -> None:
-    """The journal is as it was at the backup, the mark says so, and what was there since is beside it."""
+    """A restored journal is as it was at the backup, and so is its mark; the replaced journal is kept beside it."""
     journal = journal_at(path)
     append_calls(journal, "a")
     back_up(str(path), str(tmp_path / "copy.db"))
     append_calls(journal, "b")
     journal.close()
-    restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    restored, replaced = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
     assert (restored.position, restored.path) == (1, str(path))
     assert read(path) == ["a"]
-    assert read(Path(kept)) == ["a", "b"]
+    assert read(Path(replaced)) == ["a", "b"]
     assert mark_of(path).read() == (restored.id, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     again = journal_at(path)
@@ -113,25 +113,25 @@ def test_restored(path: Path, tmp_path: Path) -> None:
     again.close()
     assert read(path) == ["a", "c"]
     _, second = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
-    assert second != kept
+    assert second != replaced
     journals = {name for name in os.listdir(path.parent) if not name.endswith(("-wal", "-shm"))}
-    assert journals == {path.name, os.path.basename(kept), os.path.basename(second), "journals"}
+    assert journals == {path.name, os.path.basename(replaced), os.path.basename(second), "journals"}
 
 
 def test_restored_where_there_is_none(path: Path, tmp_path: Path) -> None:
-    """A journal that was lost comes back."""
+    """A restore brings back a journal that was lost."""
     journal = journal_at(path)
     append_calls(journal, "a")
     journal.close()
     back_up(str(path), str(tmp_path / "copy.db"))
     path.unlink()
-    restored, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
-    assert (restored.position, kept) == (1, "")
+    restored, replaced = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert (restored.position, replaced) == (1, "")
     assert read(path) == ["a"]
 
 
 def test_a_log_beside_a_lost_journal_is_not_applied_to_the_copy(path: Path, tmp_path: Path) -> None:
-    """The journal is gone and its write-ahead log stays behind: it is kept aside, and the copy is whole."""
+    """A restore keeps aside the write-ahead log that a lost journal left behind, and the restored copy is whole."""
     journal = journal_at(path)
     append_calls(journal, "a")
     back_up(str(path), str(tmp_path / "copy.db"))
@@ -140,14 +140,14 @@ def test_a_log_beside_a_lost_journal_is_not_applied_to_the_copy(path: Path, tmp_
     journal.close()
     os.unlink(path)
     Path(f"{path}-wal").write_bytes(log)
-    _, kept = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
-    assert Path(f"{kept}-wal").read_bytes() == log
+    _, replaced = restore(str(tmp_path / "copy.db"), str(path), mark_of(path))
+    assert Path(f"{replaced}-wal").read_bytes() == log
     assert read(path) == ["a"]
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 def test_a_backup_takes_no_name_of_the_journals_own(path: Path, suffix: str) -> None:
-    """SQLite would take it for a part of the journal."""
+    """A backup cannot have the name of one of the journal's own files: SQLite would take it for that."""
     journal_at(path).close()
     with pytest.raises(Refusal, match=r"one of the journal's own files|exists already"):
         back_up(str(path), str(path) + suffix)

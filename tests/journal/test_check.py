@@ -14,7 +14,7 @@ from .damage import BEYOND_REPAIR, DAMAGE, destroyed, journal_of, sql
 
 
 def found(path: Path) -> set[int]:
-    """The positions with a finding."""
+    """Return the positions with a finding."""
     return {finding.position for finding in check(str(path), System().apply)}
 
 
@@ -34,7 +34,7 @@ def test_an_empty_journal(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_each_damage_is_found(path: Path, damage: str) -> None:
-    """Each finding stands at its position and says what is wrong."""
+    """The check reports each damage at its position, with the problem."""
     journal_of(path)
     spoil, positions = DAMAGE[damage]
     spoil(path)
@@ -44,24 +44,24 @@ def test_each_damage_is_found(path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> None:
-    """Reading and folding a damaged journal ends in a refusal that names the check and the repair, or is right."""
+    """Reading and folding a damaged journal is refused with the check as a fix, but for three harmless sorts."""
     journal_of(path)
     DAMAGE[damage][0](path)
     try:
         journal = ReadJournal(str(path))
         System().replay(journal.records())
     except Refusal as refusal:
-        found = refusal
+        error = refusal
     else:
         assert damage in ("time that runs back", "no index of versions", "a log without a name")
         return
-    assert found.reason in ("journal-damaged", "journal-newer")
-    assert any("omac journal check" in command for command in found.fix), found.fix
+    assert error.reason in ("journal-damaged", "journal-newer")
+    assert any("omac journal check" in command for command in error.fix), error.fix
 
 
 @pytest.mark.parametrize("damage", BEYOND_REPAIR)
 def test_a_damage_beyond_repair_is_said(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no repair mends is a finding that says so, or a refusal with ways that lead on."""
+    """Damage beyond repair is a finding without a remedy, or a refusal with a restore and neither check nor repair."""
     monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
     journal_of(path)
     sql(path, BEYOND_REPAIR[damage])
@@ -86,7 +86,7 @@ def test_pages_that_are_destroyed(path: Path) -> None:
 
 
 def test_a_schema_that_is_no_text(path: Path) -> None:
-    """What SQLite says of it cannot be read as text: the journal is damaged all the same, for all who use it."""
+    """A schema whose text SQLite cannot decode counts as damage for the check, the writer and the reader."""
     journal_of(path)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE event", b"CREATE TABL\xda event"))
     for use in (found, journal_at, lambda path: ReadJournal(str(path))):

@@ -1,4 +1,4 @@
-"""Checkpoints: a signed note that anybody can verify, and that nobody can change."""
+"""Checkpoints: signed notes that anyone can verify, and that no longer verify once they are changed."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ TEXT = sign(CHECKPOINT, NAME, SEED)
 
 
 def refusal_of(text: str, key: VerifierKey = KEY) -> str:
-    """Why a text is no checkpoint by `key`."""
+    """Return the reason why a text is no checkpoint by `key`."""
     with pytest.raises(Refusal) as refused:
         verified(text, key)
     assert refused.value.reason == "misuse"
@@ -27,7 +27,7 @@ def refusal_of(text: str, key: VerifierKey = KEY) -> str:
 
 
 def test_the_text_is_a_signed_note() -> None:
-    """Verified here by nothing but the specification: C2SP signed-note and tlog-checkpoint."""
+    """A checkpoint verifies by the specifications alone: C2SP signed-note and tlog-checkpoint."""
     body, _, signatures = TEXT.partition("\n\n")
     origin, size, root, *_ = body.split("\n")
     assert (origin, size, base64.b64decode(root)) == ("omac/a1b2", "120", b"\x07" * 32)
@@ -48,16 +48,16 @@ def test_a_key_is_a_line() -> None:
 
 def test_signed_by_several() -> None:
     """A witness may have added a signature; each key verifies its own."""
-    other = verifier_of("witness", b"w" * 32)
+    witness = verifier_of("witness", b"w" * 32)
     both = TEXT + sign(CHECKPOINT, "witness", b"w" * 32).splitlines()[-1] + "\n"
-    assert verified(TEXT, KEY) == verified(both, KEY) == verified(both, other) == CHECKPOINT
-    assert "has not signed" in refusal_of(TEXT, other)
+    assert verified(TEXT, KEY) == verified(both, KEY) == verified(both, witness) == CHECKPOINT
+    assert "has not signed" in refusal_of(TEXT, witness)
     assert "has not signed" in refusal_of(TEXT, verifier_of(NAME, b"w" * 32))
 
 
 @given(st.integers(0, len(TEXT) - 1), st.characters(codec="utf-8"))
 def test_no_changed_text_holds(at: int, character: str) -> None:
-    """Whatever character is another, the text is refused: also where it is not signed, as in the signature's line."""
+    """A checkpoint with any character changed is refused, also in unsigned parts, as the signature's line."""
     changed = TEXT[:at] + character + TEXT[at + 1 :]
     if changed != TEXT:
         refusal_of(changed)
@@ -67,7 +67,7 @@ def test_no_changed_text_holds(at: int, character: str) -> None:
     "text", ["", "\n\n", TEXT[:-1], TEXT + "x\n", TEXT * 2, TEXT.partition("\n\n")[0], "x" * 70_000]
 )
 def test_texts_that_are_none(text: str) -> None:
-    """They are refused, with a reason."""
+    """A text that is no checkpoint is refused with a reason."""
     assert refusal_of(text)
 
 
@@ -76,5 +76,5 @@ def test_texts_that_are_none(text: str) -> None:
     [CHECKPOINT._replace(journal="a\nb"), CHECKPOINT._replace(root=b"short"), CHECKPOINT._replace(size=-1)],
 )
 def test_what_is_signed_is_still_checked(checkpoint: Checkpoint) -> None:
-    """A key may sign nonsense."""
+    """A checkpoint with nonsense in it is refused, although the key has signed it."""
     assert "not those of omac" in refusal_of(sign(checkpoint, NAME, SEED))

@@ -1,4 +1,4 @@
-"""The codec: what is stored never changes by accident, and what cannot be read is refused, never guessed."""
+"""The codec: stored bytes never change their meaning by accident, and unreadable ones are refused, never guessed."""
 
 import importlib
 import pkgutil
@@ -35,7 +35,7 @@ KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 
 
 def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
-    """Values of a field's declared type, awkward ones preferred."""
+    """Return values of a field's declared type, awkward ones preferred."""
     match declared:
         case msgspec.inspect.StrType():
             odd = st.sampled_from(["", "\0", "a\0b", "naïve/日本語/🦊", "\u202e", "x" * 70_000])
@@ -51,7 +51,7 @@ def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case msgspec.inspect.LiteralType(values):
             return st.sampled_from(values)
         case msgspec.inspect.UnionType(types):
-            return st.one_of(*(of_type(one) for one in types))
+            return st.one_of(*(of_type(member) for member in types))
         case msgspec.inspect.VarTupleType(item_type):
             return st.lists(of_type(item_type), max_size=3).map(tuple)
         case msgspec.inspect.DictType(key_type, value_type):
@@ -63,22 +63,22 @@ def of_type(declared: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 
 
 def events_of(cls: type[Event]) -> st.SearchStrategy[Any]:
-    """Events of one class, with awkward values in every field."""
+    """Return events of one class, with awkward values in every field."""
     return of_type(msgspec.inspect.type_info(cls))
 
 
 def read(body: bytes, kind: str = "thing.done", kinds: Any = None, upcasters: Any = None) -> Event:
-    """What a registry of one kind makes of a body."""
+    """Decode a body with a registry of one kind."""
     return EventMapper(kinds or {"thing.done": (1, ThingDone)}, upcasters or {}).decode(kind, body)
 
 
 def body(version: Any, fields: Any) -> bytes:
-    """The stored form, made by hand."""
+    """Return the stored form, made by hand."""
     return msgspec.msgpack.encode(version) + msgspec.msgpack.encode(fields)
 
 
 class ThingDone(Event, frozen=True):
-    """As a first version might have been."""
+    """An event as its first version might have been."""
 
     name: str
     count: int = 0
@@ -91,7 +91,7 @@ class ThingDone(Event, frozen=True):
 @settings(max_examples=examples(25), deadline=None, derandomize=True, database=None)
 @given(data=st.data())
 def test_every_kind_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
-    """Whatever an event holds, decoding its stored form gives the same event, of the same class."""
+    """An event with any values is decoded from its stored form to the same event, of the same class."""
     event = data.draw(events_of(KINDS[kind][1]))
     mapper = EventMapper()
     stored = mapper.to_stored_event(Versioned("a/stream", 7, event))
@@ -113,7 +113,7 @@ def test_an_event_of_a_log_has_no_version() -> None:
 
 
 def test_text_that_is_not_unicode_is_rejected_before_it_is_stored() -> None:
-    """A lone surrogate cannot be stored; whoever appends it learns that, not whoever reads it."""
+    """A lone surrogate cannot be stored: the append fails, not a later read."""
     with pytest.raises(UnicodeEncodeError):
         EventMapper().encode(access.AccessAborted(1, "\udcff"))
 
@@ -122,12 +122,12 @@ def test_text_that_is_not_unicode_is_rejected_before_it_is_stored() -> None:
 
 
 def domain_events() -> set[type[Event]]:
-    """Every event class that the domain defines."""
-    found: set[type[Event]] = set()
+    """Return every event class that the domain defines."""
+    classes: set[type[Event]] = set()
     for module in pkgutil.walk_packages(omac.domain.__path__, "omac.domain."):
         names = vars(importlib.import_module(module.name)).values()
-        found |= {one for one in names if isinstance(one, type) and issubclass(one, Event) and one is not Event}
-    return found
+        classes |= {item for item in names if isinstance(item, type) and issubclass(item, Event) and item is not Event}
+    return classes
 
 
 def test_every_event_is_registered_once() -> None:
@@ -144,13 +144,13 @@ def test_kinds_are_plain_words() -> None:
 
 
 def test_every_earlier_version_can_be_brought_up() -> None:
-    """From each version before the current one there is a step to the next, and no step leads nowhere."""
-    wanted = {(kind, version) for kind, (current, _) in KINDS.items() for version in range(1, current)}
-    assert set(UPCASTERS) == wanted
+    """Each version before the current one has an upcaster to the next, and no upcaster exists for another version."""
+    steps = {(kind, version) for kind, (current, _) in KINDS.items() for version in range(1, current)}
+    assert set(UPCASTERS) == steps
 
 
 def test_an_event_that_is_not_registered_cannot_be_stored() -> None:
-    """A programmer who forgets the registry learns it at the first append."""
+    """A programmer who forgets the registry gets an error from the first append."""
     with pytest.raises(TypeError, match=r"ThingDone is not in the registry"):
         EventMapper().encode(ThingDone("x"))
 
@@ -159,7 +159,7 @@ def test_an_event_that_is_not_registered_cannot_be_stored() -> None:
 
 
 def test_a_later_version_is_refused() -> None:
-    """A body of a version that this omac does not know is not read, however much it looks like one it knows."""
+    """A body of a version that this omac does not know is refused, however much it looks like a known one."""
     with pytest.raises(Refusal, match=r"version 2 of 'thing.done'") as refused:
         read(body(2, ["x", 1]))
     assert refused.value.reason == "journal-newer"
@@ -171,7 +171,7 @@ def test_a_later_version_is_refused() -> None:
     ["os:system", "antigravity:x", "wave:open", "omac.domain.kernel.run:RunStarted", "run.startet", "", "run.started "],
 )
 def test_an_unknown_kind_is_refused_and_nothing_imported(kind: str) -> None:
-    """A kind is looked up among those that are known; a row that names a module does not get it imported."""
+    """A kind is resolved only among those that are known; a row that names a module does not get it imported."""
     before = set(sys.modules)
     with pytest.raises(Refusal) as refused:
         EventMapper().decode(kind, body(1, []))
@@ -205,7 +205,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("damaged", BROKEN.values(), ids=BROKEN)
 def test_broken_bytes_are_refused(damaged: bytes) -> None:
-    """Bytes that are not an event of that kind are called damaged; they never pass and never crash omac."""
+    """Bytes that are not an event of that kind are refused as damaged; they never pass and never crash omac."""
     with pytest.raises(Refusal) as refused:
         read(damaged)
     assert refused.value.reason == "journal-damaged"
@@ -215,7 +215,7 @@ def test_broken_bytes_are_refused(damaged: bytes) -> None:
 @settings(max_examples=examples(300), deadline=None, derandomize=True, database=None)
 @given(garbage=st.binary(max_size=64), kind=st.sampled_from(sorted(KINDS)))
 def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
-    """Of no bytes whatsoever does decoding do anything but give an event or a refusal."""
+    """Decoding gives an event of the kind or a refusal, for any bytes whatsoever."""
     try:
         event = EventMapper().decode(kind, garbage)
     except Refusal as refusal:
@@ -226,7 +226,7 @@ def test_any_bytes_are_an_event_or_refused(garbage: bytes, kind: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyError, IndexError, ValueError, TypeError, AttributeError])
 def test_an_upcaster_that_fails_means_damage(error: type[Exception]) -> None:
-    """Fields that a translation cannot take are damaged, as fields that do not fit are."""
+    """Fields that an upcaster cannot take are damaged, as fields that do not fit are."""
 
     def fail(_fields: list[Any]) -> list[Any]:
         raise error("no such field")
@@ -240,7 +240,7 @@ def test_an_upcaster_that_fails_means_damage(error: type[Exception]) -> None:
 
 
 class ThingDoneNow(Event, frozen=True):
-    """As it might be two versions later: first and last name, then a list of counts."""
+    """The event as it might be two versions later: first and last name, then a list of counts."""
 
     first: str
     last: str
@@ -248,13 +248,13 @@ class ThingDoneNow(Event, frozen=True):
 
 
 def split_name(fields: list[Any]) -> list[Any]:
-    """Version 1 had one name."""
+    """Split the one name of version 1 into first and last name."""
     first, _, last = fields[0].partition(" ")
     return [first, last, *fields[1:]]
 
 
 def many_counts(fields: list[Any]) -> list[Any]:
-    """Version 2 had one count."""
+    """Put the one count of version 2 into a list."""
     return [*fields[:2], [fields[2]]]
 
 
@@ -262,7 +262,7 @@ def many_counts(fields: list[Any]) -> list[Any]:
     ("version", "fields"), [(1, ["Ada Lovelace", 3]), (2, ["Ada", "Lovelace", 3]), (3, ["Ada", "Lovelace", [3]])]
 )
 def test_old_versions_are_brought_up_step_by_step(version: int, fields: list[Any]) -> None:
-    """Each step gets what the step before made; all versions of a fact become the same event."""
+    """Each upcaster gets the fields that the one before made; all versions of a fact become the same event."""
     kinds = {"thing.done": (3, ThingDoneNow)}
     upcasters = {("thing.done", 2): many_counts, ("thing.done", 1): split_name}
     assert read(body(version, fields), kinds=kinds, upcasters=upcasters) == ThingDoneNow("Ada", "Lovelace", (3,))
@@ -627,4 +627,4 @@ def test_the_stored_form_stays(kind: str, event: Event, stored: str) -> None:
 @pytest.mark.parametrize(("kind", "stored"), EARLIER)
 def test_what_earlier_versions_stored_is_read(kind: str, stored: str) -> None:
     """Fields that were appended since take their defaults."""
-    assert EventMapper().decode(kind, bytes.fromhex(stored)) in [event for other, event, _ in GOLDEN if other == kind]
+    assert EventMapper().decode(kind, bytes.fromhex(stored)) in [event for name, event, _ in GOLDEN if name == kind]

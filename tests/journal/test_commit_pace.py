@@ -1,4 +1,4 @@
-"""When the writer's thread is woken, and when it looks at what others did: beside the loop both cost it time."""
+"""The pace of the writer's thread: when it wakes, and when it checks for others' events; both cost the loop time."""
 
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ BUSY_S = 0.8
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """A writer on an empty journal, running."""
+    """Start a writer on an empty journal."""
     live = Live(journal)
     await nursery.start(live.run)
     return live
@@ -29,7 +29,7 @@ async def live(journal: Journal, nursery: trio.Nursery) -> Live:
 
 @asynccontextmanager
 async def commits_follow(live: Live, *, watched: bool = True) -> AsyncIterator[None]:
-    """Tasks that append without a pause, and files that are said to have changed each time, where they are watched."""
+    """Append in several tasks without a pause; where the files are `watched`, report a change of them each time."""
 
     async def append() -> None:
         while True:
@@ -48,7 +48,7 @@ async def commits_follow(live: Live, *, watched: bool = True) -> AsyncIterator[N
 async def test_what_nobody_waits_for_shares_a_commit(
     live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stays with the loop, over many passes, until somebody waits for something else."""
+    """Events that no task awaits stay with the loop over many passes, and share the commit of the next awaited one."""
     monkeypatch.setattr(group_commit, "RIDE_S", 60.0)
     commits = commits_of(journal.store)
     for number in range(10):
@@ -61,7 +61,7 @@ async def test_what_nobody_waits_for_shares_a_commit(
 
 
 async def test_what_nobody_waits_for_waits_for_moments(live: Live) -> None:
-    """Nobody else comes: it is written all the same, each time."""
+    """An event that no task awaits is written after a moment, each time, although no other event follows."""
     for word in ("one", "two", "three"):
         began, batches = time.monotonic(), live.batches
         live.writer.submit_soon([called(word)], CAUSE)
@@ -72,7 +72,8 @@ async def test_what_nobody_waits_for_waits_for_moments(live: Live) -> None:
 
 
 async def test_looks_are_few_while_commits_follow(live: Live, journal: Journal) -> None:
-    """Whatever the files say: each commit brings what others appended. Afterwards there is one soon."""
+    """The writer rarely checks for others' events while commits follow each other, although the files change: each
+    commit brings these events. Soon after the last commit it checks again."""
     looks = mock.Mock(wraps=journal.store.changed_by_others)
     with mock.patch.object(journal.store, "changed_by_others", looks):
         async with commits_follow(live):
@@ -81,15 +82,15 @@ async def test_looks_are_few_while_commits_follow(live: Live, journal: Journal) 
             most = (time.monotonic() - began) / group_commit.BUSY_POLL_S + 1
             assert live.batches > 2 * most
             assert 1 <= looks.call_count <= most
-        seen = looks.call_count
-        await until(lambda: looks.call_count > seen)
+        count = looks.call_count
+        await until(lambda: looks.call_count > count)
 
 
 @pytest.mark.parametrize("watched", [True, False])
 async def test_the_log_is_moved_while_commits_follow(
     live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
-    """Else it would grow until a commit has to wait for it."""
+    """The writer moves the log into the file between commits; else it would grow until a commit has to wait for it."""
     monkeypatch.setattr(group_commit, "CHECKPOINT_EVENTS", 5)
     monkeypatch.setattr(group_commit, "WATCHED_POLL_S", 0.2)
     moved = mock.Mock(wraps=journal.store.checkpoint)

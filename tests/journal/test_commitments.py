@@ -1,4 +1,4 @@
-"""Commitments: what is read is what was recorded, "(erased)" where the key is gone, and nothing else."""
+"""Commitments: a field is read as it was recorded, or as "(erased)" where its key is gone, and never otherwise."""
 
 import os
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Keys:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys are asked for each time."""
+    """Let the codec fetch its keys each time."""
     monkeypatch.setattr("omac.journal.subject_ciphers.LEASE_S", -1)
 
 
@@ -66,13 +66,14 @@ def read(codec: Codec, stored: EncodedEvent) -> Event:
 
 
 def changed(event: Event, names: Sequence[str], erased: Event) -> bool:
-    """Whether only these fields of an erased event are others than they were."""
+    """Return whether only these fields of an erased event differ from the event."""
     return all(name in names or getattr(event, name) == getattr(erased, name) for name in event.__struct_fields__)
 
 
 @given(event=EVENTS)
 def test_it_is_read_as_it_was(event: Event) -> None:
-    """By whoever has the key, in this process or another; without it its personal fields are erased, and no others."""
+    """A codec that has the key, in this process or another, reads an event as it was. Without the key its personal
+    fields are erased, and no others."""
     keys = Keys()
     stored = codec_with(keys).stored(STREAM, None, event)
     assert read(codec_with(keys), stored) == event
@@ -92,7 +93,7 @@ def test_it_is_read_as_it_was(event: Event) -> None:
 
 @given(event=EVENTS)
 def test_nothing_of_it_is_in_the_clear(event: Event) -> None:
-    """Neither body nor ciphertext holds a personal field of some length."""
+    """A personal field of some length is neither in the body nor in the ciphertext."""
     stored = codec_with(Keys()).stored(STREAM, None, event)
     personal = PERSONAL[stored.topic]
     if stored.sealed is None:
@@ -109,7 +110,7 @@ def test_nothing_of_it_is_in_the_clear(event: Event) -> None:
 
 @given(event=EVENTS)
 def test_a_fold_leaves_them_closed(event: Event) -> None:
-    """Where that is quicker; what a state keeps is opened, and all else is as it was."""
+    """A fold leaves fields sealed where that is quicker; it opens those that a state keeps, and alters no others."""
     codec = codec_with(Keys())
     stored = codec.stored(STREAM, None, event)
     folded = read(codec.folding(), stored)
@@ -120,16 +121,16 @@ def test_a_fold_leaves_them_closed(event: Event) -> None:
 
 
 def test_each_has_a_salt_and_a_nonce_of_its_own() -> None:
-    """Equal events are not seen to be equal."""
+    """Equal events have different stored forms, so that nothing shows that they are equal."""
     codec = codec_with(Keys())
     stored = {codec.stored(STREAM, None, REQUEST) for _ in range(20)}
-    assert len({one.state for one in stored}) == len({one.sealed for one in stored}) == 20
+    assert len({record.state for record in stored}) == len({record.sealed for record in stored}) == 20
 
 
 @pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("part", ["state", "sealed"])
 def test_a_flipped_bit_is_found(part: str, is_known: bool) -> None:
-    """Of a commitment, the nonce or the ciphertext; of the key's id, it is as if the key were gone."""
+    """A flipped bit of a commitment, the nonce or the ciphertext is noticed; one of the key's id erases the fields."""
     keys = Keys()
     codec = codec_with(keys)
     stored = codec.stored(STREAM, None, REQUEST)
@@ -146,7 +147,7 @@ def test_a_flipped_bit_is_found(part: str, is_known: bool) -> None:
 
 
 def test_it_belongs_to_its_event() -> None:
-    """Sealed fields of one event are not those of another, of another stream, or of another kind."""
+    """Sealed fields are refused with another event, in another stream, or if missing; empty ones read as erased."""
     keys = Keys()
     codec = codec_with(keys)
     first, second = (codec.stored(STREAM, None, REQUEST) for _ in range(2))
@@ -158,40 +159,40 @@ def test_it_belongs_to_its_event() -> None:
         msgspec.structs.replace(codec_with(None).stored(STREAM, None, REQUEST), sealed=first.sealed),
     ]
     for reading in (codec, codec_with(keys)):
-        for one in moved[:3] + moved[4:]:
+        for altered in moved[:3] + moved[4:]:
             with pytest.raises(Refusal, match="cannot be decoded"):
-                read(reading, one)
+                read(reading, altered)
         assert "(erased)" in str(read(reading, moved[3]))
 
 
 def test_keys_of_several_directories() -> None:
-    """What was found in two directories together is gone with the key of either."""
+    """Findings of two directories together are erased with the key of either."""
     event = Inspected(("00aa",), ("/w/shop", "/w/other"), ("private",))
-    for gone in ("/w/shop", "/w/other"):
+    for directory in ("/w/shop", "/w/other"):
         keys = Keys()
         codec = codec_with(keys)
         stored = codec.stored("inspection/h", None, event)
         assert read(codec, stored) == event
-        del keys.kept[workdir_id(gone)]
+        del keys.kept[workdir_id(directory)]
         assert read(codec, stored) == msgspec.structs.replace(event, findings=("(erased)",))
-        keys.minted(workdir_id(gone))
+        keys.minted(workdir_id(directory))
         assert read(codec, stored) != event
 
 
 def test_an_older_key_still_reads() -> None:
-    """One that a backup brought back stands before the one that encrypts."""
+    """An older key that a backup brought back still decrypts; it comes before the key that encrypts."""
     keys, subject = Keys(), workdir_id("/w")
     codec = codec_with(keys)
     older = codec.stored(STREAM, None, REQUEST)
     keys.kept[subject] = (*keys.kept[subject], bytes(32))
     newer = codec.stored(STREAM, None, REQUEST)
     assert (older.sealed or b"")[:8] != (newer.sealed or b"")[:8]
-    assert [read(codec, one) for one in (older, newer)] == [REQUEST, REQUEST]
+    assert [read(codec, record) for record in (older, newer)] == [REQUEST, REQUEST]
     assert read(codec_with(keys), older) == REQUEST
 
 
 def test_every_personal_field_exists() -> None:
-    """And can be erased: it is a text or a list of texts; the field that names the directory is none of them."""
+    """Every personal field exists and can be erased, as a text or a list of texts; none names the directory."""
     for kind, personal in PERSONAL.items():
         cls = KINDS[kind][1]
         assert KIND_OF[cls] == kind

@@ -19,7 +19,7 @@ NEXT = SCHEMA + 1
 
 
 def opened(path: Path, run: str, is_living: IsLiving, schema_known: int = 2) -> Journal:
-    """The journal as a run that stays has it."""
+    """Open the journal as a run that stays."""
     present = Present(run, 4711, 1, "boot", "0.9", schema_known)
     return open_journal(str(path), run, lambda: 1, is_living=is_living, present=present)
 
@@ -31,25 +31,25 @@ def append(journal: Journal, word: str = "x") -> None:
 
 
 def refused(act: Callable[[], object]) -> Refusal:
-    """Why it was refused."""
+    """Return the refusal of an act."""
     with pytest.raises(Refusal) as caught:
         act()
     return caught.value
 
 
 def living(_pid: int, _ticks: int, _boot: str) -> bool:
-    """Every run that is listed lives."""
+    """Report every listed run as living."""
     return True
 
 
 def dead(_pid: int, _ticks: int, _boot: str) -> bool:
-    """No run that is listed lives."""
+    """Report every listed run as dead."""
     return False
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """What was installed becomes a later omac: control calls are of the next format."""
+    """Return a function that turns the installed omac into a later one: control calls are of the next format."""
 
     def install() -> None:
         monkeypatch.setattr(file, "SCHEMA", NEXT)
@@ -59,7 +59,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def test_a_new_journal_is_understood_by_all(path: Path) -> None:
-    """As long as nothing newer is in it, the first omac may open it."""
+    """A new journal has the first format, so that the first omac may open it as long as nothing newer is in it."""
     journal = journal_at(path)
     append(journal)
     journal.close()
@@ -67,7 +67,7 @@ def test_a_new_journal_is_understood_by_all(path: Path) -> None:
 
 
 def test_a_run_is_listed_until_it_closes_the_journal(path: Path) -> None:
-    """Who has the journal open is known, and what a killed run left is dropped by the next."""
+    """A journal lists the runs that have it open; the next opening drops the entry that a killed run left."""
     killed = opened(path, "killed", living)
     killed.store._present = None
     killed.close()
@@ -81,7 +81,7 @@ def test_a_run_is_listed_until_it_closes_the_journal(path: Path) -> None:
 
 
 def test_the_first_append_of_a_newer_kind_raises_the_format(path: Path, later: Callable[[], None]) -> None:
-    """In the transaction of that append, and once."""
+    """The first append of a newer kind raises the journal's format; opening the journal does not."""
     later()
     journal = opened(path, "new", living, NEXT)
     assert sql(path, "SELECT schema FROM journal") == [(1,)]
@@ -109,7 +109,7 @@ def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Cal
 
 
 def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable[[], None]) -> None:
-    """A killed server is no reason to wait."""
+    """A killed run of an older omac does not hinder an append of a newer kind."""
     old = opened(path, "old", living)
     later()
     new = opened(path, "new", dead, NEXT)
@@ -120,7 +120,7 @@ def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable
 
 
 def test_an_older_run_is_refused_in_order(path: Path) -> None:
-    """A run that finds the format raised above its own appends nothing more, and says why."""
+    """A run that finds the format raised above its own is refused with the reason, and appends nothing more."""
     old = opened(path, "old", living)
     append(old)
     sql(path, "UPDATE journal SET schema = ?", NEXT)
@@ -133,7 +133,7 @@ def test_an_older_run_is_refused_in_order(path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["UPDATE head SET position = 5", "DELETE FROM event WHERE position = 2"])
 def test_a_head_that_moved_is_noticed_by_the_next_append(path: Path, change: str) -> None:
-    """Nothing is appended behind a gap."""
+    """The next append behind a gap is refused as damage, with the repair as a fix."""
     journal = journal_at(path)
     append(journal)
     append(journal)

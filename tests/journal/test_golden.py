@@ -1,11 +1,12 @@
 """Journals that earlier omacs wrote, each of a day with a skill: they are read, taken over, and proven from then on.
 
-`golden/format-N.db.gz` was written by an omac whose highest format was N: a skill was approved and called, its sidecar
-fell and came back, a setting was changed, a program ran in a sandbox; in the last one Claude Code was given omac's
-hooks, too. From format 5 on it has a checkpoint, signed by the key beside it, and an export. Format 6 has a seal that
-failed, format 7 a checkpoint of another journal. In format 8 personal fields are encrypted, with the key beside it, and
-with one that was erased. In format 9 the key that signs was moved, into a vault and back. `format-1-first.db.gz` is of
-the very first omac that people had, without sandboxes: its events lack the column `happened`.
+An omac whose highest format was N wrote `golden/format-N.db.gz`. In it a skill is approved and called, its sidecar
+crashes and is restarted, a setting is changed, and a program runs in a sandbox. In the last one omac also installs its
+hooks in Claude Code. From format 5 on it has a checkpoint, signed by the key beside it, and an export. Format 6 has a
+seal that failed, format 7 a checkpoint of another journal. In format 8 personal fields are encrypted, with the key
+beside it, and with a key that was erased. In format 9 the key that signs was moved, into a vault and back.
+`format-1-first.db.gz` is of the very first omac that people had, without sandboxes: its events lack the column
+`happened`.
 """
 
 import gzip
@@ -22,7 +23,7 @@ from polling import eventually
 from real_omac import Omac, omac_in
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.subject_keys import kept_all
+from omac.adapters.files.subject_keys import read_all
 from omac.domain.access.access import AccessRefused, AccessRequested
 from omac.domain.sandbox.launch import LaunchRequested
 from omac.journal.event_kinds import SCHEMA
@@ -46,13 +47,13 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """The name of the golden journal."""
+    """Return the name of the golden journal."""
     golden: Path = request.node.callspec.params["path"]
     return golden.name
 
 
 def test_there_is_one_of_each_form() -> None:
-    """Every format up to that of today was written by an omac that knew no later one."""
+    """Every format up to today's has a golden journal, and the first format has two."""
     formats = []
     for packed in GOLDEN:
         connection = sqlite3.connect(":memory:")
@@ -63,7 +64,7 @@ def test_there_is_one_of_each_form() -> None:
 
 
 def test_it_is_read(path: str) -> None:
-    """Every event decodes and folds; who called which skill is known."""
+    """Every event of a golden journal is decoded and folded; the audit names the skill and the outcome of its calls."""
     with closing(ReadJournal(path)) as journal:
         system = System().replay(journal.records())
         rows = [row for row in audit_rows(journal.records()) if row.kind == "access"]
@@ -76,24 +77,24 @@ def test_it_is_read(path: str) -> None:
 
 
 def test_its_personal_fields(tmp_path: Path) -> None:
-    """They are read with their keys; what was erased, or has no key here, says so."""
+    """Personal fields are read with their keys; erased ones, and those without a key here, are read as "(erased)"."""
     (packed,) = [path for path in GOLDEN if path.name == "format-8.db.gz"]
     (tmp_path / "journal.db").write_bytes(gzip.decompress(packed.read_bytes()))
     (tmp_path / "journal.db").chmod(0o600)
     keys = StateDir(str(tmp_path / "state")).subject_keys(str(tmp_path / "journal.db"), "id")
-    shown: list[object] = []
+    fields: list[object] = []
     for _ in range(2):
         with closing(ReadJournal(str(tmp_path / "journal.db"), keys=lambda _: keys)) as journal:
             events = [record.event for record in journal.records()]
-        shown.append([event.path for event in events if isinstance(event, AccessRequested | AccessRefused)])
-        shown.append([event.argv[1:] for event in events if isinstance(event, LaunchRequested)])
-        keys.add(kept_all(str(packed.with_name("format-8.subjects"))))
-    assert shown[:2] == [["(erased)"] * 4, [(), ()]]
-    assert shown[2:] == [["/status", "/echo/hello", "/crash", "/"], [("an-argument",), ()]]
+        fields.append([event.path for event in events if isinstance(event, AccessRequested | AccessRefused)])
+        fields.append([event.argv[1:] for event in events if isinstance(event, LaunchRequested)])
+        keys.add(read_all(str(packed.with_name("format-8.subjects"))))
+    assert fields[:2] == [["(erased)"] * 4, [(), ()]]
+    assert fields[2:] == [["/status", "/echo/hello", "/crash", "/"], [("an-argument",), ()]]
 
 
 def test_it_is_taken_over(path: str, name: str) -> None:
-    """In place: the events stay as they are, byte for byte, and have leaves from then on, which are said to be late."""
+    """Opening an old journal keeps its events, byte for byte, and gives them leaves, which count as late."""
     with closing(sqlite3.connect(path)) as connection:
         before = connection.execute("SELECT * FROM event ORDER BY position").fetchall()
     late = len(before) if has_no_leaves(path) else 0
@@ -119,7 +120,7 @@ def has_no_leaves(path: str) -> bool:
 
 @pytest.mark.full
 def test_it_is_sealed(host: Omac) -> None:
-    """Its events move into a segment, and all of them are read as before."""
+    """Events of a golden journal move into a segment, and audit and replay read all of them as before."""
     until = json.loads(host.ok("journal", "stats", "--json"))["events"]
     before = host.ok("audit", "--json", "--to", str(until)), host.ok("replay", "--at", str(until), "--json")
     host.ok("start", "--", "true", cwd=host.root / "shop")
@@ -134,7 +135,7 @@ def test_it_is_sealed(host: Omac) -> None:
 
 @pytest.fixture
 def host(request: pytest.FixtureRequest, path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """A host that has such a journal."""
+    """Yield a host that has a golden journal."""
     golden: Path = request.node.callspec.params["path"]
     with host_with(path, golden, tmp_path_factory.mktemp("host")) as omac:
         yield omac
@@ -142,12 +143,12 @@ def host(request: pytest.FixtureRequest, path: str, tmp_path_factory: pytest.Tem
 
 @contextmanager
 def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
-    """A host that has the journal at `path`, which is that of a golden one."""
+    """Yield a host that has the journal at `path`, which is that of a golden one."""
     key = golden.with_name(golden.name.replace(".db.gz", ".key"))
     with omac_in(folder) as omac:
         omac.ok("start", "--", "true", cwd=omac.project("shop"))
-        for left in omac.state.glob("journal.db*"):
-            left.unlink()
+        for file in omac.state.glob("journal.db*"):
+            file.unlink()
         for mark in (omac.state / "journals").iterdir():
             mark.unlink()
         with closing(ReadJournal(path)) as journal:
@@ -159,30 +160,30 @@ def host_with(path: str, golden: Path, folder: Path) -> Iterator[Omac]:
         subjects = golden.with_name(golden.name.replace(".db.gz", ".subjects"))
         if subjects.exists():
             keys = StateDir(str(omac.state)).subject_keys(str(omac.state / "journal.db"), "")
-            keys.add(kept_all(str(subjects)))
+            keys.add(read_all(str(subjects)))
         os.replace(path, omac.state / "journal.db")
         yield omac
 
 
 def test_a_day_with_it(host: Omac) -> None:
-    """Today's omac goes on with it: status, audit, a start, and the verification that says where proofs begin."""
+    """Today's omac goes on with a golden journal: approvals, audit, a start, and a verification with late proofs."""
     is_late = has_no_leaves(str(host.state / "journal.db"))
     assert "echo" in host.ok("approvals")
     assert len(host.audit("--kind", "access")) >= 3
     host.ok("start", "--", "true", cwd=host.root / "shop")
-    told = json.loads(host.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["late"] > 30 or not is_late, told["size"] > told["late"]) == ([], True, True)
+    result = json.loads(host.ok("audit", "verify", "--json"))
+    assert (result["findings"], result["late"] > 30 or not is_late, result["size"] > result["late"]) == ([], True, True)
     assert ("got their proofs later" in host.ok("audit", "verify")) == is_late
 
 
 def test_a_copy_of_it(host: Omac) -> None:
-    """A backup is made before it is taken over, and put back; both say the same, and export, too."""
+    """A golden journal that is backed up and restored gives the same audit and replay, and an export that verifies."""
     until = json.loads(host.ok("journal", "stats", "--json"))["events"]
-    said = host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")
+    printed = host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")
     copy = host.folder / "copy.db"
     host.ok("journal", "backup", str(copy))
     host.ok("journal", "restore", str(copy), "--yes")
-    assert (host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")) == said
+    assert (host.ok("audit", "--json"), host.ok("replay", "--at", str(until), "--json")) == printed
     host.ok("export", "--out", str(host.folder / "evidence"))
     key = host.ok("key", "show").strip()
     host.ok("export", "verify", str(host.folder / "evidence"), "--key", key)
@@ -190,7 +191,7 @@ def test_a_copy_of_it(host: Omac) -> None:
 
 @pytest.mark.full
 def test_killed_while_it_is_taken_over(host: Omac) -> None:
-    """Whatever moment kill -9 meets, the next start goes on, and nothing is lost."""
+    """A first opening killed by kill -9 at any moment lets the next start go on, and loses no event."""
     events = json.loads(host.ok("journal", "stats", "--json"))["events"]
     for _ in range(4):
         started = host.start("start", "--", "sleep", "30")
@@ -198,6 +199,6 @@ def test_killed_while_it_is_taken_over(host: Omac) -> None:
         os.kill(started.process.pid, signal.SIGKILL)
         started.process.wait()
     host.ok("start", "--", "true", cwd=host.root / "shop")
-    told = json.loads(host.ok("audit", "verify", "--json"))
-    assert (told["findings"], told["size"] > events) == ([], True)
+    result = json.loads(host.ok("audit", "verify", "--json"))
+    assert (result["findings"], result["size"] > events) == ([], True)
     host.ok("journal", "check")

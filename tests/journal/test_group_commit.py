@@ -1,4 +1,4 @@
-"""The writer: many tasks, one transaction, one order, and nobody left waiting."""
+"""The writer: many tasks, one transaction, one order, and no task left waiting."""
 
 import json
 import logging
@@ -41,13 +41,13 @@ CAUSE = Cause("agent", "conversation", 7)
 
 @pytest.fixture
 async def live(journal: Journal, nursery: trio.Nursery) -> Live:
-    """A writer on an empty journal, running."""
+    """Start a writer on an empty journal."""
     return await start(nursery, journal)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is locked is given up, and tried again, after moments. Must come before `journal`."""
+    """Let the writer give up on a locked store, and try again, after moments. Must come before `journal`."""
     monkeypatch.setattr("omac.journal.store.BUSY_MS", 20)
     monkeypatch.setattr("omac.journal.group_commit.RETRY_S", 0.05)
 
@@ -55,14 +55,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def start(
     nursery: trio.Nursery, journal: Journal, seen: int = 0, fold: Callable[..., None] | None = None
 ) -> Live:
-    """A writer that runs in the nursery."""
+    """Start a writer in the nursery."""
     live = Live(journal, seen, fold)
     await nursery.start(live.run)
     return live
 
 
 class Callers:
-    """Tasks that append one draft each; what came of it is kept by the draft's text or stream."""
+    """Tasks that append one draft each; their outcomes are kept by the draft's text or stream."""
 
     def __init__(self, live: Live) -> None:
         self.live = live
@@ -76,21 +76,21 @@ class Callers:
             self.answers[name] = error
 
     def recorded(self, name: str) -> Sequence[Recorded]:
-        """What was recorded for one that was not refused."""
+        """Return the records of a caller that was not refused."""
         answer = self.answers[name]
         assert not isinstance(answer, BaseException)
         return answer
 
     def reasons(self) -> list[str]:
-        """The reasons of those that were refused."""
+        """Return the reasons of the callers that were refused."""
         return [answer.reason for answer in self.answers.values() if isinstance(answer, Refusal)]
 
 
 def append_elsewhere(path: Path, *bodies: bytes, kind: str = "control.called") -> None:
-    """Another recorder commits events of a log."""
-    other = sqlite_recorder(str(path))
-    insert(other, [group(log(LOG, *bodies, kind=kind))])
-    other.close()
+    """Commit events of a log with another recorder."""
+    recorder = sqlite_recorder(str(path))
+    insert(recorder, [group(log(LOG, *bodies, kind=kind))])
+    recorder.close()
 
 
 BODY = b"\x01\x93\xa8activate\xa5other\xa6socket"
@@ -100,11 +100,11 @@ BODY = b"\x01\x93\xa8activate\xa5other\xa6socket"
 
 
 async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -> None:
-    """However many append at once, each gets the records of its own events, and all of them are gapless."""
-    got: dict[int, list[Recorded]] = {}
+    """Each of many concurrent tasks gets the records of its own events, and all of them are gapless."""
+    by_task: dict[int, list[Recorded]] = {}
 
     async def append(number: int) -> None:
-        own = got[number] = []
+        own = by_task[number] = []
         for turn in range(5):
             words = [f"{number}/{turn}/{n}" for n in range(number % 3 + 1)]
             recorded = await live.writer.submit([called(word) for word in words], CAUSE)
@@ -115,13 +115,13 @@ async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -
     async with trio.open_nursery() as tasks:
         for number in range(100):
             tasks.start_soon(append, number)
-    everyone = sorted((one for own in got.values() for one in own), key=lambda recorded: recorded.position)
+    everyone = sorted((record for own in by_task.values() for record in own), key=lambda recorded: recorded.position)
     live.assert_whole(len(everyone))
     assert live.delivered == everyone == list(journal.records())
 
 
 async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> None:
-    """What an appender is told is what a reader will read: time, run, actor, correlation and causation."""
+    """An appender gets what a reader will read: time, run, actor, correlation and causation."""
     (recorded,) = await live.writer.submit([admitted("a", 1)], CAUSE)
     expected = (1, "a", 1, recorded.at, "run-1", "agent", "conversation", 7)
     assert expected == (
@@ -132,23 +132,23 @@ async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> Non
 
 
 async def test_whoever_waits_together_is_committed_together(live: Live, journal: Journal, path: Path) -> None:
-    """What is queued while a commit is under way becomes one transaction and one wake-up."""
+    """Events that are queued while a commit is under way become one transaction and one wake-up."""
     commits = commits_of(journal.store)
-    other = lock(path)
+    holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
         for number in range(500):
             tasks.start_soon(callers.append, str(number))
         await trio.testing.wait_all_tasks_blocked()
         assert callers.answers == {}
-        other.close()
+        holder.close()
     live.assert_whole(500)
     assert len(commits) <= 3
     assert live.batches == len(commits)
 
 
 async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> None:
-    """What a crowd of tasks appends in one pass of the loop is one transaction, without anything holding it back."""
+    """Events that many tasks append in one pass of the loop are one transaction, with no delay to collect them."""
     commits = commits_of(journal.store)
 
     async def append(number: int) -> None:
@@ -163,19 +163,19 @@ async def test_fewer_transactions_than_appends(live: Live, journal: Journal) -> 
 
 
 async def test_a_batch_has_a_bound(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More callers than a transaction may hold are committed in several, in the order they came."""
+    """More callers than a transaction may hold are committed in several transactions, in the order they came."""
     monkeypatch.setattr(group_commit, "BATCH_MAX", 3)
-    other = lock(path)
+    holder = lock(path)
     for number in range(20):
         live.writer.submit_soon([called(str(number))], CAUSE)
-    other.close()
+    holder.close()
     await live.writer.catch_up()
     assert texts(live.delivered) == [str(number) for number in range(20)]
     assert live.batches >= 6
 
 
 async def test_an_append_of_nothing(live: Live) -> None:
-    """Nothing in, nothing out, and no position is used."""
+    """An append without events returns no records and uses no position."""
     assert await live.writer.submit([], CAUSE) == ()
     live.writer.submit_soon([], CAUSE)
     await live.writer.submit([called("x")], CAUSE)
@@ -183,7 +183,7 @@ async def test_an_append_of_nothing(live: Live) -> None:
 
 
 async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live) -> None:
-    """What nobody could read again is refused where it was made; the writer goes on for everyone else."""
+    """An event that could not be read again is refused to its caller; the writer goes on for all others."""
     for draft in (Draft(LOG, None, CAUSE), called("\udcff"), called(cast(str, 7))):  # 7 is no text
         with pytest.raises(Refusal, match="cannot be recorded") as refused:
             await live.writer.submit([called("beside"), draft], CAUSE)
@@ -195,7 +195,7 @@ async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live)
 
 
 async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
-    """A writer delivers what lies above the position it was given, and only that."""
+    """A writer delivers the events above the position it was given, and only those."""
     append_elsewhere(path, BODY, BODY, BODY)
     live = await start(nursery, journal, seen=2)
     await live.writer.submit([called("x")], CAUSE)
@@ -206,8 +206,8 @@ async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: tr
 
 
 async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> None:
-    """Of those who want one version, in one transaction, one has it; whoever wanted something else has that."""
-    other = lock(path)
+    """Tasks that want one version in one transaction conflict, all but one; tasks that want something else get that."""
+    holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
         for number in range(3):
@@ -215,7 +215,7 @@ async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> N
             tasks.start_soon(callers.append, f"else/{number}", admitted(f"b/{number}", 1))
             tasks.start_soon(callers.append, f"log/{number}")
         await trio.testing.wait_all_tasks_blocked()
-        other.close()
+        holder.close()
     lost = [name for name, answer in callers.answers.items() if isinstance(answer, Conflict)]
     assert len(lost) == 2
     assert all(name.startswith("same/") for name in lost)
@@ -223,10 +223,10 @@ async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> N
 
 
 async def test_a_conflict_with_another_process(live: Live, path: Path) -> None:
-    """A version that another process took is a conflict; after catching up its event is there to decide on."""
-    other = journal_at(path, "run-2")
-    commit_now(other, [admitted("a", 1, "theirs")], CAUSE)
-    other.close()
+    """A version that another process took is a conflict; after catching up, the other's event is there to decide on."""
+    second = journal_at(path, "run-2")
+    commit_now(second, [admitted("a", 1, "theirs")], CAUSE)
+    second.close()
     with pytest.raises(Conflict):
         await live.writer.submit([admitted("a", 1, "ours")], CAUSE)
     await live.writer.catch_up()
@@ -250,14 +250,14 @@ APPEND = """
 
 
 async def append_in_a_process(path: Path, times: int) -> float:
-    """Another process commits `times` events one by one; returns when the last commit was done (monotonic)."""
+    """Commit `times` events one by one in another process; return when the last commit was done (monotonic)."""
     done = await trio.to_thread.run_sync(partial(run_python, APPEND, str(path), str(times), BODY.hex()))
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
 
 
 async def test_noticed_at_once_when_idle(live: Live, path: Path, record_property: Callable[..., None]) -> None:
-    """What another process commits is folded here within moments, although nobody here appends."""
+    """The writer folds another process's commit within moments, although no task here appends."""
     arrived: list[float] = []
 
     async def watch() -> None:
@@ -273,15 +273,15 @@ async def test_noticed_at_once_when_idle(live: Live, path: Path, record_property
 
 
 async def test_in_order_when_both_are_busy(live: Live, path: Path, journal: Journal) -> None:
-    """While another process and many tasks append at the same time, everything is folded once, in one order."""
+    """The writer folds everything once, in one order, while another process and many tasks append at the same time."""
     finished = trio.Event()
-    mine = 0
+    appended = 0
 
     async def append() -> None:
-        nonlocal mine
+        nonlocal appended
         while not finished.is_set():
             await live.writer.submit([called("mine")], CAUSE)
-            mine += 1
+            appended += 1
 
     async with trio.open_nursery() as tasks:
         for _ in range(8):
@@ -291,13 +291,13 @@ async def test_in_order_when_both_are_busy(live: Live, path: Path, journal: Jour
         finally:
             finished.set()
     await live.writer.catch_up()
-    live.assert_whole(200 + mine)
+    live.assert_whole(200 + appended)
     assert live.delivered == list(journal.records())
     assert texts(live.delivered).count("other") == 200
 
 
 async def test_catch_up(live: Live, path: Path) -> None:
-    """After catching up, everything committed before the call is folded; without news it just returns."""
+    """A call to catch up folds everything committed before it; without news it just returns."""
     await live.writer.catch_up()
     for count in range(1, 6):
         append_elsewhere(path, BODY)
@@ -306,15 +306,15 @@ async def test_catch_up(live: Live, path: Path) -> None:
 
 
 async def test_catch_up_beside_appends(live: Live, path: Path) -> None:
-    """In one batch with appends, it still delivers everything once."""
-    other = lock(path)
+    """A call to catch up in one batch with appends still delivers everything once."""
+    holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
         for number in range(10):
             tasks.start_soon(callers.append, str(number))
             tasks.start_soon(live.writer.catch_up)
         await trio.testing.wait_all_tasks_blocked()
-        other.close()
+        holder.close()
     live.assert_whole(10)
 
 
@@ -323,11 +323,11 @@ async def test_catch_up_beside_appends(live: Live, path: Path) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: trio.Nursery) -> None:
-    """While the store is away, who asks is refused; what need not be waited for is written once, in order, later."""
+    """A locked store refuses awaited appends; those that no task awaits are written later, once and in order."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
-        other = lock(path)
+        holder = lock(path)
         live.writer.submit_soon([called("one"), called("two")], CAUSE)
         with pytest.raises(Refusal) as refused:
             await live.writer.submit([called("asked")], CAUSE)
@@ -337,7 +337,7 @@ async def test_outcomes_are_kept_until_they_can_be_written(path: Path, nursery: 
         with pytest.raises(Refusal):
             await live.writer.submit([called("asked again")], CAUSE)
         assert live.delivered == []
-        other.close()
+        holder.close()
         await until(lambda: len(live.delivered) >= 3)
         await live.writer.submit([called("four")], CAUSE)
         assert texts(live.delivered) == ["one", "two", "three", "four"]
@@ -407,16 +407,16 @@ FULL = """
 @needs_bubblewrap
 @pytest.mark.full
 def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
-    """On a full disk appends are refused, outcomes kept, and the writer lives to write them when there is space."""
+    """A writer on a full disk refuses appends and keeps outcomes, and writes these when there is space."""
     done = run_python(FULL, str(tmp_path), wrap=small_disk(tmp_path, 1_000_000))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["alive while full"], told["error"]
-    reason, message = told["refused"][0]
+    report = json.loads(done.stdout)
+    assert report["alive while full"], report["error"]
+    reason, message = report["refused"][0]
     assert reason == "journal-unavailable"
     assert "full" in message
-    assert told["whole"]
-    assert told["last"]
+    assert report["whole"]
+    assert report["last"]
 
 
 # ---- a store that cannot be read ----
@@ -431,7 +431,7 @@ class Unreadable:
         self._fault.start()
 
     def mend(self) -> None:
-        """From now on it can be read again."""
+        """Let the journal be read again."""
         self._fault.stop()
 
     def _fail(self, *_: object, **__: object) -> Sequence[object]:
@@ -441,7 +441,7 @@ class Unreadable:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_read_that_fails_after_the_commit(path: Path, nursery: trio.Nursery) -> None:
-    """What is committed is never reported as refused: its callers wait until what came before it can be read."""
+    """A committed event is never reported as refused: its caller waits until the events before it can be read."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
@@ -472,7 +472,7 @@ async def test_a_read_that_fails_after_the_commit(path: Path, nursery: trio.Nurs
 
 @pytest.mark.usefixtures("impatient")
 async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery: trio.Nursery) -> None:
-    """What another process committed while the store could not be read is folded once it can, without asking."""
+    """A commit of another process that could not be read is folded by itself once the store can be read again."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
@@ -491,7 +491,8 @@ async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("mended", [True, False])
 async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: trio.Nursery, mended: bool) -> None:
-    """It is read once more; when that fails too, its caller hears that it may be recorded, not that it is not."""
+    """A stopping writer reads a commit once more. If that fails, too, its caller learns that it may be recorded, not
+    that it is not."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
@@ -521,21 +522,21 @@ async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: tri
 
 
 async def test_a_caller_that_may_go_gets_its_records_late(live: Live, path: Path) -> None:
-    """With `late`, a cancelled wait ends at once; what becomes durable after that comes by `late`, and is folded."""
+    """A cancelled wait with `late` ends at once; records that become durable later are passed to `late`, and folded."""
     late: list[Sequence[Recorded]] = []
-    other = lock(path)
+    holder = lock(path)
     with trio.move_on_after(0.01) as scope:
         await live.writer.submit([called("x"), called("y")], CAUSE, late=late.append)
     assert scope.cancelled_caught
     assert late == []
-    other.close()
+    holder.close()
     await live.writer.catch_up()
     assert [texts(records) for records in late] == [["x", "y"]]
     live.assert_whole(2)
 
 
 async def test_a_caller_that_waits_is_not_answered_twice(live: Live) -> None:
-    """`late` is for those that went away only."""
+    """A caller that waited for its records does not get them by `late`, too."""
     late: list[Sequence[Recorded]] = []
     (recorded,) = await live.writer.submit([called("x")], CAUSE, late=late.append)
     await live.writer.catch_up()
@@ -544,18 +545,18 @@ async def test_a_caller_that_waits_is_not_answered_twice(live: Live) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_caller_that_went_away_hears_nothing_of_a_refusal(path: Path, nursery: trio.Nursery) -> None:
-    """`late` says that events became durable; of those that did not nothing is said, and the writer goes on."""
+    """A refused append does not call the `late` of a caller that went away, and the writer goes on."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
         late: list[Sequence[Recorded]] = []
-        other = lock(path)
+        holder = lock(path)
         with trio.CancelScope() as scope:
             scope.cancel()
             await live.writer.submit([called("x")], CAUSE, late=late.append)
         with pytest.raises(Refusal):
             await live.writer.submit([called("asked")], CAUSE)
-        other.close()
+        holder.close()
         await live.writer.submit([called("y")], CAUSE)
         assert late == []
         live.assert_whole(1)
@@ -566,7 +567,7 @@ async def test_a_caller_that_went_away_hears_nothing_of_a_refusal(path: Path, nu
 
 
 async def test_cancelled_before_it_asks(live: Live) -> None:
-    """A task whose scope is cancelled already still learns what was recorded: nothing is appended unknown to it."""
+    """A task whose scope is cancelled already still gets its records: nothing is appended unknown to it."""
     with trio.CancelScope() as scope:
         scope.cancel()
         (recorded,) = await live.writer.submit([called("x")], CAUSE)
@@ -576,26 +577,26 @@ async def test_cancelled_before_it_asks(live: Live) -> None:
 
 async def test_cancelled_while_it_waits(live: Live, path: Path) -> None:
     """A task that is cancelled half-way gets its outcome all the same, and is cancelled at the next checkpoint."""
-    other, got = lock(path), list[Recorded]()
+    holder, records = lock(path), list[Recorded]()
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as tasks:
 
             async def append() -> None:
-                got.extend(await live.writer.submit([called("x")], CAUSE))
+                records.extend(await live.writer.submit([called("x")], CAUSE))
                 await trio.sleep_forever()
 
             tasks.start_soon(append)
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
-            other.close()
+            holder.close()
     assert scope.cancelled_caught
-    assert [recorded.position for recorded in got] == [1]
+    assert [recorded.position for recorded in records] == [1]
 
 
 async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more callers are under way than the bound; the others hear so at once, and may come again."""
+    """The writer takes callers up to a bound; others are refused at once, and may append again later."""
     monkeypatch.setattr(group_commit, "QUEUE_MAX", 4)
-    other = lock(path)
+    holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
         for number in range(50):
@@ -605,10 +606,10 @@ async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.
         assert callers.reasons() == ["journal-unavailable"] * 46
         with pytest.raises(Refusal, match="4 records wait for the journal"):
             await live.writer.catch_up()
-        other.close()
+        holder.close()
     live.assert_whole(4)
-    taken = {name for name, answer in callers.answers.items() if not isinstance(answer, Refusal)}
-    assert set(texts(live.delivered)) == taken
+    accepted = {name for name, answer in callers.answers.items() if not isinstance(answer, Refusal)}
+    assert set(texts(live.delivered)) == accepted
     for number in range(10):
         await live.writer.submit([called(str(number))], CAUSE)
     live.assert_whole(14)
@@ -618,8 +619,8 @@ async def test_too_many_are_refused(live: Live, path: Path, monkeypatch: pytest.
 
 
 async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, journal: Journal) -> None:
-    """Stopping takes nothing back: every caller gets its records, what nobody waits for is written; then it is over."""
-    other = lock(path)
+    """A stopping writer takes no new callers, writes all that is queued, awaited or not, and then ends."""
+    holder = lock(path)
     callers = Callers(live)
     async with trio.open_nursery() as tasks:
         for number in range(50):
@@ -632,7 +633,7 @@ async def test_what_is_queued_is_written_before_it_ends(live: Live, path: Path, 
         with pytest.raises(Refusal) as refused:
             await live.writer.submit([called("late")], CAUSE)
         assert refused.value.reason == "stopping"
-        other.close()
+        holder.close()
     await live.ended.wait()
     assert live.error is None
     assert callers.reasons() == []
@@ -651,10 +652,10 @@ async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monk
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
-        other = lock(path)
+        holder = lock(path)
         live.writer.submit_soon([called("soon")], CAUSE)
         await until(lambda: bool(live.writer._owed))
-        other.close()
+        holder.close()
         live.stop()
         await live.ended.wait()
         assert texts(list(journal.records())) == ["soon"]
@@ -667,19 +668,19 @@ async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monk
 async def test_what_could_not_be_written_is_told(
     path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When the store stays away to the end, omac ends, and says how many outcomes are missing."""
+    """A writer whose store stays locked to the end stops, and logs how many outcomes are missing."""
     journal = journal_at(path)
     try:
         live = await start(nursery, journal)
-        other = lock(path)
+        holder = lock(path)
         live.writer.submit_soon([called("soon")], CAUSE)
         live.stop()
         await live.ended.wait()
         live.writer.submit_soon([called("late"), called("later")], CAUSE)
-        other.close()
-        told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-        assert [line for line in told if line.startswith("1 outcomes could not be recorded")]
-        assert [line for line in told if line.startswith("2 outcomes came too late")]
+        holder.close()
+        errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert [line for line in errors if line.startswith("1 outcomes could not be recorded")]
+        assert [line for line in errors if line.startswith("2 outcomes came too late")]
         assert_whole(journal.store, 0)
     finally:
         journal.close()
@@ -688,10 +689,10 @@ async def test_what_could_not_be_written_is_told(
 async def test_a_store_that_is_stuck_holds_nobody_up(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The end has a bound: whoever still waits then is refused, although the store has not answered."""
+    """The writer stops within a bound: callers that still wait are refused, although the store has not answered."""
     monkeypatch.setattr(group_commit, "STOP_S", 0.05)
     (thread,) = [thread for thread in threading.enumerate() if thread.name == "omac-journal"]
-    other = lock(path)
+    holder = lock(path)
     callers = Callers(live)
     with trio.fail_after(4):  # the store gives up after five seconds
         async with trio.open_nursery() as tasks:
@@ -702,13 +703,13 @@ async def test_a_store_that_is_stuck_holds_nobody_up(
     assert callers.reasons() == ["journal-unavailable"]
     assert live.error is None
     assert "did not take the last records" in caplog.text
-    other.close()
+    holder.close()
     await trio.to_thread.run_sync(thread.join)
     assert live.delivered == []
 
 
 async def test_a_fold_that_fails_ends_everything(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
-    """An error in a fold comes out of run(); nobody is left waiting, and nothing is folded on top of it."""
+    """An error in a fold comes out of run(); no task is left waiting, and nothing is folded on top of it."""
     folded: list[int] = []
 
     def fold(records: Sequence[Recorded]) -> None:
@@ -756,7 +757,7 @@ async def test_nothing_is_folded_after_a_fold_failed(journal: Journal, path: Pat
 
 
 async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path) -> None:
-    """What cannot be understood is not passed over: omac ends, saying which position and that a later omac wrote it."""
+    """An event that cannot be understood ends the writer, with its position and the reason `journal-newer`."""
     await live.writer.submit([called("x")], CAUSE)
     append_elsewhere(path, b"\x01\x90", kind="thing.invented")
     with trio.fail_after(10):
@@ -771,9 +772,9 @@ async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path
 async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
 ) -> None:
-    """When omac has to end in the middle of its work, whoever waits, or waits for a turn, is refused."""
+    """A writer that has to end in the middle of its work refuses all callers, also those that wait for a turn."""
     monkeypatch.setattr(group_commit, "QUEUE_MAX", queue_max)
-    other = lock(path)
+    holder = lock(path)
     callers = Callers(live)
     with trio.fail_after(10):
         async with trio.open_nursery() as tasks:
@@ -781,14 +782,14 @@ async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
                 tasks.start_soon(callers.append, str(number))
                 tasks.start_soon(callers.append, f"aggregate/{number}", admitted(f"a/{number}", 1))
             await trio.testing.wait_all_tasks_blocked()
-            id_ = other.execute("INSERT INTO name(text) VALUES ('thing.invented') RETURNING id").fetchone()[0]
-            other.execute(
+            id_ = holder.execute("INSERT INTO name(text) VALUES ('thing.invented') RETURNING id").fetchone()[0]
+            holder.execute(
                 "INSERT INTO event(position, stream, kind, at, run, actor, body) VALUES (1, ?, ?, 0, ?, ?, x'0190')",
                 (id_, id_, id_, id_),
             )
-            other.execute("UPDATE head SET position = 1")
-            other.execute("COMMIT")
-            other.close()
+            holder.execute("UPDATE head SET position = 1")
+            holder.execute("COMMIT")
+            holder.close()
         await live.ended.wait()
     assert len(callers.answers) == 40
     assert len(callers.reasons()) == 40
@@ -797,7 +798,7 @@ async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
 
 
 async def test_a_damaged_row_ends_it(live: Live, path: Path) -> None:
-    """Bytes that cannot be read end omac as well: its state would be a guess."""
+    """A row that cannot be decoded ends the writer as well: its state would be a guess."""
     append_elsewhere(path, b"\xc1")
     with trio.fail_after(10):
         await live.ended.wait()
@@ -815,19 +816,19 @@ async def test_a_damaged_row_ends_it(live: Live, path: Path) -> None:
     ],
 )
 async def test_a_gap_in_what_others_committed_ends_it(live: Live, path: Path, change: str) -> None:
-    """A row that is missing among what is read on, and a head beside the last row, are damage and not passed over."""
+    """A missing row among newly read ones, or a head that is not at the last row, is damage and ends the writer."""
     await live.writer.submit([called("x")], CAUSE)
-    other = lock(path)  # what follows is one commit to the feed
+    holder = lock(path)  # what follows is one commit to the feed
     for position in (2, 3):
-        other.execute(
+        holder.execute(
             "INSERT INTO event (position, stream, kind, at, run, actor, body) "
             "SELECT ?, stream, kind, at, run, actor, body FROM event WHERE position = 1",
             (position,),
         )
-    other.execute("UPDATE head SET position = 3")
-    other.execute(change)
-    other.execute("COMMIT")
-    other.close()
+    holder.execute("UPDATE head SET position = 3")
+    holder.execute(change)
+    holder.execute("COMMIT")
+    holder.close()
     with trio.fail_after(10):
         await live.ended.wait()
     assert isinstance(live.error, Refusal)

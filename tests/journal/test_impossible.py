@@ -1,4 +1,4 @@
-"""The table in SECURITY.md of what no verification finds: each row is done to a journal, and found as it says."""
+"""The table in SECURITY.md of changes that no verification finds: each is made to a journal, with the stated result."""
 
 import sqlite3
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from contract.journals import called, commit_now, journal_at
 from omac.domain.access.signing import CheckpointSigned, digest_of
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
-from omac.journal.checkpoint import Checkpoint, sign, standing, verified, verifier_of
+from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, verified, verifier_of
 from omac.journal.codec import Codec
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
@@ -47,7 +47,7 @@ def fill(path: Path, word: str, rounds: int) -> list[str]:
     journal, notes, previous = journal_at(path), list[str](), ""
     for version in range(1, rounds + 1):
         commit_now(journal, [called(f"{word} {version} {number}") for number in range(CALLS)])
-        notes.append(sign(standing(str(path), version), NAME, SEED))
+        notes.append(sign(current_checkpoint(str(path), version), NAME, SEED))
         event = CheckpointSigned(journal.store.head(), notes[-1], previous)
         commit_now(journal, [Draft(STREAM, version, event)])
         previous = digest_of(notes[-1])
@@ -63,7 +63,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def new_leaves(path: Path) -> None:
-    """Make all leaves and the tree anew, of whatever stands in the journal now."""
+    """Make all leaves and the tree again from the events that the journal has now."""
     with closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
         leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
         tree = MerkleTree()
@@ -80,7 +80,7 @@ def cut(kept: Kept) -> None:
 
 
 def rewrite(kept: Kept) -> None:
-    """The checkpoints behind the change become other events."""
+    """Change an event, and replace the checkpoints behind it by other events."""
     sql(kept.path, "UPDATE event SET at = at - 1 WHERE position = 5")
     plain = "(SELECT {0} FROM event WHERE position = 1)"
     values = ", ".join(f"{name} = {plain.format(name)}" for name in ("stream", "version", "kind", "body"))
@@ -89,7 +89,7 @@ def rewrite(kept: Kept) -> None:
 
 
 def sign_anew(kept: Kept) -> None:
-    """The whole journal is another, signed as this one was."""
+    """Replace the whole journal by another, signed as this one was."""
     name = journal_id(kept.path)
     for file in kept.path.parent.glob("journal.db*"):
         file.unlink()
@@ -98,7 +98,7 @@ def sign_anew(kept: Kept) -> None:
     new_leaves(kept.path)
     journal, previous = journal_at(kept.path), ""
     for version in (1, 2):
-        note = sign(standing(str(kept.path), version), NAME, SEED)
+        note = sign(current_checkpoint(str(kept.path), version), NAME, SEED)
         commit_now(journal, [Draft(STREAM, version, CheckpointSigned(journal.store.head(), note, previous))])
         commit_now(journal, [called(f"other {version} {number}") for number in range(CALLS)])
         previous = digest_of(note)
@@ -112,7 +112,7 @@ def add(kept: Kept) -> None:
 
 
 def change_late(kept: Kept) -> None:
-    """The journal is one without leaves and checkpoints, and the next opening makes them."""
+    """Change an event of a journal without leaves and checkpoints, and let the next opening make the leaves."""
     sql(kept.path, "DELETE FROM event WHERE position > 10", "UPDATE head SET position = 10")
     sql(kept.path, "DROP TABLE leaf", "DROP TABLE tree", "UPDATE event SET at = at - 1 WHERE position = 5")
     journal_at(kept.path).close()
@@ -146,40 +146,41 @@ OTHERWISE = (
 
 
 def table() -> dict[str, tuple[bool, bool]]:
-    """The rows of SECURITY.md: whether it is found without a kept checkpoint, and with one."""
+    """Return the rows of SECURITY.md: whether a change is found without a kept checkpoint, and with one."""
     _, _, section = SECURITY.read_text().partition("### What no verification finds")
     rows = [line.strip("|").split("|") for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in row] for row in rows[2:]]
-    return {what: (not without.startswith("not"), not beside.startswith("not")) for what, without, beside in cells}
+    return {change: (not without.startswith("not"), not beside.startswith("not")) for change, without, beside in cells}
 
 
 def test_each_row_of_the_table_is_done() -> None:
-    """Here, and none besides."""
+    """Each row of the table is done here, and none besides; none is found without a kept checkpoint."""
     assert table().keys() == {*CHANGES, *OTHERWISE}
     assert not any(without for without, _ in table().values())
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_it_is_as_impossible_as_the_table_says(kept: Kept, what: str) -> None:
-    """By the keys and checkpoints of the journal alone, and by one that was kept."""
+    """A change is found as its row reports, by the journal's own keys and checkpoints, and with one that was kept."""
     CHANGES[what](kept)
     assert (findings(kept.path), findings(kept.path, root_of(kept.second))) == table()[what]
 
 
 def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
-    """No checkpoint of its time can have been kept: there were no leaves. How far these go is told."""
+    """A change from before the leaves, older than any checkpoint, is found as its row reports. Late leaves are
+    counted."""
     change_late(kept)
-    root = root_of(standing(str(kept.path), 9))
+    root = root_of(current_checkpoint(str(kept.path), 9))
     assert (findings(kept.path), findings(kept.path, root)) == table()[OTHERWISE[1]]
     assert verify(str(kept.path)).late == 10
 
 
 def test_a_proof_of_another_journal(kept: Kept, tmp_path: Path) -> None:
-    """It verifies by the key, and its checkpoint is not one of this journal: so is that of an export."""
+    """A proof of another journal verifies by the stolen key, but its checkpoint, or an export's, is not of this one."""
     forged = Kept(tmp_path / "forged" / "journal.db", kept.second)
     fill(forged.path, "forged", 2)
     sql(forged.path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
-    checkpoint = standing(str(forged.path), 9)
+    checkpoint = current_checkpoint(str(forged.path), 9)
     text = prove(str(forged.path), 5, sign(checkpoint, NAME, SEED), checkpoint, (), Codec())
     assert proven(text, KEY).checkpoint.journal == journal_id(kept.path)
     assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]

@@ -1,4 +1,4 @@
-"""The stored tree: a leaf for every event, in the transaction of the event, whoever appends, however it ends."""
+"""The stored tree: a leaf for every event, in the event's transaction, for every appender, also after a kill."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from omac.projections.system import System
 
 
 def stored(path: Path) -> tuple[int, list[bytes], list[bytes], int]:
-    """Size, peaks, leaves and the last late position of the journal at `path`."""
+    """Return size, peaks, leaves and the last late position of the journal at `path`."""
     ((size, peaks, late),) = sql(path, "SELECT size, peaks, late FROM tree")
     hashes = [hash_ for _, hash_ in sql(path, "SELECT position, hash FROM leaf ORDER BY position")]
     assert [at for (at,) in sql(path, "SELECT position FROM leaf ORDER BY position")] == list(range(1, size + 1))
@@ -34,7 +34,7 @@ def stored(path: Path) -> tuple[int, list[bytes], list[bytes], int]:
 
 
 def expected(path: Path) -> list[bytes]:
-    """The leaves as the documentation says they are made, by other means."""
+    """Return the leaves that the documentation defines, computed by other means."""
     with contextlib.closing(ReadJournal(str(path))) as journal:
         rows = journal.store.select(0, 1_000_000)
     return [
@@ -49,9 +49,9 @@ def expected(path: Path) -> list[bytes]:
 
 
 def require_whole(path: Path, size: int, late: int) -> None:
-    """Every event has the leaf that it should have, and the peaks are those of the leaves."""
-    found, peaks, hashes, found_late = stored(path)
-    assert (found, found_late) == (size, late)
+    """Require that every event has the leaf that it should have, and that the peaks are those of the leaves."""
+    stored_size, peaks, hashes, stored_late = stored(path)
+    assert (stored_size, stored_late) == (size, late)
     assert hashes == expected(path)
     assert MerkleTree(size, peaks).root() == root_of(hashes)
 
@@ -63,7 +63,7 @@ def without_leaves(path: Path) -> None:
 
 
 def test_every_event_has_a_leaf(path: Path) -> None:
-    """Of aggregates and logs, with and without what may stand beside them; opened once, or once for each."""
+    """Events of aggregates and logs have leaves, with and without optional fields, after one opening or two."""
     journal_of(path)
     journal = journal_at(path)
     commit_now(journal, [called("six"), called("seven")], Cause("bridge", "c-1", 3))
@@ -74,17 +74,17 @@ def test_every_event_has_a_leaf(path: Path) -> None:
 
 
 def test_processes_in_turn_continue_one_tree(path: Path) -> None:
-    """What another process appended is in the tree that the next append continues."""
-    one, other = journal_at(path), journal_at(path, "run-2")
+    """The next append continues the tree with the events that another process appended."""
+    first, second = journal_at(path), journal_at(path, "run-2")
     for number in range(20):
-        append_calls(one if number % 3 else other, str(number))
-    one.close()
-    other.close()
+        append_calls(first if number % 3 else second, str(number))
+    first.close()
+    second.close()
     require_whole(path, 20, 0)
 
 
 def test_an_old_journal_is_taken_over(path: Path) -> None:
-    """Its events get leaves when it is opened, which are said to be late; what comes then has leaves in time."""
+    """Events of an old journal get leaves at the next opening, and count as late; later events get theirs in time."""
     journal_of(path)
     without_leaves(path)
     journal = journal_at(path)
@@ -94,7 +94,7 @@ def test_an_old_journal_is_taken_over(path: Path) -> None:
 
 
 def test_what_an_earlier_omac_appends_beside_a_server_gets_leaves_with_the_next_append(path: Path) -> None:
-    """An earlier omac knows no leaves; its events are late, and nobody is refused."""
+    """Events of an earlier omac, which knows no leaves, get late ones with the next append; none is refused."""
     journal = journal_at(path)
     append_calls(journal, "one")
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_what_an_earlier_omac_appends_beside_a_server_gets_leaves_with_the_next_
 
 
 def test_too_many_of_them_are_left_to_the_next_opening(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An append does not compute them all."""
+    """An append does not compute many missing leaves; the next opening does."""
     monkeypatch.setattr(leaves, "NEAR", 2)
     journal = journal_at(path)
     append_calls(journal, "one")
@@ -120,7 +120,7 @@ def test_too_many_of_them_are_left_to_the_next_opening(path: Path, monkeypatch: 
 
 
 def test_a_damaged_position_ends_it_and_a_repair_lets_it_go_on(path: Path) -> None:
-    """Leaves are computed up to a hole; the journal opens as before."""
+    """Opening a journal computes leaves up to a missing event, and is not refused."""
     journal_of(path)
     without_leaves(path)
     sql(path, "DELETE FROM event WHERE position = 5")
@@ -129,7 +129,7 @@ def test_a_damaged_position_ends_it_and_a_repair_lets_it_go_on(path: Path) -> No
 
 
 def test_a_tree_larger_than_the_journal_refuses_appends(path: Path) -> None:
-    """Events at the end were lost, with the head that told of them: the leaves still tell, and a check finds them."""
+    """A journal that lost its last events and their head is refused for its leaves; the check finds the positions."""
     journal_of(path)
     sql(path, "DELETE FROM event WHERE position > 7")
     sql(path, "UPDATE head SET position = 7")
@@ -147,7 +147,7 @@ def test_a_tree_larger_than_the_journal_refuses_appends(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_tree_that_cannot_be(path: Path, statement: str) -> None:
-    """It is refused; nothing is appended to it."""
+    """A tree that cannot be right is refused; nothing is appended to it."""
     journal_of(path)
     sql(path, statement)
     with pytest.raises(Refusal) as refused:
@@ -157,7 +157,7 @@ def test_a_tree_that_cannot_be(path: Path, statement: str) -> None:
 
 @pytest.mark.full
 def test_a_take_over_that_is_killed_goes_on(path: Path) -> None:
-    """kill -9 in the middle leaves a tree that is right as far as it goes; the next opening does the rest."""
+    """An opening killed by kill -9 leaves a tree that is right as far as it goes; the next opening does the rest."""
     made = run_python(
         """
         import sys

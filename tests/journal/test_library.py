@@ -8,10 +8,10 @@ from omac.journal.store import open_for_writing
 
 
 class OnSqlite(library.OnOurs):
-    """On files."""
+    """The library's cases, with recorders on files."""
 
     def opened(self, path: str) -> library.LibraryRecorder:
-        """A recorder on a file that is made."""
+        """Return a recorder on a new file."""
         return library.LibraryRecorder(path, open_for_writing(path, secrets.token_hex(8)))
 
 
@@ -19,7 +19,7 @@ class TestAggregates(OnSqlite, library.AggregateCase):
     """Streams: versions, conflicts, and selections."""
 
     def opened(self, path: str) -> library.LibraryRecorder:
-        """One that keeps its positions to itself."""
+        """Return a recorder that reports no positions."""
         recorder = super().opened(path)
         recorder.has_positions = False
         return recorder

@@ -1,4 +1,4 @@
-"""A journal of 200,000 events by the first omac, without proofs: taken over in place, whatever ends that meanwhile."""
+"""A journal of 200,000 events by the first omac, without proofs, gets them in place, however often omac is killed."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ TOLD = re.compile(rb"([\d,]+) of ([\d,]+) events have proofs")
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
-    """Every event, as it lies there, with its names."""
+    """Return every event as it is stored, with its names."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         names = dict(connection.execute("SELECT id, text FROM name"))
         query = "SELECT stream, kind, run, actor, * FROM event WHERE position <= ? ORDER BY position"
@@ -32,7 +32,7 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 
 
 def proven(path: Path) -> int:
-    """How many events have a leaf; the tree counts as many."""
+    """Return how many events have a leaf; require that the tree counts as many."""
     query = "SELECT size, (SELECT count(*) FROM leaf), (SELECT max(position) FROM leaf) FROM tree"
     with (
         contextlib.suppress(sqlite3.OperationalError),
@@ -46,7 +46,7 @@ def proven(path: Path) -> int:
 
 @pytest.mark.full
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    """Each kill -9 leaves proofs as far as they go, progress is shown at a terminal, and nothing is lost."""
+    """Proofs made before each kill -9 stay, a terminal shows the progress, and no event is lost."""
     old = tmp_path / "old.db"
     write_old_journal(old, EVENTS)
     before = rows(old)
@@ -57,20 +57,20 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     with host_with(str(old), GOLDEN, tmp_path / "host") as omac:
         journal = omac.state / "journal.db"
         assert omac.run("audit", "verify").status != 0  # there is nothing to verify yet
-        told: list[tuple[int, int]] = []
+        progress: list[tuple[int, int]] = []
         reached = []
         for _ in range(KILLS):
-            told += killed_in_between(omac, chosen)
+            progress += killed_in_between(omac, chosen)
             reached.append(proven(journal))
         print(f"seed {seed}, proven after each kill: {reached}", file=sys.stderr)
         assert reached == sorted(reached)
         assert 0 < reached[-1] < EVENTS
-        assert told == [] or all(0 < done < whole <= EVENTS for done, whole in told)
+        assert progress == [] or all(0 < done < whole <= EVENTS for done, whole in progress)
         with at_terminal(omac) as screen:
             assert screen.status(60.0) == 0, screen.drawn
-        told += shown(screen)
+        progress += shown(screen)
         assert b"recorded %d events without proofs" % (EVENTS - reached[-1]) in screen.drawn
-        assert told
+        assert progress
         assert rows(journal) == before
         assert proven(journal) > EVENTS
         verified = json.loads(omac.ok("audit", "verify", "--json"))
@@ -82,7 +82,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 
 def killed_in_between(omac: Omac, chosen: random.Random) -> list[tuple[int, int]]:
-    """Start omac at a terminal, and kill it when some more events have proofs; return the progress that it showed."""
+    """Start omac at a terminal, and kill it when some more events have proofs; return the progress that it printed."""
     journal = omac.state / "journal.db"
     until = proven(journal) + chosen.randrange(EVENTS // KILLS // 2) + 1
     with at_terminal(omac) as screen:
@@ -96,10 +96,10 @@ def killed_in_between(omac: Omac, chosen: random.Random) -> list[tuple[int, int]
 
 
 def at_terminal(omac: Omac) -> contextlib.AbstractContextManager[Terminal]:
-    """A start at a terminal, which opens the journal to write."""
+    """Start omac at a terminal, which opens the journal to write."""
     return terminal((*COMMAND, "start", "--", "true"), omac.environment, omac.root / "shop")
 
 
 def shown(screen: Terminal) -> list[tuple[int, int]]:
-    """The progress that was drawn."""
+    """Return the progress that was drawn."""
     return [(int(done.replace(b",", b"")), int(whole.replace(b",", b""))) for done, whole in TOLD.findall(screen.drawn)]

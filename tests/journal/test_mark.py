@@ -1,4 +1,4 @@
-"""The mark of a journal: one that is gone, emptied or older is not taken for the journal that omac knew."""
+"""The mark of a journal: a journal that is gone, emptied or older is not taken for the one that omac knew."""
 
 import os
 import shutil
@@ -15,12 +15,12 @@ from omac.journal.reader import ReadJournal
 
 
 def marked(path: Path) -> Mark:
-    """The mark that a state directory keeps."""
+    """Return the mark that a state directory keeps."""
     return Mark.of(str(path.parent), str(path))
 
 
 def opened(path: Path, *words: str) -> Journal:
-    """The journal, with these events appended."""
+    """Open the journal, and append these events."""
     journal = open_journal(str(path), "run", lambda: 1, mark=marked(path))
     for word in words:
         draft = called(word)
@@ -29,7 +29,7 @@ def opened(path: Path, *words: str) -> Journal:
 
 
 def refused(path: Path) -> Refusal:
-    """Why the journal is not opened, for writing and reading alike; nothing is made in its place."""
+    """Return the refusal to open the journal, for writing and reading alike; nothing is made in its place."""
     before = path.read_bytes() if path.exists() else None
     with pytest.raises(Refusal) as writing:
         opened(path)
@@ -43,7 +43,7 @@ def refused(path: Path) -> Refusal:
 
 
 def test_a_mark_grows_with_its_journal(path: Path) -> None:
-    """It is written when the journal is closed or idle, and by nobody else to be read or written."""
+    """The mark is written when the journal is closed or idle; only its owner can read or write it."""
     mark = marked(path)
     assert mark.read() is None
     first = opened(path, "a", "b")
@@ -61,7 +61,7 @@ def test_a_mark_grows_with_its_journal(path: Path) -> None:
 
 
 def test_a_journal_that_is_missing(path: Path) -> None:
-    """A journal that was removed is no first start."""
+    """A journal that was removed is refused as missing, and is not taken for a first start."""
     opened(path, "a").close()
     path.unlink()
     assert "is missing or empty; omac last saw it at position 1" in refused(path).message
@@ -93,9 +93,9 @@ def test_an_older_copy(path: Path, tmp_path: Path) -> None:
 def test_another_journal(path: Path, tmp_path: Path) -> None:
     """A journal of another name in its place is refused, however long it is."""
     opened(path, "a").close()
-    other = tmp_path / "other.db"
-    opened(other, "x", "y", "z").close()
-    shutil.copy(other, path)
+    source = tmp_path / "other.db"
+    opened(source, "x", "y", "z").close()
+    shutil.copy(source, path)
     assert "is another journal" in refused(path).message
 
 
@@ -113,7 +113,7 @@ def test_the_loss_is_accepted(path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"x", b"id many\n", b"\xff\xfe 1", b"a b c"])
 def test_a_mark_that_cannot_be_read(path: Path, content: bytes) -> None:
-    """It counts for nothing, and is written again."""
+    """A mark that cannot be read counts for nothing, and is written again."""
     opened(path, "a").close()
     mark = marked(path)
     Path(mark.file).write_bytes(content)
@@ -123,7 +123,7 @@ def test_a_mark_that_cannot_be_read(path: Path, content: bytes) -> None:
 
 
 def test_a_mark_that_cannot_be_written(path: Path) -> None:
-    """A journal is used all the same; an older mark is only less strict."""
+    """A journal is used although its mark cannot be written; an older mark is only less strict."""
     opened(path, "a").close()
     mark = marked(path)
     os.unlink(mark.file)

@@ -74,7 +74,7 @@ SIZES = st.integers(1, 200)
 
 
 def naive(leaves: Sequence[bytes]) -> bytes:
-    """The root as RFC 6962 defines it."""
+    """Return the root as RFC 6962 defines it."""
     if len(leaves) < 2:
         return leaves[0] if leaves else hashlib.sha256().digest()
     middle = 1
@@ -84,27 +84,27 @@ def naive(leaves: Sequence[bytes]) -> bytes:
 
 
 def numbered(count: int) -> list[bytes]:
-    """As many leaves, all different."""
+    """Return so many leaves, all different."""
     return [leaf_hash(str(number).encode()) for number in range(count)]
 
 
 def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The inclusion proof of a leaf."""
+    """Return the inclusion proof of a leaf."""
     return [root_of(leaves[start:end]) for start, end in inclusion_ranges(index, len(leaves))]
 
 
 def consistency(leaves: Sequence[bytes], first: int) -> list[bytes]:
-    """The proof that the tree of all leaves continues that of the first ones."""
+    """Return the proof that the tree of all leaves continues that of the first ones."""
     return [root_of(leaves[start:end]) for start, end in consistency_ranges(first, len(leaves))]
 
 
 def hexes(text: str) -> list[bytes]:
-    """Hashes, as they are published."""
-    return [bytes.fromhex(one) for one in text.split()]
+    """Return hashes from their published form."""
+    return [bytes.fromhex(word) for word in text.split()]
 
 
 def test_published_roots() -> None:
-    """After each leaf, the tree has the root that was published."""
+    """A tree has, after each leaf, the root that was published."""
     tree = MerkleTree()
     assert tree.root() == EMPTY_ROOT == hashlib.sha256(b"").digest()
     for leaf, root in zip(LEAVES, ROOTS, strict=True):
@@ -131,7 +131,7 @@ def test_published_consistency_proofs(first: int, second: int) -> None:
 
 @given(SIZES, st.integers(0, 200))
 def test_a_tree_continues_from_its_peaks(size: int, at: int) -> None:
-    """Whoever stores size and peaks in between gets the root of a naive tree."""
+    """A tree that is continued from a stored size and peaks has the root of a naive tree."""
     leaves = numbered(size)
     begun = MerkleTree()
     begun.extend(leaves[:at])
@@ -148,15 +148,15 @@ def test_inclusion(data: st.DataObject, size: int) -> None:
     index = data.draw(st.integers(0, size - 1))
     root, proof = naive(leaves), path(leaves, index)
     assert includes(root, size, index, leaves[index], proof)
-    other = data.draw(st.integers(-1, size).filter(lambda at: at != index))
-    assert not includes(root, size, other, leaves[index], proof)
+    wrong = data.draw(st.integers(-1, size).filter(lambda at: at != index))
+    assert not includes(root, size, wrong, leaves[index], proof)
     assert not includes(root, size, index, leaf_hash(b"another"), proof)
     assert not includes(naive(numbered(size + 1)), size + 1, index, leaves[index], proof)
 
 
 @given(st.data(), SIZES)
 def test_consistency(data: st.DataObject, size: int) -> None:
-    """A tree continues each of its beginnings, and none in which one leaf is another."""
+    """A tree continues each of its beginnings, but none in which a leaf is changed."""
     leaves = numbered(size)
     first = data.draw(st.integers(0, size))
     proof = consistency(leaves, first)
@@ -171,7 +171,7 @@ def test_consistency(data: st.DataObject, size: int) -> None:
 
 @given(st.data(), st.integers(2, 200))
 def test_no_tampered_proof_holds(data: st.DataObject, size: int) -> None:
-    """A proof with a hash changed, cut, missing, doubled or added fails, whatever it proves."""
+    """A proof with a hash changed, cut, missing, doubled or added fails, be it of inclusion or of consistency."""
     leaves = numbered(size)
     index, first = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size - 1))
     root, first_root = naive(leaves), naive(leaves[:first])
@@ -203,7 +203,7 @@ def test_peaks_that_cannot_be(size: int, peaks: int) -> None:
 
 
 def test_proofs_that_cannot_be() -> None:
-    """There is no proof about a leaf that is not there, nor about a tree that shrinks."""
+    """Proofs about a leaf that does not exist, or about a tree that shrinks, are refused."""
     with pytest.raises(ValueError, match="no leaf"):
         inclusion_ranges(3, 3)
     with pytest.raises(ValueError, match="cannot continue"):

@@ -38,7 +38,7 @@ ALLOWED = {
 
 
 def openings(path: Path) -> Iterator[tuple[str, str]]:
-    """Where a module opens something: its name, and that of the function."""
+    """Yield each place where a module opens something: the module's name, and that of the function."""
     tree = ast.parse(path.read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in ast.walk(tree):
@@ -46,11 +46,12 @@ def openings(path: Path) -> Iterator[tuple[str, str]]:
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in OPENERS:
-            around = [one for one in functions if one.lineno <= node.lineno <= (one.end_lineno or 0)]
-            yield path.name, max(around, key=lambda one: one.lineno).name if around else ""
+            around = [scope for scope in functions if scope.lineno <= node.lineno <= (scope.end_lineno or 0)]
+            yield path.name, max(around, key=lambda scope: scope.lineno).name if around else ""
 
 
 def test_the_places_that_open_something_are_known() -> None:
-    """A new one is looked at: it must not be a journal's file, but through SQLite or while nobody has it."""
-    found = {opening for path in JOURNAL.glob("*.py") for opening in openings(path)}
-    assert found == set(ALLOWED)
+    """The places that open a file are listed. A new place must not open a journal's file, but by SQLite or while no
+    process has it open."""
+    calls = {opening for path in JOURNAL.glob("*.py") for opening in openings(path)}
+    assert calls == set(ALLOWED)

@@ -1,4 +1,4 @@
-"""The text of a proof: whatever bit of it is changed, it is another proof or none."""
+"""The text of a proof: with any bit changed, it is another proof or none."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from omac.journal.proof_text import parsed
 
 
 class Proof(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A proof in small."""
+    """A small proof."""
 
     format: str
     path: tuple[bytes, ...] = ()
@@ -19,7 +19,7 @@ PROOF = Proof("a proof", (b"x", b"yy", b"zzz"))
 
 
 def test_each_bit_means_something() -> None:
-    """With one of them changed it is no proof, or says something else; UTF-8 and base64 are no exception."""
+    """A text with any bit changed is no proof, or another one; UTF-8 and base64 are no exception."""
     text = msgspec.json.encode(PROOF)
     assert parsed(text, Proof) == PROOF
     for bit in range(8 * len(text)):
@@ -38,6 +38,6 @@ def test_layout_is_left_to_people() -> None:
     "text", [b"", b"[]", b"[" * 100_000, b'{"format": "\xff"}', b'{"format": "a", "path": ["eB=="]}']
 )
 def test_what_is_none(text: bytes) -> None:
-    """It is refused with a reason."""
+    """A text that is no proof is refused with a reason."""
     with pytest.raises(ValueError, match=r"."):
         parsed(text, Proof)

@@ -1,4 +1,4 @@
-"""The reader of commands: what it needs, what it tolerates, and what it refuses (its promises: test_recorder)."""
+"""The reader of commands: its needs, its tolerance and its refusals (its promises: test_recorder)."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from .damage import journal_of
 
 @pytest.fixture
 def filled(path: Path) -> Path:
-    """A journal with one stream of three versions and a log, closed."""
+    """Make a journal with one stream of three versions and a log, and close it."""
     with closing(sqlite_recorder(str(path))) as recorder:
         insert(recorder, [group(versions("a", 1, 2)), group(log("l", b"x"), versions("a", 3))])
     return path
@@ -27,7 +27,7 @@ def filled(path: Path) -> Path:
 
 @pytest.fixture
 def reader(filled: Path) -> Iterator[Reader]:
-    """It, open to read."""
+    """Yield a reader of the filled journal."""
     with closing(Reader(str(filled))) as opened:
         yield opened
 
@@ -39,7 +39,7 @@ def change(path: Path, statement: str) -> None:
 
 
 def test_the_versions_of_a_stream(reader: Reader) -> None:
-    """An aggregate is read in the order of its versions; a log and a stream that nobody named have none."""
+    """An aggregate is read in the order of its versions; a log and an unknown stream have none."""
     assert [(row.originator_version, row.state) for row in reader.versions("a")] == [
         (1, b"a:1"),
         (2, b"a:2"),
@@ -49,7 +49,7 @@ def test_the_versions_of_a_stream(reader: Reader) -> None:
 
 
 def test_a_state_is_loaded(path: Path) -> None:
-    """A stream is folded to its state and version; without events it is what it begins as."""
+    """A stream without events is loaded as its initial state; the events of other streams are read."""
     draft = called("x")
     with closing(journal_at(path)) as journal:
         for version in (1, 2):
@@ -71,7 +71,7 @@ def test_a_state_is_loaded(path: Path) -> None:
     ],
 )
 def test_a_missing_part_is_damage(filled: Path, statement: str, read: object) -> None:
-    """A journal that lacks something is called damaged, with a next step, by whoever comes to need it."""
+    """A journal that lacks a part is refused as damaged, with a next step, by the read that needs the part."""
     change(filled, statement)
     assert callable(read)
     with pytest.raises(Refusal) as refused, closing(Reader(str(filled))) as opened:
@@ -82,14 +82,14 @@ def test_a_missing_part_is_damage(filled: Path, statement: str, read: object) ->
 
 @pytest.mark.parametrize("value", ["x'ff00'", "'text'", "1.5"])
 def test_a_name_that_is_no_number_is_damage(filled: Path, value: str) -> None:
-    """Beside others that are."""
+    """A reference to a name that is no number is refused as damage, beside others that are numbers."""
     change(filled, f"UPDATE event SET run = {value} WHERE position = 2")
     with closing(Reader(str(filled))) as reader, pytest.raises(Refusal, match="something it refers to is missing"):
         reader.select(0, 10)
 
 
 def test_a_journal_without_its_schema_is_damaged(filled: Path) -> None:
-    """Without its schema nothing is known of a journal."""
+    """A journal without its schema is refused as damaged."""
     change(filled, "DELETE FROM journal")
     with pytest.raises(Refusal) as refused:
         Reader(str(filled))
@@ -122,12 +122,12 @@ APPENDED = """
 
 
 def test_appending_needs_no_tables(path: Path) -> None:
-    """What describes the tables is loaded where they are made; it takes a quarter of a start to load."""
+    """An append loads the description of the tables only to make them; loading it takes a quarter of a start."""
     assert [run_python(APPENDED, str(path)).stdout for _ in range(2)] == ["True\n", "False\n"]
 
 
 def test_reading_needs_little(path: Path) -> None:
-    """Nothing heavy is loaded, and SQLite alone opens the file: closing it elsewhere would drop SQLite's locks."""
+    """A reader loads nothing heavy, and SQLite alone opens the file: closing it elsewhere would drop SQLite's locks."""
     with closing(journal_at(path)) as journal:
         commit_now(journal, [Draft(StreamId("a"), 1, called("x").event)])
     done = run_python(WATCHED, str(path))
@@ -135,7 +135,7 @@ def test_reading_needs_little(path: Path) -> None:
 
 
 def test_a_gap_is_not_passed_over(path: Path) -> None:
-    """Whoever reads in order notices a row that is missing, without folding anything."""
+    """Reading in order notices a row that is missing, without folding anything."""
     journal_of(path)
     change(path, "DELETE FROM event WHERE position = 2")
     with closing(ReadJournal(str(path))) as journal, pytest.raises(Refusal, match="position 2 is missing") as refused:

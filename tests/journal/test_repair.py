@@ -1,4 +1,4 @@
-"""The repair of a journal: whatever is damaged, the rest can be used again, and nothing is thrown away."""
+"""The repair of a journal: after any damage the rest can be used again, and nothing is thrown away."""
 
 import hashlib
 from itertools import count
@@ -20,24 +20,24 @@ from .damage import BEYOND_REPAIR, DAMAGE, append, destroyed, encoded, history, 
 
 
 def repair_of(path: Path, living: bool = False) -> Repair:
-    """The repair as the command does it."""
+    """Return the repair that the command makes."""
     clock = count(10**6).__next__
     return Repair(str(path), HostId("h"), "run-r", clock, lambda: System().apply, lambda *_: living)
 
 
 def findings(path: Path) -> list[Damage]:
-    """What the check finds."""
+    """Return the findings of the check."""
     return check(str(path), System().apply)
 
 
 def rows(path: Path) -> list[tuple[object, ...]]:
-    """The whole journal, row by row."""
+    """Return the whole journal, row by row."""
     return [*sql(path, "SELECT * FROM event ORDER BY position"), *sql(path, "SELECT * FROM head")]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_journal_is_never_the_end(path: Path, damage: str) -> None:
-    """After a repair the check is clean, all that was sound is there, and the journal takes events again."""
+    """A repair leaves a clean check, all that was sound, and a journal that takes events again."""
     journal_of(path)
     DAMAGE[damage][0](path)
     repair = repair_of(path)
@@ -60,7 +60,7 @@ def test_a_damaged_journal_is_never_the_end(path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_plan_changes_nothing(path: Path, damage: str) -> None:
-    """What would be done is known without doing it."""
+    """A plan lists the repairs without making them."""
     journal_of(path)
     DAMAGE[damage][0](path)
     before = rows(path)
@@ -69,7 +69,7 @@ def test_a_plan_changes_nothing(path: Path, damage: str) -> None:
 
 
 def test_the_bytes_are_kept(path: Path) -> None:
-    """The row is in the table beside, whole; an event in the journal names it and the digest of its bytes."""
+    """A repair keeps the whole row in the table beside; an event in the journal names it and its bytes' digest."""
     journal_of(path)
     sql(path, "UPDATE event SET body = x'c1c2' WHERE position = 6")
     repair_of(path).perform()
@@ -77,22 +77,22 @@ def test_the_bytes_are_kept(path: Path) -> None:
         path, "SELECT record, position, stream, version, kind, run, actor, body FROM set_aside WHERE record > 0"
     ) == [(10, 6, stream("a"), 2, "run.stopped", "run-1", "person", b"\xc1\xc2")]
     copied = "position, version, at, correlation, causation, body, sealed, leaf, happened"
-    kept = sql(path, f"SELECT {copied} FROM set_aside WHERE record = -10")
-    assert kept == sql(path, f"SELECT {copied} FROM event WHERE position = 10")
+    copies = sql(path, f"SELECT {copied} FROM set_aside WHERE record = -10")
+    assert copies == sql(path, f"SELECT {copied} FROM event WHERE position = 10")
     journal = ReadJournal(str(path))
     records = {record.position: record for record in journal.records()}
     journal.close()
     assert records[6].event == PositionEmptied()
     assert (records[6].stream, records[6].version) == (stream("a"), 2)
-    said = records[10]
-    assert isinstance(said.event, PositionSetAside)
-    assert (said.stream, said.version, said.actor) == ("journal/h", None, "person")
-    assert (said.event.position, said.event.kind, said.event.stream) == (6, "run.stopped", stream("a"))
-    assert said.event.digest == "sha256:" + hashlib.sha256(b"\xc1\xc2").hexdigest()
+    report = records[10]
+    assert isinstance(report.event, PositionSetAside)
+    assert (report.stream, report.version, report.actor) == ("journal/h", None, "person")
+    assert (report.event.position, report.event.kind, report.event.stream) == (6, "run.stopped", stream("a"))
+    assert report.event.digest == "sha256:" + hashlib.sha256(b"\xc1\xc2").hexdigest()
 
 
 def test_a_named_position_and_what_follows_from_it(path: Path) -> None:
-    """Only what was named is set aside, and what cannot follow without it; another damage stays."""
+    """A repair of a position sets aside its event and those that cannot follow without it; other damage stays."""
     journal_of(path)
     sql(path, "UPDATE event SET body = x'c1' WHERE position IN (1, 3)")
     done = repair_of(path).perform([1])
@@ -101,7 +101,7 @@ def test_a_named_position_and_what_follows_from_it(path: Path) -> None:
 
 
 def test_a_sound_position_is_not_set_aside(path: Path) -> None:
-    """A repair is no way to take back what happened."""
+    """A repair of a sound position is refused: repairs cannot undo events."""
     journal_of(path)
     with pytest.raises(Refusal) as refused:
         repair_of(path).plan([3])
@@ -120,7 +120,7 @@ def test_later_events_still_follow(path: Path) -> None:
 
 
 def test_not_while_a_run_has_it_open(path: Path) -> None:
-    """A journal that a living run uses is not repaired under it; a dead one does not matter."""
+    """A repair is refused while a living run has the journal open; a dead run does not matter."""
     journal_of(path)
     sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
     sql(path, "INSERT INTO opened VALUES ('r1', 4711, 1, 'boot', '0.1', ?)", SCHEMA)
@@ -132,7 +132,7 @@ def test_not_while_a_run_has_it_open(path: Path) -> None:
 
 
 def test_no_journal_is_made(path: Path) -> None:
-    """Where there is no journal, a repair says so and makes none."""
+    """A repair of a missing journal is refused, and makes none."""
     with pytest.raises(Refusal) as refused:
         repair_of(path).plan()
     assert refused.value.reason == "journal-unavailable"
@@ -141,7 +141,7 @@ def test_no_journal_is_made(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", BEYOND_REPAIR)
 def test_a_damage_beyond_repair(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused with the ways that are left, of which the check and the repair are none; nothing is changed."""
+    """Damage beyond repair is refused with a restore as the first way, without check or repair; no row changes."""
     monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
     journal_of(path)
     sql(path, BEYOND_REPAIR[damage])
@@ -155,7 +155,7 @@ def test_a_damage_beyond_repair(path: Path, damage: str, monkeypatch: pytest.Mon
 
 
 def test_a_moved_row_is_kept_and_gives_way_to_a_named_position(path: Path) -> None:
-    """A row far away is set aside with whatever is mended; what the repair says stands after the last event."""
+    """A row far away is set aside with every repair; the repair's own events follow the last event."""
     journal_of(path)
     sql(path, "UPDATE event SET position = 1000000000000 WHERE position = 6")
     done = repair_of(path).perform([6])
@@ -168,7 +168,7 @@ def test_a_moved_row_is_kept_and_gives_way_to_a_named_position(path: Path) -> No
 
 
 def test_destroyed_pages(path: Path) -> None:
-    """What cannot be mended is refused with the ways that are left, and is not changed."""
+    """A journal with a destroyed page is mended, or refused as damaged with the remaining ways."""
     journal_of(path)
     for _ in destroyed(path):
         try:

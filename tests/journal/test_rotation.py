@@ -1,4 +1,4 @@
-"""journal/rotation.py: which keys the notes of rotations lead to, and which they do not."""
+"""journal/rotation.py: the keys that notes of rotations lead to, and those that they do not."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ NOTES = [sign_rotation(JOURNAL, 7, NAME, old, new) for old, new in pairwise(SEED
 
 
 def test_trust_gets_forward_only() -> None:
-    """From a key to all that come after it, in the order of the notes."""
+    """Notes of rotations extend the trust in a key to all keys after it, in the order of the notes, never back."""
     assert trusted_with(KEYS[:1], NOTES, JOURNAL) == KEYS
     assert trusted_with(KEYS[2:3], NOTES, JOURNAL) == KEYS[2:]
     assert trusted_with(KEYS[:1], [NOTES[0], NOTES[2]], JOURNAL) == KEYS[:2]
@@ -33,13 +33,13 @@ def test_trust_gets_forward_only() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_rotation(note: str) -> None:
-    """It leads nowhere, whatever it says, and raises nothing."""
+    """A note that is no rotation leads to no key, whatever it contains, and raises nothing."""
     assert trusted_with(KEYS[:1], [note], JOURNAL) == KEYS[:1]
     assert not is_rotation(note, JOURNAL, KEYS[0], KEYS[1])
 
 
 def test_a_loss_names_what_was_lost() -> None:
-    """It holds by the new key, for this journal and the key that it names."""
+    """A note of a loss holds by the new key, for this journal and the key that it names."""
     lost = "omac/host1+00000000"
     note = sign_loss(JOURNAL, 7, lost, NAME, SEEDS[1])
 

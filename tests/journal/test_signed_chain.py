@@ -1,4 +1,4 @@
-"""journal/signed_chain.py: the checkpoints that a journal has of itself, against whoever changes it."""
+"""journal/signed_chain.py: the checkpoints that a journal has of itself, and the changes that they reveal."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from omac.domain.access.signing import AGGREGATE, CheckpointSigned, KeyRotated, 
 from omac.domain.kernel.event import Draft, Event, Latest
 from omac.domain.kernel.ids import HostId, checkpoint_stream
 from omac.journal.application import Journal
-from omac.journal.checkpoint import VerifierKey, sign, standing, verifier_of
+from omac.journal.checkpoint import VerifierKey, current_checkpoint, sign, verifier_of
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import MerkleTree, leaf_hash
@@ -43,8 +43,8 @@ class Signed(NamedTuple):
     def findings(self, key: VerifierKey | None = None) -> list[tuple[int, str]]:
         with closing(Reader(str(self.path), lenient=True)) as reader:
             chain = chain_of(reader, [key or self.key])
-        found = verify(str(self.path), chain.roots, known=chain.findings)
-        return [(one.position, one.kind) for one in found.findings]
+        verified = verify(str(self.path), chain.roots, known=chain.findings)
+        return [(finding.position, finding.kind) for finding in verified.findings]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def signed(tmp_path: Path) -> Iterator[Signed]:
     previous, positions = "", []
     for version in (1, 2, 3):
         commit_now(journal, [called(f"{version}-{number}") for number in range(10)])
-        note = sign(standing(str(path), version), NAME, SEED)
+        note = sign(current_checkpoint(str(path), version), NAME, SEED)
         event = CheckpointSigned(journal.store.head(), note, previous)
         commit_now(journal, [Draft(STREAM, version, event)])
         positions.append(journal.store.head())
@@ -65,7 +65,7 @@ def signed(tmp_path: Path) -> Iterator[Signed]:
 
 
 def new_leaves(signed: Signed) -> None:
-    """Make all leaves and the tree anew, as somebody would who hides a change."""
+    """Make all leaves and the tree again, as an attacker does who hides a change."""
     with closing(sqlite3.connect(signed.path, isolation_level=None, factory=JournalConnection)) as connection:
         leaves = [leaf_hash(text or b"") for _, text in Contents(connection).between(0, 1_000)]
         tree = MerkleTree()
@@ -76,7 +76,7 @@ def new_leaves(signed: Signed) -> None:
 
 
 def test_a_journal_that_is_whole(signed: Signed) -> None:
-    """Each checkpoint is a root that was kept."""
+    """Each checkpoint of a whole journal counts as a kept root, and nothing is found."""
     with closing(Reader(str(signed.path))) as reader:
         chain = chain_of(reader, [signed.key])
     assert ([root.size for root in chain.roots], chain.unknown, chain.findings) == ([10, 21, 32], 0, ())
@@ -85,7 +85,7 @@ def test_a_journal_that_is_whole(signed: Signed) -> None:
 
 @pytest.mark.parametrize("position", [1, 10, 15, 30])
 def test_a_change_with_new_leaves(signed: Signed, position: int) -> None:
-    """Without a checkpoint nobody could tell; here what lies between two of them is named."""
+    """A change with new leaves, which is invisible without a checkpoint, is found as a rewrite."""
     signed.change(f"UPDATE event SET at = at - 1 WHERE position = {position}")
     new_leaves(signed)
     kinds = {kind for _, kind in signed.findings()}
@@ -108,7 +108,7 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_checkpoint_is_changed(signed: Signed, what: str) -> None:
-    """With new leaves, too: it does not hold."""
+    """A changed checkpoint is invalid, also with new leaves."""
     position = signed.positions[1]
     body = CHANGES[what](body_of(signed, position))
     with closing(sqlite3.connect(signed.path, isolation_level=None)) as connection:
@@ -118,26 +118,27 @@ def test_a_checkpoint_is_changed(signed: Signed, what: str) -> None:
 
 
 def test_a_checkpoint_is_taken_out(signed: Signed) -> None:
-    """What comes after it names a checkpoint that is not there."""
+    """A checkpoint whose predecessor was taken out is invalid, since it names one that is missing."""
     position = signed.positions[1]
     (kind, body) = ("SELECT kind FROM event WHERE position = 1", "SELECT body FROM event WHERE position = 1")
     signed.change(f"UPDATE event SET kind = ({kind}), body = ({body}) WHERE position = {position}")
     new_leaves(signed)
-    found = signed.findings()
-    assert (signed.positions[2], "checkpoint-invalid") in found
+    findings = signed.findings()
+    assert (signed.positions[2], "checkpoint-invalid") in findings
 
 
 def test_by_a_key_that_is_not_known(signed: Signed) -> None:
-    """Of another host: nothing is said against it, and nothing is believed. Who signs by a known name is convicted."""
-    other = verifier_of("omac/host2", SEED)
+    """Checkpoints of another host than the key's are neither trusted nor findings. Those of the same name that the key
+    has not signed are invalid."""
+    foreign = verifier_of("omac/host2", SEED)
     with closing(Reader(str(signed.path))) as reader:
-        chain = chain_of(reader, [other])
+        chain = chain_of(reader, [foreign])
     assert (chain.roots, chain.unknown, chain.findings) == ((), 3, ())
     assert {kind for _, kind in signed.findings(verifier_of(NAME, b"o" * 32))} == {"checkpoint-invalid"}
 
 
 def test_a_checkpoint_that_a_repair_set_aside(signed: Signed) -> None:
-    """It is the only one that is lost: what comes after it still folds, and still holds."""
+    """A checkpoint that a repair set aside is the only one that is lost: those after it still fold, and still hold."""
     position = signed.positions[1]
     signed.change(f"UPDATE event SET body = x'01' WHERE position = {position}")
     assert (position, "checkpoint-invalid") in signed.findings()
@@ -149,7 +150,7 @@ def test_a_checkpoint_that_a_repair_set_aside(signed: Signed) -> None:
 
 
 def test_keys_that_are_rotated(signed: Signed) -> None:
-    """Each counts for its own time; a rotation that one of both has not signed, or of other keys, does not hold."""
+    """Each key counts for its own time; a rotation of other keys, or without the signatures of both, does not hold."""
     later, stolen = b"l" * 32, b"s" * 32
     new = verifier_of(NAME, later)
 
@@ -168,7 +169,7 @@ def test_keys_that_are_rotated(signed: Signed) -> None:
         journal = journal_at(signed.path)
         size, digest = journal.store.head(), replayed(journal).state.digest
         journal.close()
-        return CheckpointSigned(size, sign(standing(str(signed.path), 9), NAME, seed), digest)
+        return CheckpointSigned(size, sign(current_checkpoint(str(signed.path), 9), NAME, seed), digest)
 
     with closing(Reader(str(signed.path))) as reader:
         journal_id = reader.journal_id()
@@ -200,7 +201,7 @@ def test_keys_that_are_rotated(signed: Signed) -> None:
     "damage", ["UPDATE event SET body = x'01' WHERE position = {}", "DELETE FROM event WHERE position = {}"]
 )
 def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str) -> None:
-    """The checkpoints before it cannot be verified by the key that signs now, and nothing else is wrong with them."""
+    """A damaged rotation is the finding; checkpoints before it, which the present key cannot verify, are not."""
     later = b"l" * 32
     journal = journal_at(signed.path)
     state = journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
@@ -208,7 +209,7 @@ def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str
     event = KeyRotated(signed.key.text(), verifier_of(NAME, later).text(), note, state.state.digest)
     commit_now(journal, [Draft(STREAM, state.version + 1, event)])
     position = journal.store.head()
-    note = sign(standing(str(signed.path), 9), NAME, later)
+    note = sign(current_checkpoint(str(signed.path), 9), NAME, later)
     state = journal.load(STREAM, AGGREGATE.initial, AGGREGATE.evolve)
     commit_now(journal, [Draft(STREAM, state.version + 1, CheckpointSigned(position, note, state.state.digest))])
     journal.close()
@@ -224,6 +225,6 @@ def test_a_rotation_that_is_damaged_is_what_is_named(signed: Signed, damage: str
 
 
 def checkpoints(signed: Signed) -> list[CheckpointSigned]:
-    """The checkpoints in the journal."""
+    """Return the checkpoints in the journal."""
     with closing(ReadJournal(str(signed.path))) as journal:
         return [record.event for record in journal.records() if isinstance(record.event, CheckpointSigned)]

@@ -28,7 +28,7 @@ def store_of(path: Path, form: str = "1", folder: str = "snapshots") -> Snapshot
 
 
 def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever goes back gets the one before; there is none before the first."""
+    """The store yields the snapshots at or before a position, the newest first; none before the first."""
     monkeypatch.setattr(snapshot_store, "APART", 10)
     store = store_of(tmp_path / "journal.db")
     for position in (10, 20, 30):
@@ -39,7 +39,7 @@ def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, mo
 
 
 def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that lie close only the newest."""
+    """Snapshots close to each other are dropped but for the newest; the kept ones are their owner's alone."""
     monkeypatch.setattr(snapshot_store, "APART", 10)
     store = store_of(tmp_path / "journal.db")
     for position in range(1, 41):
@@ -50,18 +50,18 @@ def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.Monk
 
 
 def test_one_of_another_form_or_journal_does_not_count(tmp_path: Path, journal: Journal) -> None:
-    """Another omac folds otherwise, and the same position of another journal holds something else."""
+    """A snapshot of another form or journal is ignored: another omac folds otherwise, and another journal differs."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
     assert list(store_of(path, form="2").newest(40)) == []
-    other = journal_at(tmp_path / "other.db")
-    commit_now(other, [called(str(number)) for number in range(40)])
+    foreign = journal_at(tmp_path / "other.db")
+    commit_now(foreign, [called(str(number)) for number in range(40)])
     assert list(SnapshotStore(Reader(str(tmp_path / "other.db")), str(tmp_path / "snapshots"), "1").newest(40)) == []
-    other.close()
+    foreign.close()
 
 
 def test_a_journal_that_went_on_otherwise(tmp_path: Path, journal: Journal) -> None:
-    """A copy that was put back, and then got other records: what was folded of these is gone."""
+    """A restored copy with other records since ignores the snapshot of the lost ones, and uses the one before."""
     path = tmp_path / "journal.db"
     journal.store.checkpoint()
     shutil.copy(path, tmp_path / "copy.db")
@@ -70,13 +70,13 @@ def test_a_journal_that_went_on_otherwise(tmp_path: Path, journal: Journal) -> N
     store_of(path).write(40, b"before")
     again = journal_at(tmp_path / "copy.db")
     commit_now(again, [called("else")])
-    found = SnapshotStore(Reader(str(tmp_path / "copy.db")), str(tmp_path / "snapshots"), "1").newest(41)
-    assert list(found) == [(40, b"before")]
+    snapshots = SnapshotStore(Reader(str(tmp_path / "copy.db")), str(tmp_path / "snapshots"), "1").newest(41)
+    assert list(snapshots) == [(40, b"before")]
     again.close()
 
 
 def test_a_repair_ends_them(tmp_path: Path, journal: Journal) -> None:
-    """A record that was folded is another one now."""
+    """A repair of a record invalidates the snapshots that folded it."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
     with sqlite3.connect(path) as connection:
@@ -86,7 +86,7 @@ def test_a_repair_ends_them(tmp_path: Path, journal: Journal) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "edited", "link", "folder", "fifo", "hole"])
 def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> None:
-    """Whatever lies in its place, the one before counts, and nobody waits for it."""
+    """A damaged snapshot, or anything else in its place, is skipped for the one before, without waiting."""
     store = store_of(tmp_path / "journal.db")
     snapshot_store_path = tmp_path / "snapshots" / f"{30:020}"
     store.write(20, b"good")
@@ -115,7 +115,7 @@ def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> Non
 
 
 def test_one_that_cannot_be_written(tmp_path: Path, journal: Journal) -> None:
-    """It is left, and nothing of it lies about."""
+    """A snapshot that cannot be written is left out, and no part of it remains."""
     store = store_of(tmp_path / "journal.db")
     (tmp_path / "snapshots").write_text("in the way")
     store.write(20, b"x")

@@ -1,4 +1,4 @@
-"""journal/spool.py: what a short-lived program records is on the disk, whole, before it goes on."""
+"""journal/spool.py: the records of a short-lived program are on the disk, whole, before it goes on."""
 
 import json
 import os
@@ -39,7 +39,7 @@ APPEND = """
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a spool may be; nothing of its path is there yet."""
+    """Return the path of a spool; no part of it exists yet."""
     return tmp_path / "state" / "spool"
 
 
@@ -51,7 +51,7 @@ def record(path: str | Path) -> Any:
 
 
 def test_a_record(folder: Path) -> None:
-    """A file of its own, named so that names sort by time, in a folder that is its owner's alone."""
+    """A record is a file of its own, with a name that sorts by time, in a folder that is its owner's alone."""
     path = Spool(str(folder)).append(
         "sandbox.launched", {"pid": 43}, stream="sandbox/aa", version=2, at=AT, run="r1", actor="person", id="aa"
     )
@@ -61,22 +61,22 @@ def test_a_record(folder: Path) -> None:
         "actor": "person", "fields": {"pid": 43},
     }  # fmt: skip
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert [stat.S_IMODE(os.stat(one).st_mode) for one in (folder, folder.parent)] == [0o700, 0o700]
+    assert [stat.S_IMODE(os.stat(directory).st_mode) for directory in (folder, folder.parent)] == [0o700, 0o700]
     assert os.listdir(folder) == [os.path.basename(path)]
 
 
 def test_the_modes_do_not_depend_on_the_umask(folder: Path) -> None:
-    """Neither a generous one nor a mean one."""
+    """A record and its folder are their owner's alone, also with a umask of 0."""
     before = os.umask(0)
     try:
         path = Program(folder).deny("a")
     finally:
         os.umask(before)
-    assert [stat.S_IMODE(os.stat(one).st_mode) for one in (path, folder)] == [0o600, 0o700]
+    assert [stat.S_IMODE(os.stat(entry).st_mode) for entry in (path, folder)] == [0o600, 0o700]
 
 
 def test_names_sort_by_time(folder: Path) -> None:
-    """However many digits the time has."""
+    """Names of records sort by time, however many digits the time has."""
     program, paths = Program(folder), []
     for at in (0, 9, 10, AT, 2**63 - 1):
         paths.append(program.put("guard.denied", {}, f"d{at}", None, at=at))
@@ -95,7 +95,7 @@ def test_names_sort_by_time(folder: Path) -> None:
     ],
 )
 def test_a_record_never_fails_for_what_it_tells(folder: Path, given: str, kept: str) -> None:
-    """A path may hold any bytes, and a payload any text."""
+    """A record takes a path of any bytes and any text: bytes that are not Unicode are escaped, and long texts cut."""
     assert record(Program(folder).deny("a", path=given))["fields"]["path"] == kept
 
 
@@ -107,27 +107,27 @@ def test_a_record_never_fails_for_what_it_tells(folder: Path, given: str, kept: 
     )
 )
 def test_the_encoder_writes_json(value: object) -> None:
-    """As the standard library reads it."""
+    """The encoder writes JSON that the standard library reads as the same value."""
     assert json.loads(encoded(value)) == value
 
 
 @pytest.mark.parametrize("value", [1.5, b"x", {1}, {1: 2}, [object()], {"a": {None: 1}}])
 def test_the_encoder_takes_nothing_else(value: object) -> None:
-    """What would come back as something else is a mistake of the program that records it."""
+    """The encoder refuses a value that would come back as another: recording it is a mistake of the program."""
     with pytest.raises(TypeError):
         encoded(value)
 
 
 @pytest.mark.parametrize("id_", ["", "../x", "a/b", "a.b", ".a", "ä", "a" * 65])
 def test_an_id_is_no_path(folder: Path, id_: str) -> None:
-    """It becomes part of a name."""
+    """An id that could be a path is rejected, since it becomes part of a name."""
     with pytest.raises(AssertionError):
         Program(folder).deny(id_)
     assert os.listdir(folder) == []
 
 
 def test_a_record_is_bounded(folder: Path) -> None:
-    """What no reader would take is not written."""
+    """A record that no reader would take is refused, and not written."""
     with pytest.raises(Refusal, match=str(RECORD_MAX)) as refused:
         Program(folder).launch("aa", "launch-requested", argv=["x" * 4_000] * 30)
     assert refused.value.reason == "journal-unavailable"
@@ -176,7 +176,7 @@ def make_file(folder: Path) -> None:
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_a_folder_that_others_control_is_refused(folder: Path, prepare: Any, why: str) -> None:
-    """Whoever could remove a record could launch unseen."""
+    """A folder that other users control is refused: a user who can remove a record could launch unseen."""
     prepare(folder)
     with pytest.raises(Refusal, match=why) as refused:
         Spool(str(folder))
@@ -187,13 +187,13 @@ def test_a_folder_that_others_control_is_refused(folder: Path, prepare: Any, why
 
 @pytest.mark.parametrize("mode", [0o700, 0o750, 0o755])
 def test_a_folder_of_ones_own_is_used(folder: Path, mode: int) -> None:
-    """Also one that others may look into."""
+    """A folder of the user's own is used, also one that other users may list."""
     make(folder, mode)
     assert os.path.exists(Program(folder).deny("a"))
 
 
 def test_a_folder_that_is_swapped_for_a_link_gets_nothing(folder: Path, tmp_path: Path) -> None:
-    """What was looked at is what is written to."""
+    """A program writes to the folder that it checked, not to a link in its place."""
     program = Program(folder)
     os.rename(folder, tmp_path / "moved")
     link_to(folder, tmp_path / "elsewhere")
@@ -204,7 +204,7 @@ def test_a_folder_that_is_swapped_for_a_link_gets_nothing(folder: Path, tmp_path
 
 @needs_bubblewrap
 def test_a_full_disk(tmp_path: Path) -> None:
-    """It is refused with what mends it, whatever was recorded before is whole, and nothing of the rest is left."""
+    """A record on a full disk is refused with a fix, and leaves no part behind; earlier records are whole."""
     disk = tmp_path / "disk"
     disk.mkdir()
     look = """
@@ -223,14 +223,14 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 @needs_bubblewrap
 def test_a_read_only_disk(folder: Path) -> None:
-    """It is refused."""
+    """A record on a read-only disk is refused."""
     Spool(str(folder))
     done = run_python(APPEND, str(folder), "1", wrap=read_only(folder.parent))
     assert done.stdout.startswith("journal-unavailable\n"), done
 
 
 def test_a_killed_program_leaves_whole_records_only(folder: Path) -> None:
-    """Everything that was reported as recorded is there, and nothing is half there."""
+    """A killed program leaves every record that it reported, and none in part."""
     with python(APPEND, str(folder), "100000") as process:
         assert process.stdout is not None
         for _ in range(20):
@@ -244,13 +244,13 @@ def test_a_killed_program_leaves_whole_records_only(folder: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace tells what a program asked of the system")
 def test_it_is_on_the_disk_when_append_returns(folder: Path, tmp_path: Path) -> None:
-    """The file before its name, the folder after it, and every folder that was made; only then the caller goes on."""
+    """An append flushes the file before it names it, the folder after that, and every folder that it made."""
     trace = tmp_path / "trace"
     calls = "trace=fsync,rename,renameat,renameat2,mkdir,mkdirat,write"
     done = run_python(APPEND, str(folder), "1", wrap=["strace", "-f", "-y", "-e", calls, "-o", str(trace)])
     assert done.stdout == "0\n", done
     lines = [line for line in trace.read_text().splitlines() if str(tmp_path) in line]
-    steps = [found[1] for line in lines if (found := re.search(r"\b(mkdir|fsync|rename|write)\w*\(", line))]
+    steps = [match[1] for line in lines if (match := re.search(r"\b(mkdir|fsync|rename|write)\w*\(", line))]
     assert steps == ["mkdir", "fsync", "mkdir", "fsync", "write", "fsync", "rename", "fsync"]
 
 
@@ -258,7 +258,7 @@ def test_it_is_on_the_disk_when_append_returns(folder: Path, tmp_path: Path) -> 
 
 
 def test_it_loads_nothing_that_costs_time() -> None:
-    """The programs that use it start within milliseconds."""
+    """The spool imports nothing outside omac, so that programs that use it start within milliseconds."""
     code = f"import os, sys; sys.path.insert(0, {str(ROOT / 'src')!r}); before = set(sys.modules)\n"
     code += "import omac.journal.spool; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
@@ -266,7 +266,7 @@ def test_it_loads_nothing_that_costs_time() -> None:
 
 
 def test_a_cut_leaves_no_half_of_a_token() -> None:
-    """A token that lies across the cut goes as a whole: with half of it nobody could tell what it was."""
+    """A token that lies across the cut is removed as a whole, since half of it could not be recognized."""
     token, before = "c0ffee" * 5 + "42", "z" * (TEXT_MAX - 20) + "/"
     assert bounded(before + token + "y" * 100) == before + "..."
     assert bounded("f" * 5_000) == "f" * (TEXT_MAX - 3 - 288) + "..."

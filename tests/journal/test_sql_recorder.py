@@ -29,13 +29,13 @@ class TestSqlite(RecorderContract):
 
     @pytest.fixture
     def store(self, path: Path) -> Store:
-        """An empty place."""
+        """Return a store that does not exist yet."""
         return SqliteStore(functools.partial(sqlite_recorder, str(path)))
 
 
 @pytest.fixture
 def recorder(path: Path) -> Iterator[SqlRecorder]:
-    """A recorder on a new file."""
+    """Yield a recorder on a new file."""
     opened = sqlite_recorder(str(path))
     yield opened
     opened.close()
@@ -43,13 +43,13 @@ def recorder(path: Path) -> Iterator[SqlRecorder]:
 
 def test_names_are_stored_once(recorder: SqlRecorder, path: Path) -> None:
     """A text that a thousand events repeat is stored once, whichever recorder writes it."""
-    other = sqlite_recorder(str(path))
+    second = sqlite_recorder(str(path))
     try:
         for _ in range(3):
             insert(recorder, [group(log("a-stream", b"x"))])
-            insert(other, [group(log("a-stream", b"x"))])
+            insert(second, [group(log("a-stream", b"x"))])
     finally:
-        other.close()
+        second.close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT text FROM name ORDER BY text")]
     assert names == ["a-stream", "person", "run-1", "thing.seen"]
@@ -63,13 +63,13 @@ def test_one_flush_for_many_callers(recorder: SqlRecorder) -> None:
 
 
 def test_a_reader_cannot_write(recorder: SqlRecorder, path: Path) -> None:
-    """The connections that read could not write if they tried."""
+    """Connections that read cannot write."""
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         recorder.reader._connection.execute("UPDATE head SET position = 7")
 
 
 def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Path) -> None:
-    """After a checkpoint the file holds everything that was committed."""
+    """A checkpoint moves everything that was committed into the file."""
     insert(recorder, [group(log("a", b"x" * 100_000))])
     small = path.stat().st_size
     recorder.checkpoint()
@@ -78,7 +78,7 @@ def test_checkpoint_moves_the_log_into_the_file(recorder: SqlRecorder, path: Pat
 
 
 def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Path) -> None:
-    """Whoever reads a file that has lost its name gets a refusal, not what is no longer the journal."""
+    """A read of a file that has lost its name is refused, since the file is no longer the journal."""
     os.rename(path, path.with_name("elsewhere.db"))
     try:
         with pytest.raises(Refusal) as refused:
@@ -89,16 +89,16 @@ def test_a_store_that_cannot_be_reached_any_more(recorder: SqlRecorder, path: Pa
 
 
 def test_a_journal_that_is_removed_takes_nothing_more(recorder: SqlRecorder, path: Path) -> None:
-    """What went into a removed file would be lost without a word; put back, it goes on."""
-    one = group(log("log", b"x"))
-    insert(recorder, [one])
+    """An insert into a removed file, which would be lost silently, is refused; once the file is back, inserts go on."""
+    batch = group(log("log", b"x"))
+    insert(recorder, [batch])
     elsewhere = path.with_name("elsewhere.db")
     os.rename(path, elsewhere)
     with pytest.raises(Refusal, match="was removed") as refused:
-        insert(recorder, [one])
+        insert(recorder, [batch])
     assert refused.value.reason == "journal-unavailable"
     os.rename(elsewhere, path)
-    (positions,) = insert(recorder, [one])
+    (positions,) = insert(recorder, [batch])
     assert not isinstance(positions, Conflict)
     assert list(positions) == [2]
 
@@ -116,14 +116,14 @@ UNTIL_KILLED = """
 
 
 def test_what_was_told_survives_a_kill(path: Path) -> None:
-    """Whatever moment a process is killed at: what it was told is recorded is there, whole, and the journal goes on."""
+    """A process killed at any moment leaves every record that it reported, whole, and the journal goes on."""
     for _ in range(3):
         with python(UNTIL_KILLED, str(path)) as process:
             assert process.stdout is not None
-            told = [process.stdout.readline() for _ in range(40)]
+            lines = [process.stdout.readline() for _ in range(40)]
             process.kill()
-            told += process.stdout.readlines()
-        numbers = [[int(word) for word in line.split()] for line in told if line.endswith("\n")]
+            lines += process.stdout.readlines()
+        numbers = [[int(word) for word in line.split()] for line in lines if line.endswith("\n")]
         assert len(numbers) >= 40
         recorder = sqlite_recorder(str(path))
         rows = {row.id: row for row in everything(recorder)}

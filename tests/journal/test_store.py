@@ -1,4 +1,4 @@
-"""Opening a journal: private, durable, and refused with a reason whenever it cannot be what it should be."""
+"""Opening a journal: private, durable, and refused with a reason where that is not possible."""
 
 import contextlib
 import json
@@ -36,34 +36,34 @@ def fill(journal: Journal, *words: str) -> None:
 
 
 def made(path: Path, *words: str) -> None:
-    """A journal with these events, closed."""
+    """Make a journal with these events, and close it."""
     journal = journal_at(path)
     fill(journal, *words)
     journal.close()
 
 
 def refused_for_writing(path: Path) -> Refusal:
-    """Why the path cannot be opened for writing."""
+    """Return the refusal to open the path for writing."""
     with pytest.raises(Refusal) as refused:
         open_for_writing(str(path), "id")
     return refused.value
 
 
 def refused_for_reading(path: Path) -> Refusal:
-    """Why the path cannot be opened for reading."""
+    """Return the refusal to open the path for reading."""
     with pytest.raises(Refusal) as refused:
         ReadJournal(str(path))
     return refused.value
 
 
 def mode(path: Path) -> str:
-    """The permission bits, in octal."""
+    """Return the permission bits, in octal."""
     return oct(stat.S_IMODE(path.stat().st_mode))
 
 
 @pytest.fixture
 def umask() -> Iterator[None]:
-    """The most careless umask there is."""
+    """Set the most careless umask there is."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -74,13 +74,13 @@ def umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("umask")
 def test_nobody_else_can_read_it(tmp_path: Path) -> None:
-    """The journal, its log and index are 0600 and the folders made for it 0700, whatever the umask."""
+    """The journal, its log and index are 0600, and the folders made for it 0700, with any umask."""
     path = tmp_path / "one" / "two" / "journal.db"
     journal = journal_at(path)
     try:
         fill(journal, "x")
-        found = {file.name: mode(file) for file in path.parent.iterdir()}
-        assert found == {"journal.db": "0o600", "journal.db-wal": "0o600", "journal.db-shm": "0o600"}
+        modes = {file.name: mode(file) for file in path.parent.iterdir()}
+        assert modes == {"journal.db": "0o600", "journal.db-wal": "0o600", "journal.db-shm": "0o600"}
         assert [mode(path.parent), mode(path.parent.parent)] == ["0o700", "0o700"]
     finally:
         journal.close()
@@ -124,7 +124,7 @@ def test_many_processes_create_it_at_once(path: Path) -> None:
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """Who can place a link cannot make omac write elsewhere."""
+    """A link in the journal's place is refused, so a user who can place one cannot make omac write elsewhere."""
     target, path = tmp_path / "target.db", tmp_path / "journal.db"
     path.symlink_to(target)
     refusal = refused_for_writing(path)
@@ -136,7 +136,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_its_place(path: Path) -> None:
-    """A folder is called what it is, for writing and reading."""
+    """A folder in the journal's place is refused as such, for writing and reading."""
     path.mkdir(parents=True)
     assert refused_for_writing(path).reason == "state-unusable"
     assert refused_for_reading(path).reason == "state-unusable"
@@ -144,7 +144,7 @@ def test_a_folder_in_its_place(path: Path) -> None:
 
 
 def test_a_pipe_in_its_place(path: Path) -> None:
-    """Nobody waits for the other end of a pipe."""
+    """A pipe in the journal's place is refused, without waiting for its other end."""
     path.parent.mkdir()
     os.mkfifo(path)
     assert refused_for_writing(path).reason == "state-unusable"
@@ -152,7 +152,7 @@ def test_a_pipe_in_its_place(path: Path) -> None:
 
 
 def test_a_socket_in_its_place(path: Path) -> None:
-    """A socket is not a journal either."""
+    """A socket in the journal's place is refused, too."""
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(path))
@@ -161,14 +161,14 @@ def test_a_socket_in_its_place(path: Path) -> None:
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
-    """A path through a file leads nowhere, and is refused."""
+    """A path through a file is refused."""
     (tmp_path / "state").write_text("a file")
     assert refused_for_writing(tmp_path / "state" / "journal.db").reason == "journal-unavailable"
 
 
 @pytest.mark.parametrize("size", [15, 100, 4_096, 70_000])
 def test_a_file_that_is_no_database(path: Path, size: int) -> None:
-    """Someone's file is refused and stays as it was, to the byte."""
+    """A file that is no database is refused and stays as it was, to the byte."""
     path.parent.mkdir()
     content = (b"not a database, but of some size. " * 3_000)[:size]
     path.write_bytes(content)
@@ -182,9 +182,9 @@ def test_a_file_that_is_no_database(path: Path, size: int) -> None:
 def test_a_database_of_another_program(path: Path, table: str) -> None:
     """A database that is not a journal is refused and stays as it was, to the byte."""
     path.parent.mkdir()
-    with sqlite3.connect(path) as other:
-        other.execute(f"CREATE TABLE {table}(url TEXT)")
-    other.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE {table}(url TEXT)")
+    connection.close()
     content = path.read_bytes()
     assert refused_for_reading(path).reason == "journal-damaged"
     assert refused_for_writing(path).reason == "journal-damaged"
@@ -193,7 +193,7 @@ def test_a_database_of_another_program(path: Path, table: str) -> None:
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
-    """A crash while the journal was being made does not leave it unusable; until it is, there is nothing to read."""
+    """A journal whose making crashed can still be made by the next opening; until then reading is refused."""
     path.parent.mkdir()
     path.touch()
     if prepared:
@@ -209,7 +209,7 @@ def test_a_file_just_made_becomes_a_journal(path: Path, prepared: bool) -> None:
 
 
 def test_a_page_destroyed(path: Path) -> None:
-    """A journal whose pages were overwritten is called damaged by whoever opens or reads it."""
+    """A journal whose pages were overwritten is refused as damaged, for writing and reading."""
     made(path, *(f"{number} {'x' * 1_000}" for number in range(50)))
     content = bytearray(path.read_bytes())
     content[4096:] = os.urandom(len(content) - 4096)
@@ -221,7 +221,7 @@ def test_a_page_destroyed(path: Path) -> None:
 
 
 def test_a_journal_of_a_later_omac(path: Path) -> None:
-    """A newer schema is neither written nor read nor changed, and the way out is told."""
+    """A journal of a newer schema is neither written, nor read, nor changed; the refusal names a fix."""
     made(path, "x")
     with sqlite3.connect(path) as later:
         later.execute("UPDATE journal SET schema = ?", (SCHEMA + 1,))
@@ -238,7 +238,7 @@ def test_a_journal_of_a_later_omac(path: Path) -> None:
 
 
 def test_nothing_to_read(path: Path) -> None:
-    """Where there is no journal, reading says so and how one comes to be; it creates nothing."""
+    """Reading a missing journal is refused with the command that makes one, and creates nothing."""
     refusal = refused_for_reading(path)
     assert refusal.reason == "journal-unavailable"
     assert any(command.startswith("omac serve") for command in refusal.fix)
@@ -246,13 +246,13 @@ def test_nothing_to_read(path: Path) -> None:
 
 
 def test_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that is not given up in time is told as one."""
+    """A lock that is not released in time is reported as a lock."""
     made(path)
     monkeypatch.setattr("omac.journal.store.BUSY_MS", 20)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
     refusal = refused_for_writing(path)
-    other.close()
+    connection.close()
     assert refusal.reason == "journal-unavailable"
     assert "locked" in refusal.message
 
@@ -272,7 +272,7 @@ ODD = [
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_paths(tmp_path: Path, name: str) -> None:
-    """The journal is made and read where the path says, letter by letter."""
+    """A journal is made and read at the very path that was given, letter by letter."""
     path = tmp_path / name / f"{name}.db"
     journal = open_journal(str(path), "run", lambda: 1)
     fill(journal, "x")
@@ -313,7 +313,7 @@ OPEN = """
 
 @needs_bubblewrap
 def test_a_read_only_medium_is_not_written(path: Path) -> None:
-    """Whoever wants to write there is told that the medium is read-only, and what to do."""
+    """A journal on a read-only medium is refused for writing, with the reason and a fix."""
     made(path, "x")
     done = run_python(OPEN, str(path), wrap=read_only(path.parent))
     assert done.stdout.startswith("journal-read-only | "), done
@@ -325,7 +325,7 @@ def test_a_read_only_medium_is_not_written(path: Path) -> None:
 
 @needs_bubblewrap
 def test_a_read_only_medium_is_read(path: Path) -> None:
-    """A journal that was closed in order is read where it lies."""
+    """A journal that was closed in order is read on a read-only medium."""
     made(path, "x", "y")
     assert [file.name for file in path.parent.iterdir()] == ["journal.db"]
     done = run_python(READ, str(path), wrap=read_only(path.parent))
@@ -344,7 +344,7 @@ def test_a_read_only_medium_with_a_log(path: Path) -> None:
 
 @needs_bubblewrap
 def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
-    """With a log but no index, and nowhere to make one, omac refuses rather than leave out events."""
+    """A journal with a log but no index, and no place to make one, is read whole or refused, but never in part."""
     journal = journal_at(path)
     fill(journal, "x", "y")
     copy = tmp_path / "copy" / "journal.db"
@@ -360,7 +360,7 @@ def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path:
 
 @needs_bubblewrap
 def test_the_command_line_says_where_to_write(path: Path) -> None:
-    """A person who serves from a read-only medium reads the reason and a way out, and gets exit code 5."""
+    """A user who serves from a read-only medium gets the reason, a fix, and exit code 5."""
     made(path)
     code = "from omac.tools.entry import main; main()"
     argv = ("serve", "--no-inner", "--journal", str(path))
@@ -430,18 +430,18 @@ FULL = """
 @needs_bubblewrap
 @pytest.mark.parametrize("size", [600_000, 3_000_000])
 def test_a_full_disk(tmp_path: Path, size: int) -> None:
-    """Appends are refused, saying why, with nothing lost and nothing half-written; freed space ends it."""
+    """A full disk refuses appends with the reason; nothing is lost or half-written, and freed space ends that."""
     done = run_python(FULL, str(tmp_path), wrap=small_disk(tmp_path, size))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told["refused"]) > 5
-    for reason, message in told["refused"]:
+    report = json.loads(done.stdout)
+    assert len(report["refused"]) > 5
+    for reason, message in report["refused"]:
         assert reason == "journal-unavailable"
         assert "full" in message
-    written = list(range(told["written"]))
-    assert told["while full"] == told["after checkpoint"] == written
-    assert told["freed"] == list(range(told["written"] + 2))
-    assert told["checkpoint"] in ("done", "journal-unavailable")
+    written = list(range(report["written"]))
+    assert report["while full"] == report["after checkpoint"] == written
+    assert report["freed"] == list(range(report["written"] + 2))
+    assert report["checkpoint"] in ("done", "journal-unavailable")
 
 
 FULL_AT_ONCE = """
@@ -465,7 +465,7 @@ FULL_AT_ONCE = """
 @needs_bubblewrap
 @pytest.mark.parametrize("free", [0, 4_096, 20_000, 40_000])
 def test_a_disk_that_is_full_from_the_start(tmp_path: Path, free: int) -> None:
-    """A journal that cannot be created for lack of space is refused, saying so, and can be created once there is."""
+    """A journal that lacks the space to be created is refused with that reason, and created once space is free."""
     done = run_python(FULL_AT_ONCE, str(tmp_path), str(free), wrap=small_disk(tmp_path, 1_000_000))
     *refused, opened = done.stdout.splitlines()
     assert opened == "opened", done
@@ -484,7 +484,7 @@ def _open_at_once(path: str, barrier: threading.Barrier, results: "multiprocessi
 
 
 def test_many_create_it_at_the_same_moment(tmp_path: Path) -> None:
-    """As agents do that are started together on a new machine: none is refused because of the others."""
+    """Processes that create one journal at one moment, as agents on a new machine may, are never refused."""
     fork = multiprocessing.get_context("fork")
     for number in range(12):
         barrier, results = fork.Barrier(12), fork.SimpleQueue()
@@ -498,7 +498,7 @@ def test_many_create_it_at_the_same_moment(tmp_path: Path) -> None:
 
 
 def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
-    """Another process must not take itself for the last one and delete the write-ahead log of a journal in use."""
+    """A second opening keeps the first one's locks, so no other process deletes the log of a journal in use."""
     server = journal_at(path)
     fill(server, "before")
     journal_at(path, "run-2").close()  # as a server does that takes something in beside its own writer
@@ -513,7 +513,7 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
 
 
 def test_the_tables_that_are_looked_for_are_those_that_are_made(path: Path) -> None:
-    """One that were left out would be missing in journals of an earlier omac."""
+    """The tables that omac requires are those that it makes; journals of an earlier omac would lack any left out."""
     assert frozenset(METADATA.tables) == TABLES
     with contextlib.closing(open_for_writing(str(path), "id")) as connection:
         made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

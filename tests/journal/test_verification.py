@@ -1,7 +1,7 @@
-"""The tamper suite: what a verification finds without anything that was kept, and with a kept root.
+"""The tamper suite: the changes that a verification finds with nothing that was kept, and with a kept root.
 
-`UNSEEN` is the honest part: what nobody can find who kept nothing outside of the machine. `test_impossible.py`
-does what the table in SECURITY.md says.
+`UNSEEN` is the honest part: changes that a user who kept nothing outside of the machine cannot find.
+`test_impossible.py` makes the changes that the table in SECURITY.md names.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def swap(path: Path, one: int, other: int) -> None:
 
 
 def rehash(path: Path) -> None:
-    """Make leaves and tree anew, of whatever stands in the journal now, as an attacker does who has read our source."""
+    """Make leaves and tree again from the present events, as an attacker does who has read our source."""
     sql(path, "DELETE FROM leaf")
     tree = MerkleTree()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, factory=JournalConnection)) as connection:
@@ -62,14 +62,14 @@ def duplicate(path: Path) -> None:
 
 
 def truncate(path: Path) -> None:
-    """Cut the end off, with everything that tells of it."""
+    """Cut the end off, with everything in the journal that depends on it."""
     for table in ("event", "leaf"):
         sql(path, f"DELETE FROM {table} WHERE position > 6")
     rehash(path)
 
 
 def edit(path: Path) -> None:
-    """Change what an event says."""
+    """Change the content of an event."""
     sql(path, "UPDATE event SET body = (SELECT body FROM event WHERE position = 2) WHERE position = 3")
 
 
@@ -128,20 +128,20 @@ UNSEEN: dict[str, tuple[Callable[[Path], object], ...]] = {  # by whoever kept n
 
 @pytest.fixture
 def kept(path: Path) -> KeptRoot:
-    """The root of a whole journal, as somebody outside of the machine keeps it."""
+    """The root of a whole journal, as a user keeps it outside of the machine."""
     journal_of(path)
     verified = verify(str(path))
     return KeptRoot(verified.size, verified.root)
 
 
 def found(verified: Verified) -> tuple[int, str]:
-    """The first bad position, and what is wrong there."""
+    """Return the first bad position, and the kind of damage there."""
     assert verified.findings
     return verified.findings[0].position, verified.findings[0].kind
 
 
 def test_a_whole_journal(path: Path, kept: KeptRoot) -> None:
-    """Nothing is found, with the root of each of its beginnings, and after it has grown."""
+    """A whole journal has no findings, with the roots of its beginnings, and after it has grown."""
     assert verify(str(path), [kept]).findings == ()
     journal = journal_at(path)
     append_calls(journal, "six", "seven")
@@ -153,18 +153,18 @@ def test_a_whole_journal(path: Path, kept: KeptRoot) -> None:
 
 @pytest.mark.parametrize("way", TAMPERED)
 def test_tampering_is_found(path: Path, kept: KeptRoot, way: str) -> None:
-    """Each is found without anything that was kept, at its position."""
+    """Each change is found at its position, with nothing that was kept."""
     tamper, position, kind = TAMPERED[way]
     tamper(path)
-    at, what = found(verify(str(path)))
+    at, problem = found(verify(str(path)))
     assert at == position
-    assert what.startswith(kind) or kind == "tree"
+    assert problem.startswith(kind) or kind == "tree"
     assert verify(str(path), [kept]).findings
 
 
 @pytest.mark.parametrize("way", UNSEEN)
 def test_what_cannot_be_found_without_a_kept_root(path: Path, kept: KeptRoot, way: str) -> None:
-    """Who can write the journal and rehash it goes unseen by all but those who kept a root."""
+    """A change by an attacker who can write the journal and rehash it is found only with a kept root."""
     for step in UNSEEN[way]:
         step(path)
     assert verify(str(path)).findings == ()
@@ -174,7 +174,7 @@ def test_what_cannot_be_found_without_a_kept_root(path: Path, kept: KeptRoot, wa
 
 
 def test_what_was_rewritten_lies_between_two_kept_roots(path: Path) -> None:
-    """The last root that holds and the first that does not enclose it."""
+    """A rewrite is reported between the last root that holds and the first that does not."""
     journal = journal_at(path)
     roots = []
     for word in ("one", "two", "three", "four", "five", "six"):
@@ -193,7 +193,8 @@ def test_what_was_rewritten_lies_between_two_kept_roots(path: Path) -> None:
     [(0, 0, False), (4, 4, False), (11, 4, False), (0, 4, True), (3, 4, True), (9, 4, True), (4, 0, True)],
 )
 def test_how_far_late_leaves_go(path: Path, kept: KeptRoot, stated: int, signed: int, *, is_found: bool) -> None:
-    """A checkpoint says it too: what it counts got no leaf afterwards, and what came late before stays late."""
+    """A tree whose late leaves contradict a checkpoint is found. Events that the checkpoint counts get no late leaf
+    afterwards, and earlier late ones stay late."""
     journal = journal_at(path)
     append_calls(journal, "six", "seven")
     journal.close()
@@ -203,14 +204,14 @@ def test_how_far_late_leaves_go(path: Path, kept: KeptRoot, stated: int, signed:
 
 
 def test_a_leaf_that_is_missing_is_what_is_named(path: Path, kept: KeptRoot) -> None:
-    """No root can be computed behind it, so none is said to be another; those before are compared."""
+    """A missing leaf is the finding: kept roots behind it cannot be computed, and only those before it are compared."""
     sql(path, "DELETE FROM leaf WHERE position = 4")
     assert [found[:3] for found in verify(str(path), [kept]).findings] == [(4, 4, "leaf-missing")]
     assert found(verify(str(path), [KeptRoot(3, b"r" * 32), kept])) == (1, "rewritten")
 
 
 def test_without_any_leaf(path: Path, kept: KeptRoot) -> None:
-    """A journal of which somebody kept a root is none of an omac without proofs."""
+    """A journal without leaves is refused if a root of it was kept: an omac that makes proofs wrote it."""
     sql(path, "DROP TABLE leaf")
     sql(path, "DROP TABLE tree")
     with pytest.raises(Refusal, match="has no leaves at all") as refused:
@@ -219,7 +220,7 @@ def test_without_any_leaf(path: Path, kept: KeptRoot) -> None:
 
 
 def test_a_range(path: Path) -> None:
-    """Events outside of it are not compared; the tree is."""
+    """A verification of a range does not compare the events outside of it."""
     journal_of(path)
     edit(path)
     assert found(verify(str(path), (), 2, 4)) == (3, "altered")
@@ -234,7 +235,7 @@ def test_a_range(path: Path) -> None:
     "damage", ["UPDATE event SET body = x'c1' WHERE position = 3", "DELETE FROM event WHERE position = 3"]
 )
 def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
-    """A repair leaves the tree as it was, so kept roots hold; its position is no finding, and not unsaid."""
+    """A repair leaves the tree as it was, so kept roots hold; its position is reported, but not as a finding."""
     journal_of(path)
     before = verify(str(path))
     sql(path, damage)
@@ -247,7 +248,7 @@ def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
 
 @pytest.mark.parametrize("change", ["DELETE FROM set_aside", "UPDATE set_aside SET body = x'c2'"])
 def test_what_a_repair_set_aside_is_kept(path: Path, change: str) -> None:
-    """Whoever takes the replaced row away, or changes it, is found at the record of the repair."""
+    """A replaced row that is taken away or changed is found at the record of the repair."""
     journal_of(path)
     sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
     Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
@@ -266,7 +267,7 @@ def repaired(path: Path) -> None:
     "damage", ["UPDATE event SET body = x'c1' WHERE position = {}", "DELETE FROM event WHERE position = {}"]
 )
 def test_a_repair_whose_record_was_damaged_and_repaired(path: Path, damage: str) -> None:
-    """The copy of the record, which its leaf proves, says still what was set aside: as often as that comes to pass."""
+    """The copy of a repair's record, proven by its leaf, still names the row set aside, however often that happens."""
     journal_of(path)
     before = verify(str(path))
     for position in (3, EVENTS + 1, EVENTS + 2):
@@ -287,7 +288,7 @@ def test_a_repair_whose_record_was_damaged_and_repaired(path: Path, damage: str)
     ],
 )
 def test_a_copy_that_is_not_what_was_recorded_excuses_nothing(path: Path, forged: str) -> None:
-    """Only the very content of the record's own leaf counts."""
+    """A copy excuses damage only if it is the very content of the record's own leaf."""
     journal_of(path)
     sql(path, "UPDATE event SET body = x'c1' WHERE position = 3")
     repaired(path)
@@ -299,7 +300,7 @@ def test_a_copy_that_is_not_what_was_recorded_excuses_nothing(path: Path, forged
 
 
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
-    """Whoever puts one there hides nothing."""
+    """An emptied position that no repair recorded is damage, so an attacker who puts one there hides nothing."""
     journal_of(path)
     sql(path, "INSERT INTO name (text) VALUES ('position.emptied')")
     sql(path, "UPDATE event SET kind = (SELECT id FROM name WHERE text = 'position.emptied') WHERE position = 3")
@@ -307,7 +308,7 @@ def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
 
 
 def test_a_journal_of_an_earlier_omac(path: Path) -> None:
-    """Without leaves there is nothing to verify; once it was opened, it says from where on proofs tell something."""
+    """A journal without leaves cannot be verified; after an opening, a verification reports how far late leaves go."""
     journal_of(path)
     sql(path, "DROP TABLE leaf")
     sql(path, "DROP TABLE tree")
@@ -321,23 +322,23 @@ def test_a_journal_of_an_earlier_omac(path: Path) -> None:
 
 
 def test_ranges_of_a_long_journal(tmp_path: Path) -> None:
-    """Events are read a thousand at a time: damage, bounds and roots are found beside the edges of such a range."""
+    """Events are read a thousand at a time; damage, bounds and roots are found beside the edges of such a range."""
     path = tmp_path / "journal.db"
     with contextlib.closing(journal_at(path)) as journal:
         commit_now(journal, [called(str(number)) for number in range(2 * PART + 10)])
     leaves = [leaf for (leaf,) in sql(path, "SELECT hash FROM leaf ORDER BY position")]
-    kept = [KeptRoot(size, root_of(leaves[:size])) for size in (1, PART - 1, PART, PART + 1, len(leaves))]
-    assert (verify(str(path), kept).findings, verify(str(path)).root) == ((), root_of(leaves))
+    roots = [KeptRoot(size, root_of(leaves[:size])) for size in (1, PART - 1, PART, PART + 1, len(leaves))]
+    assert (verify(str(path), roots).findings, verify(str(path)).root) == ((), root_of(leaves))
     for position in (1, PART, PART + 1, len(leaves)):
         sql(path, "UPDATE event SET at = at + 1 WHERE position = ?", position)
-        (finding,) = verify(str(path), kept).findings
+        (finding,) = verify(str(path), roots).findings
         assert (finding.position, finding.kind) == (position, "altered")
         for first, last in ((position, position), (position + 1, len(leaves)), (1, position - 1)):
-            verified = verify(str(path), kept, first, last)
+            verified = verify(str(path), roots, first, last)
             assert (verified.checked, len(verified.findings)) == (last - first + 1, first == last)
             assert verified.root == root_of(leaves)
         sql(path, "UPDATE event SET at = at - 1 WHERE position = ?", position)
         sql(path, "UPDATE leaf SET hash = zeroblob(32) WHERE position = ?", position)
-        kinds = {found.kind for found in verify(str(path), kept, 2, 1).findings}
+        kinds = {problem.kind for problem in verify(str(path), roots, 2, 1).findings}
         assert kinds == {"tree-altered", "rewritten"}
         sql(path, "UPDATE leaf SET hash = ? WHERE position = ?", leaves[position - 1], position)

@@ -1,4 +1,4 @@
-"""journal/verification_workers.py: what several processes find is what one finds, whatever becomes of them."""
+"""journal/verification_workers.py: several processes find the same as a single one, also when some of them are lost."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ FAILING = "verification_workers.Contents = None"
 
 
 def verified(*paths: Path, sabotage: str = "") -> list[tuple[int, int]]:
-    """How many parts workers found sound, and how many findings there are, for each journal."""
+    """Return how many parts workers found sound, and how many findings there are, for each journal."""
     line = [sys.executable, "-c", VERIFY.replace("{sabotage}", sabotage), *map(str, paths)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -44,7 +44,7 @@ def verified(*paths: Path, sabotage: str = "") -> list[tuple[int, int]]:
 
 
 def test_whatever_was_tampered_with(tmp_path: Path) -> None:
-    """The same findings in the same words, with the whole parts compared beside; none is passed over."""
+    """Workers compare the whole parts and report the findings of a single process in the same words; none is missed."""
     paths = [tmp_path / str(number) / "journal.db" for number in range(len(TAMPERED) + 1)]
     for path in paths:
         journal_of(path)
@@ -57,7 +57,7 @@ def test_whatever_was_tampered_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sabotage", [KILLED, FAILING])
 def test_workers_that_are_lost(tmp_path: Path, sabotage: str) -> None:
-    """The process that asked does their part."""
+    """The verifying process does the part of workers that are killed or fail."""
     path = tmp_path / "journal.db"
     journal_of(path)
     ((sound, findings),) = verified(path, sabotage=sabotage)

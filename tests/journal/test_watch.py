@@ -1,4 +1,4 @@
-"""The watch over a journal's files: what is acknowledged is on the disk under the journal's name, or omac says so."""
+"""The watch over a journal's files: acknowledged events are on the disk under the journal's name, or omac refuses."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from .damage import append_calls, read
 
 
 def refused(journal: Journal) -> Refusal:
-    """Why nothing can be appended."""
+    """Return the refusal of an append."""
     with pytest.raises(Refusal) as caught:
         append_calls(journal, "lost")
     assert caught.value.reason == "journal-unavailable"
@@ -29,13 +29,13 @@ def refused(journal: Journal) -> Refusal:
 
 
 def log_of(path: Path) -> Path:
-    """The write-ahead log."""
+    """Return the path of the write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 
 @pytest.mark.parametrize("removed", [("-wal",), ("-wal", "-shm")])
 def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
-    """Nothing more is acknowledged, and all that was is in the journal, for the next to read."""
+    """A journal whose log is removed acknowledges nothing more; the next run reads every acknowledged event."""
     journal = journal_at(path)
     append_calls(journal, "a", "b", "c")
     for suffix in removed:
@@ -53,7 +53,7 @@ def test_a_log_that_is_removed(path: Path, removed: tuple[str, ...]) -> None:
 
 
 def test_a_log_that_is_replaced(path: Path) -> None:
-    """A log of another process is not written over by what an older one held."""
+    """A journal whose log was replaced refuses appends, so that the log of another process is not written over."""
     journal = journal_at(path)
     append_calls(journal, "a")
     shutil.copy(log_of(path), log_of(path).with_name("other"))
@@ -63,7 +63,7 @@ def test_a_log_that_is_replaced(path: Path) -> None:
 
 
 def test_a_log_that_is_cut(path: Path) -> None:
-    """A log that shrank has lost what it held: omac does not go on as if nothing had happened."""
+    """A journal whose log was cut has lost events: it refuses appends and reads."""
     journal = journal_at(path)
     append_calls(journal, "a", "b")
     os.truncate(log_of(path), 0)
@@ -73,7 +73,7 @@ def test_a_log_that_is_cut(path: Path) -> None:
 
 
 def test_a_journal_that_is_cut(path: Path) -> None:
-    """The same for the file itself."""
+    """A journal whose file was cut refuses appends."""
     journal = journal_at(path)
     append_calls(journal, "a")
     journal.store.checkpoint()
@@ -82,7 +82,7 @@ def test_a_journal_that_is_cut(path: Path) -> None:
 
 
 def test_a_journal_that_comes_back(path: Path) -> None:
-    """A journal that was moved away and put back is taken up again: it is the same file."""
+    """A journal that was moved away takes appends again once it is back: it is the same file."""
     journal = journal_at(path)
     append_calls(journal, "a")
     away = path.with_name("away.db")
@@ -95,14 +95,14 @@ def test_a_journal_that_comes_back(path: Path) -> None:
 
 
 def test_checkpoints_and_other_processes_are_no_loss(path: Path) -> None:
-    """What SQLite itself does to the files, here and in other processes, is not taken for damage."""
+    """Changes that SQLite itself makes to the files, here and in other processes, are not taken for damage."""
     journal = journal_at(path)
     for number in range(30):
         append_calls(journal, *(f"{number}-{entry}" for entry in range(5)))
         journal.store.checkpoint()
-        other = journal_at(path, "other")
-        append_calls(other, "other")
-        other.close()
+        second = journal_at(path, "other")
+        append_calls(second, "other")
+        second.close()
         with closing(sqlite3.connect(path)) as beside:
             beside.execute("SELECT count(*) FROM event").fetchone()
     journal.close()
@@ -110,7 +110,7 @@ def test_checkpoints_and_other_processes_are_no_loss(path: Path) -> None:
 
 
 def test_a_copy_of_a_new_journal_is_a_journal(path: Path, tmp_path: Path) -> None:
-    """From the moment it is made, the file alone has its tables."""
+    """The file of a new journal has its tables without the log, so a copy of it is a journal."""
     journal = journal_at(path)
     shutil.copy(path, tmp_path / "copy.db")
     append_calls(journal, "a", "b")
@@ -122,7 +122,7 @@ def test_a_copy_of_a_new_journal_is_a_journal(path: Path, tmp_path: Path) -> Non
 
 
 def test_a_cut_log_that_others_have_open_is_not_written_over(path: Path) -> None:
-    """A reader keeps the index of a log that is gone: who opens the journal meanwhile is refused, and harms nothing."""
+    """A reader keeps the index of a log that is gone: opening the journal meanwhile is refused, and harms nothing."""
     writer = """
         import os, sys
         from pathlib import Path

@@ -1,7 +1,7 @@
 """All carriers at once on one journal: live engines, opened journals and the spool, among faults, for one seed.
 
-What callers were told (`simulation/processes.py`) is compared with what is durable in the end. A seed reproduces the
-choices (not the operating system's timing).
+The answers that callers got (`simulation/processes.py`) are compared with the events that are durable in the end. A
+seed reproduces the choices (not the operating system's timing).
 """
 
 import shutil
@@ -54,14 +54,14 @@ BUGS = ("unfoldable", "out-of-order", "journal-damaged", "journal-newer")  # rea
 
 
 def candidate(name: str) -> Candidate:
-    """A skill as a command finds it."""
+    """Return a skill as a command finds it."""
     folder = f"{WORKDIR}/.agents/skills"
     meta = Meta(name, sidecar=SidecarMeta(("run", name), name))
     return Candidate(SkillScope(WORKDIR), FoundSkill(name, "agents", folder, f"{folder}/{name}", "sha256:1", meta))
 
 
 async def command(simulation: Simulation) -> None:
-    """One command line of a person: the journal opened, the spool taken in, one use case, the journal closed."""
+    """Run one command line of a person: open the journal, ingest the spool, run one use case, close the journal."""
     chance = simulation.chance
     with simulation.process("command") as process:
         execution = Opened(process)
@@ -93,7 +93,7 @@ async def command(simulation: Simulation) -> None:
 
 
 class File:
-    """The settings file of the user, locked by whoever changes it."""
+    """The settings file of the user, locked by the command that changes it."""
 
     origin = "settings.toml"
 
@@ -119,7 +119,7 @@ class File:
 
 
 async def expected(work: Awaitable[object]) -> None:
-    """Do it; a refusal that a fault explains is none of our business, any other is a defect."""
+    """Await some work; ignore a refusal that a fault explains, and raise any other as a defect."""
     try:
         await work
     except Refusal as refusal:
@@ -129,7 +129,7 @@ async def expected(work: Awaitable[object]) -> None:
 
 @asynccontextmanager
 async def running(simulation: Simulation, process: Process, *, beside: bool) -> Any:
-    """A live engine that has recovered what the dead left and is recorded as started."""
+    """Yield a live engine that has recovered what dead runs left, and is recorded as started."""
     engine = Live(process, beside=beside)
 
     async with trio.open_nursery() as nursery:
@@ -144,7 +144,7 @@ async def running(simulation: Simulation, process: Process, *, beside: bool) -> 
 
 
 async def live(simulation: Simulation, name: str, steps: int, *, beside: bool = False) -> None:
-    """A server, or a run beside it: directories, sidecars, accesses and the spool, until it ends or is killed."""
+    """Run a server, or a run beside it: directories, sidecars, accesses and the spool, until it ends or is killed."""
     with simulation.process(name) as process:
         try:
             async with running(simulation, process, beside=beside) as (engine, nursery):
@@ -163,27 +163,27 @@ async def live(simulation: Simulation, name: str, steps: int, *, beside: bool = 
 
 
 async def intake(simulation: Simulation, engine: Live) -> None:
-    """What a server does about the spool, in quick succession."""
+    """Ingest the spool as a server does, in quick succession."""
     while True:
         await expected(ingest(simulation.inbox, engine))
         await simulation.pause()
 
 
 async def step(simulation: Simulation, engine: Live) -> None:
-    """One thing that happens in a server."""
+    """Do one of the things that happen in a server."""
     chance = simulation.chance
     name = f"{engine.namespace}-{chance.randrange(2)}"
-    place = ids.directory_stream(engine.namespace, ids.workdir_id(name))
+    target = ids.directory_stream(engine.namespace, ids.workdir_id(name))
     runs = ids.sidecar_stream(engine.namespace, ids.workdir_id(name), "echo")
     log = ids.access_stream(HOST)
     match chance.randrange(6):
         case 0 | 1:
             with suppress_offline():
-                await engine.execute(directory.AGGREGATE, place, chance.choice(COMMANDS["directory"]), PERSON)
+                await engine.execute(directory.AGGREGATE, target, chance.choice(COMMANDS["directory"]), PERSON)
         case 2 | 3:
             await engine.execute(sidecar.AGGREGATE, runs, chance.choice(COMMANDS["sidecar"]))
         case 4:
-            recorded = engine.revoke(directory.AGGREGATE, place, directory.RequestDeactivation("asked to"))
+            recorded = engine.revoke(directory.AGGREGATE, target, directory.RequestDeactivation("asked to"))
             with trio.move_on_after(0.05):
                 await recorded.wait()
         case _:
@@ -195,7 +195,7 @@ async def step(simulation: Simulation, engine: Live) -> None:
 
 @contextmanager
 def suppress_offline() -> Iterator[None]:
-    """A directory that is offline refuses what it would have to be online for."""
+    """Suppress the refusal of a directory that is offline."""
     try:
         yield
     except Refusal as refusal:
@@ -204,7 +204,7 @@ def suppress_offline() -> Iterator[None]:
 
 
 async def sandboxed(simulation: Simulation) -> None:
-    """What `omac sandbox run` and `omac hook` report, in and out of order, late and twice."""
+    """Spool the reports of `omac sandbox run` and `omac hook`, in and out of order, late and twice."""
     chance, program = simulation.chance, simulation.program
     name = f"l{simulation.number()}"
     if chance.random() < 0.3:
@@ -233,7 +233,7 @@ def _report(program: Program, launch: str, kind: str, version: int) -> Path:
 
 
 def _copy(simulation: Simulation, file: Path) -> None:
-    """The same record in a second file, under a later name: it is not the name of the record in it."""
+    """Copy a record to a second file, under a later name that is not the name of the record in it."""
     later = f"{int(file.name[:20]) + 1:020d}{file.name[20:]}"
     with suppress(FileNotFoundError):  # it is taken in already
         shutil.copyfile(file, file.with_name(later))
@@ -244,7 +244,7 @@ def _copy(simulation: Simulation, file: Path) -> None:
 
 
 async def schedule(folder: Path, seed: int) -> int:
-    """Drive one schedule in an empty folder and check it; returns how many events there are. Raises AssertionError."""
+    """Drive one schedule in an empty folder and check it; return how many events there are. Raises AssertionError."""
     simulation = Simulation(folder, seed)
     try:
         with _quick(), trio.fail_after(SCHEDULE_S):
@@ -267,7 +267,7 @@ async def _repeat(times: int, work: Callable[[], Awaitable[None]]) -> None:
 
 @contextmanager
 def _quick() -> Iterator[None]:
-    """Pauses between tries are short, and a process that is gone removes no file."""
+    """Shorten the pauses between tries, and let a process that is gone remove no file."""
     remove = inbox.Pass.remove
 
     def remove_if_alive(self: inbox.Pass, names: Sequence[str]) -> None:
@@ -285,7 +285,7 @@ def _quick() -> Iterator[None]:
 
 
 async def _settle(simulation: Simulation) -> int:
-    """The last server takes in and settles what is left; then everything is compared."""
+    """Let a last server ingest and settle all that is left, then compare everything."""
     with simulation.process("last") as process:
         async with running(simulation, process, beside=False) as (engine, _):
             simulation.now += WAIT_NS + 2 * EARLY_NS  # whose beginning has not come by now, is set aside
@@ -331,7 +331,7 @@ def _check_order(records: Sequence[Recorded]) -> None:
 
 
 def _check_notes(simulation: Simulation, records: Sequence[Recorded]) -> None:
-    """What was acknowledged is there, once and as it was told; what was refused is not there."""
+    """Require that acknowledged events are in the journal, once and as reported, and that refused ones are not."""
     durable = Counter(recorded.correlation for recorded in records)
     for note in simulation.notes:
         if note.records is None:
@@ -343,7 +343,7 @@ def _check_notes(simulation: Simulation, records: Sequence[Recorded]) -> None:
 
 
 def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
-    """Every file is in the journal, once, or among the rejected; none is in both."""
+    """Require that every file is in the journal, once, or among the rejected, and that none is in both."""
     kinds = {
         "LaunchRequested": "launch-requested",
         "Launched": "launched",
@@ -357,5 +357,5 @@ def _check_spool(simulation: Simulation, records: Sequence[Recorded]) -> None:
     )
     folder = simulation.spool / REJECTED
     rejected = Counter(path.name for path in folder.iterdir()) if folder.is_dir() else Counter[str]()
-    for name, what in simulation.spooled.items():
-        assert durable[what] + rejected[name] == 1, (name, what, durable[what], rejected[name])
+    for name, event in simulation.spooled.items():
+        assert durable[event] + rejected[name] == 1, (name, event, durable[event], rejected[name])

@@ -1,7 +1,7 @@
-"""People, agents and programs who use one omac at once, by real processes; and what each was told, to compare later.
+"""People, agents and programs that use one omac at once, by real processes; and the answers of each, to compare later.
 
-A claim is what the journal must say of a target: the values that it may have. What was acknowledged leaves one value;
-a command that failed or was killed may have had its effect or not.
+A claim is the set of values that the journal may have for a target. An acknowledged command leaves one value; a command
+that failed or was killed may have had its effect or not.
 """
 
 import copy
@@ -57,7 +57,7 @@ Target = tuple[str, ...]
 
 
 class Ledger:
-    """What was acknowledged so far."""
+    """The effects that were acknowledged so far."""
 
     def __init__(self) -> None:
         self.claims: dict[Target, frozenset[Any]] = {}  # a target that is not here may say anything
@@ -68,12 +68,12 @@ class Ledger:
         self.started = 0  # runs beside the server, at least
 
     def copied(self) -> "Ledger":
-        """As it is now."""
+        """Return a copy of the ledger as it is now."""
         return copy.deepcopy(self)
 
 
 class Disorder:
-    """One omac and those who use it. `failures` says what fell."""
+    """An omac, and the people and programs that use it. `failures` lists all that failed."""
 
     def __init__(self, omac: Omac, chance: random.Random) -> None:
         self.omac = omac
@@ -94,23 +94,23 @@ class Disorder:
                 omac.skill(omac.root / project, skill, META.format(name=skill, project=project), SIDECAR)
 
     def fail(self, what: str) -> None:
-        """Note that something fell."""
+        """Note a failure."""
         print(f"  FELL: {what}", flush=True)
         self.failures.append(what)
 
     def serve(self, server: Serving | None) -> None:
-        """This is the server from now on; what another gave out leads nowhere."""
+        """Make this the server from now on; addresses from another one lead nowhere."""
         with self._lock:
             self.server, self._bases = server, []
 
     def number(self) -> int:
-        """Another one at each call."""
+        """Return another number at each call."""
         with self._lock:
             self._number += 1
             return self._number
 
     def work(self, until: float) -> None:
-        """One thing after the other, until that moment of the monotonic clock."""
+        """Do one operation after the other, until that moment of the monotonic clock."""
         operations: list[tuple[Callable[[], str], int]] = [
             (self._control, 6), (self._call, 8), (self._approve, 4), (self._secret, 3), (self._setting, 2),
             (self._start, 2), (self._sandbox, 3), (self._status, 2),
@@ -123,13 +123,13 @@ class Disorder:
             except Exception as error:  # the driver's own, or an answer that is none
                 outcome = "broken"
                 self.fail(f"{name}: {type(error).__name__}: {error}")
-            taken = time.monotonic() - begun
+            seconds = time.monotonic() - begun
             with self._lock:
                 self.done[name, outcome] += 1
-                self.slowest[name] = max(taken, self.slowest.get(name, 0.0))
+                self.slowest[name] = max(seconds, self.slowest.get(name, 0.0))
 
     def command(self, *arguments: str, stdin: bytes = b"", mortal: bool = True) -> Done:
-        """Run a command; now and then it is killed. One that takes too long, or shows a traceback, fell."""
+        """Run a command, and kill it now and then. A command that is too slow, or prints a traceback, is a failure."""
         process = subprocess.Popen(
             [*COMMAND, *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -155,7 +155,7 @@ class Disorder:
         return done
 
     def running(self) -> list[int]:
-        """Commands that are under way."""
+        """Return the pids of commands that are under way."""
         return [pid for pid, process in list(self._running.items()) if process.poll() is None]
 
     # ---- operations; each returns how it ended ----
@@ -186,7 +186,7 @@ class Disorder:
         return str(answer.status)
 
     def _ask(self, ask: Callable[[Serving], Answer], what: str) -> Answer | None:
-        """What the server answers; None when it is away. One that takes too long, or is an error of ours, fell."""
+        """Return the server's answer, or None when it is away. An answer that is too slow, or a 500, is a failure."""
         server, begun = self.server, time.monotonic()
         if server is None:
             return None
@@ -246,7 +246,8 @@ class Disorder:
         return "failed" if done.status else "done"
 
     def _claim(self, target: Target, value: object, run: Callable[[], Done], unless: str = "\0") -> str:
-        """Run what shall make `target` say `value`; nobody else changes that meanwhile. `unless`: it did already."""
+        """Run a command that gives `target` this value, while no other command changes it. With `unless` in its output,
+        it had the value already."""
         with self._lock:
             if target in self._busy:
                 return "busy"
@@ -269,13 +270,13 @@ class Disorder:
     # ---- what must hold ----
 
     def compare(self) -> None:
-        """Compare what was acknowledged with what the journal says; the server has ended in order."""
+        """Compare the acknowledged effects with the journal; the server has ended in order."""
         with closing(ReadJournal(str(self.omac.state / "journal.db"))) as journal:
             records = list(journal.records())
         system = System().replay(records)
         for target, allowed in self.ledger.claims.items():
-            if (found := _said(system, target)) not in allowed:
-                self.fail(f"{target}: the journal says {found!r}, acknowledged was {sorted(allowed, key=str)}")
+            if (value := _said(system, target)) not in allowed:
+                self.fail(f"{target}: the journal says {value!r}, acknowledged was {sorted(allowed, key=str)}")
         self._compare_counts(records)
         if system.accesses.open:
             self.fail(f"accesses without an outcome: {sorted(system.accesses.open)[:5]}")
@@ -284,20 +285,20 @@ class Disorder:
         events = [recorded.event for recorded in records]
         written = Counter(_key(recorded) for recorded in records if isinstance(recorded.event, SecretWritten))
         for (_, project, skill), count in self.ledger.written.items():
-            if (found := written[ids.workdir_id(project), skill]) < count:
-                self.fail(f"{count} secrets were given to {skill} in {project}, {found} are recorded")
+            if (number := written[ids.workdir_id(project), skill]) < count:
+                self.fail(f"{count} secrets were given to {skill} in {project}, {number} are recorded")
         digests = {event.digest for event in events if isinstance(event, ActivationRequested | SessionAdmitted)}
         paths = Counter(event.path for event in events if isinstance(event, AccessRequested))
         launches = Counter(event.argv[-1] for event in events if isinstance(event, LaunchRequested))
-        for what, lost in (
+        for things, lost in (
             ("tokens", self.ledger.digests - digests),
             ("calls", {path for path in self.ledger.calls if paths[path] != 1}),
             ("launches", {word for word in self.ledger.launches if launches[word] != 1}),
         ):
             if lost:
-                self.fail(f"{what} that were acknowledged are not recorded once: {sorted(lost)[:5]}")
-        if (found := sum(isinstance(e, RunStarted) and e.command == "start" for e in events)) < self.ledger.started:
-            self.fail(f"{self.ledger.started} runs beside the server ended in order, {found} are recorded")
+                self.fail(f"{things} that were acknowledged are not recorded once: {sorted(lost)[:5]}")
+        if (number := sum(isinstance(e, RunStarted) and e.command == "start" for e in events)) < self.ledger.started:
+            self.fail(f"{self.ledger.started} runs beside the server ended in order, {number} are recorded")
 
 
 def _key(recorded: Recorded) -> tuple[str, str]:
@@ -306,7 +307,7 @@ def _key(recorded: Recorded) -> tuple[str, str]:
 
 
 def _said(system: System, target: Target) -> object:
-    """What the journal says of a target of claims."""
+    """Return the value that the journal has for a target of claims."""
     match target:
         case ("approved", project, skill):
             return any(

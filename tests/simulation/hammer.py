@@ -1,7 +1,7 @@
 """Directories hammered at random: activate, deactivate, reload, crash, kill, approve, in any order, many at once.
 
-Whatever the order, three promises hold: no route leads to a dead sidecar, no process is left without an owner, no
-directory stays in a passing state. A seed reproduces the choices (not the operating system's timing).
+Three promises hold in any order: no route leads to a dead sidecar, no process lacks an owner, no directory stays in a
+passing state. A seed reproduces the choices (not the operating system's timing).
 """
 
 import random
@@ -18,7 +18,7 @@ SETTLE_S = 15.0
 
 
 async def hammer(seconds: float, seed: int) -> int:
-    """Hammer for a while, then check; returns how many operations there were. Raises AssertionError."""
+    """Hammer for a while, then check; return how many operations there were. Raises AssertionError."""
     chance = random.Random(seed)
     async with world() as here:
         projects = [here.project(f"p{number}", "one", "two") for number in range(DIRECTORIES)]
@@ -43,7 +43,7 @@ async def hammer(seconds: float, seed: int) -> int:
 
 
 async def one_operation(here: World, chance: random.Random, projects: list[Path]) -> None:
-    """One thing that a person, an agent or the system might do."""
+    """Do one of the things that a person, an agent or the system might do."""
     project = chance.choice(projects)
     match chance.choices(["activate", "deactivate", "reload", "crash", "kill", "use"], [6, 2, 3, 3, 2, 6])[0]:
         case "crash":
@@ -68,7 +68,7 @@ async def one_operation(here: World, chance: random.Random, projects: list[Path]
 
 
 async def use(skill: dict[str, str], project: Path, here: World) -> None:
-    """A skill that answers, answers for its own directory; else it says why not."""
+    """Call a skill, and require that an answer is for its own directory, or has a status that explains the failure."""
     if "base" in skill:
         try:
             status, body = await here.get(skill["base"] + "/")
@@ -80,7 +80,7 @@ async def use(skill: dict[str, str], project: Path, here: World) -> None:
 
 
 async def check_settled(here: World, projects: list[Path]) -> None:
-    """Everything comes to rest by itself, and then what is recorded is what is there."""
+    """Require that everything comes to rest by itself, and that the records then agree with what exists."""
     system = here.server.engine.system
 
     def is_settled() -> bool:
@@ -99,7 +99,7 @@ async def check_settled(here: World, projects: list[Path]) -> None:
 
 
 async def check_alive_again(here: World, projects: list[Path]) -> None:
-    """After all that, every directory works, and goes offline without leaving anything."""
+    """Require that afterwards every directory works, and goes offline without leaving anything."""
     for project in projects:
         await here.control("activate", project)
         status, manifest = await here.control("reload", project)

@@ -1,6 +1,6 @@
-"""Processes for a simulation: each with a journal of its own, the faults that it meets, and what its callers are told.
+"""Processes for a simulation: each with a journal of its own, the faults that it meets, and the answers of its callers.
 
-A process can stall in a commit, fail to read, fail to write, and be killed between any two steps: from then on it
+A process can stall in a commit, fail to read, fail to write, and be killed between any two steps. A killed process
 neither writes nor removes anything, and nothing of it is closed.
 """
 
@@ -41,14 +41,14 @@ class Killed(BaseException):
 
 
 class Note(NamedTuple):
-    """What a caller was told: the events that are durable; () for none; None when it did not live to hear it."""
+    """The answer that a caller got: the durable events; () for none; None when it did not live to get one."""
 
     tag: str
     records: Sequence[Recorded] | None
 
 
 class Simulation:
-    """One schedule: its files, its chances, and what callers were told."""
+    """A schedule: its files, its chances, and the answers that callers got."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -70,16 +70,16 @@ class Simulation:
         self._numbers = iter(range(1, 1_000_000))
 
     def number(self) -> int:
-        """Another one at each call."""
+        """Return another number at each call."""
         return next(self._numbers)
 
     async def pause(self) -> None:
-        """Let the others go on."""
+        """Let the other tasks go on."""
         await trio.sleep(self.chance.random() * PAUSE_S)
 
     @contextmanager
     def process(self, name: str) -> Iterator["Process"]:
-        """A process, from its start to its end; killed, it ends here, and leaves everything as it is."""
+        """Yield a process, from its start to its end; a killed one ends here, and leaves everything as it is."""
         process = Process(self, RunId(f"{name}{self.number()}"))
         self.processes.append(process)
         self.living.add(process.run)
@@ -93,7 +93,7 @@ class Simulation:
             self.living.discard(process.run)
 
     def clean(self) -> None:
-        """Let go of what the killed left open."""
+        """Close what the killed processes left open."""
         for process in self.processes:
             process.journal.close()
         self.program.spool.close()
@@ -109,22 +109,22 @@ class Process:
         self._early = simulation.chance.randrange(-EARLY_NS, EARLY_NS)
         self.journal = open_journal(simulation.path, name, self.clock)
         store = self.journal.store
-        for place, method in (
+        for owner, method in (
             (store, "insert_events"),
             (store, "head"),
             (store.reader, "select"),
             (store.reader, "versions"),
         ):
             change = method == "insert_events"
-            setattr(place, method, self._faulty(getattr(place, method), FAULTS if change else ("unreadable", "stall")))
+            setattr(owner, method, self._faulty(getattr(owner, method), FAULTS if change else ("unreadable", "stall")))
 
     def clock(self) -> int:
-        """Nanoseconds since 1970 UTC, as wrong as this process's clock is."""
+        """Return nanoseconds since 1970 UTC, as wrong as this process's clock is."""
         self.simulation.now += 10**6
         return self.simulation.now + self._early
 
     def require_alive(self) -> None:
-        """Raise Killed when it is not."""
+        """Raise Killed when the process was killed."""
         if self.killed:
             raise Killed
 
@@ -166,14 +166,14 @@ def _hold_lock(path: str, seconds: float) -> None:
 
 
 class Noted(Execution):
-    """An execution whose callers' news is kept: every command has a correlation of its own."""
+    """An execution that keeps the answers of its callers: every command has a correlation of its own."""
 
     process: Process
 
     async def execute_latest(
         self, aggregate: Any, stream: StreamId, command_now: Callable[[], Any], cause: Cause | None = None, **rest: Any
     ) -> Sequence[Recorded]:
-        """As Execution.execute_latest."""
+        """Execute as Execution does, with a correlation of its own, and keep the answer."""
         if rest.get("spooled"):
             return await super().execute_latest(aggregate, stream, command_now, cause, **rest)
         cause = cause or self.entry(aggregate, stream).cause()
@@ -182,20 +182,20 @@ class Noted(Execution):
         return await self._noted(tag, super().execute_latest(aggregate, stream, command_now, tagged, **rest))
 
     async def record(self, facts: Sequence[Addressed[Any, Any]], cause: Cause, late: Any = None) -> Sequence[Recorded]:
-        """As Execution.record."""
+        """Record as Execution does, with a correlation of its own, and keep the answer."""
         tag = f"c{self.process.simulation.number()}"
         return await self._noted(tag, super().record(facts, Cause(cause.actor, tag, cause.causation), late))
 
     async def _noted(self, tag: str, work: Awaitable[Sequence[Recorded]]) -> Sequence[Recorded]:
-        told: Sequence[Recorded] | None = None
+        records: Sequence[Recorded] | None = None
         try:
-            told = await work
+            records = await work
         except (Refusal, AlreadyRecorded):
-            told = None if self.process.killed else ()
+            records = None if self.process.killed else ()
             raise
         finally:
-            self.process.simulation.notes.append(Note(tag, told))
-        return told
+            self.process.simulation.notes.append(Note(tag, records))
+        return records
 
 
 class Live(Noted, Engine):
@@ -225,8 +225,8 @@ class Store:
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
         await trio.lowlevel.checkpoint()
-        kept = self._values.get(service, {})
-        return {name: kept[name] for name in names if name in kept}
+        stored = self._values.get(service, {})
+        return {name: stored[name] for name in names if name in stored}
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
         await trio.lowlevel.checkpoint()

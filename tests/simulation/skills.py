@@ -1,5 +1,7 @@
-"""Skills for tests of trust: each sidecar tells which code it is and what it was given, and leaves a trace whenever it
-runs at all; and a look at who on this machine holds a value in its environment.
+"""Skills for tests of trust, and a watch over the processes that hold a value.
+
+Each sidecar reports which code it is and which values it got, and leaves a trace whenever it runs at all. The watch
+reads the environment and the arguments of all processes on this machine.
 """
 
 import json
@@ -62,22 +64,22 @@ with socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"]))) as ser
 
 
 def meta(name: str = "slack", version: str = "1", command: str = "[python3, sidecar.py]") -> str:
-    """An omac.yaml."""
+    """Return an omac.yaml."""
     return META.format(name=name, version=version, command=command)
 
 
 def traced(trace: Path, mark: str) -> str:
-    """Python that leaves a line in `trace`: which code ran, where, with which token."""
+    """Return Python that leaves a line in `trace`: which code ran, where, with which token."""
     return TRACE.format(trace=str(trace), mark=mark)
 
 
 def program(trace: Path, mark: str) -> str:
-    """A sidecar.py that leaves a trace and serves."""
+    """Return a sidecar.py that leaves a trace and serves."""
     return traced(trace, mark) + SERVE.format(mark=mark)
 
 
 def traces(trace: Path) -> list[dict[str, Any]]:
-    """Everything that ran, oldest first."""
+    """Return the traces of all that ran, oldest first."""
     return [json.loads(line) for line in trace.read_text().splitlines()] if trace.exists() else []
 
 
@@ -91,22 +93,22 @@ class Holder(NamedTuple):
 
 
 def holders(*values: bytes, places: tuple[str, ...] = ("environ", "cmdline")) -> Iterator[Holder]:
-    """All processes of this machine, other than this one, that hold one of the values."""
+    """Yield all processes of this machine, other than this one, that hold one of the values."""
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         try:
-            for place in places:
-                content = Path(f"/proc/{entry}/{place}").read_bytes()
+            for file in places:
+                content = Path(f"/proc/{entry}/{file}").read_bytes()
                 if any(value in content for value in values):
                     argv = Path(f"/proc/{entry}/cmdline").read_bytes().decode(errors="replace").rstrip("\0")
-                    yield Holder(int(entry), tuple(argv.split("\0")), os.readlink(f"/proc/{entry}/cwd"), place)
+                    yield Holder(int(entry), tuple(argv.split("\0")), os.readlink(f"/proc/{entry}/cwd"), file)
         except OSError:
             pass  # it ended, or is another user's
 
 
 class Watch:
-    """Who held one of the values, as far as a look every few milliseconds can tell."""
+    """A watch for the processes that hold one of the values, as far as a check every few milliseconds can find them."""
 
     def __init__(self, *values: str) -> None:
         self._values = tuple(value.encode() for value in values)
@@ -115,16 +117,16 @@ class Watch:
 
     @property
     def seen(self) -> set[Holder]:
-        """Everybody so far."""
+        """Return the holders found so far."""
         return set(self._seen)
 
     def look(self) -> None:
-        """Look until the end."""
+        """Check for holders until the end."""
         while not self._ends.wait(WATCH_PAUSE_S):
             self._seen.update(holders(*self._values))
 
     def end(self) -> None:
-        """Look no more."""
+        """End the checks."""
         self._ends.set()
 
 
@@ -143,7 +145,7 @@ def watching(*values: str) -> Iterator[Watch]:
 
 @contextmanager
 def person_of(omac: Omac) -> Iterator[Omac]:
-    """Someone who types commands meanwhile; the settings of `omac` are those of now."""
+    """Yield a person who types commands, with the settings that `omac` has now."""
     person = copy(omac)
     person.environment = dict(omac.environment)
     yield person

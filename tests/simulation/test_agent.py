@@ -1,8 +1,8 @@
-"""A hostile agent, and what it cannot reach.
+"""A hostile agent, and the things that it cannot reach.
 
-It can write everything below a project and in the folders of skills that all projects share, and it can end processes.
-The state directory is out of its reach. Whatever it writes: only what a person approved runs, and only that has the
-token; the attempt is recorded.
+The agent can write everything below a project and in the folders of skills that all projects share, and it can end
+processes. The state directory is out of its reach. With any files that the agent writes, only code that a person
+approved runs and has the token; the attempt is recorded.
 """
 
 import json
@@ -38,7 +38,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # an interpreter that only root can change
 
 
 class House:
-    """One server, and the person's and the agent's hands. `shop` is a project with the skill slack, approved."""
+    """A server, and the hands of a person and of an agent. `shop` is a project with the skill slack, approved."""
 
     def __init__(self, omac: Omac, watch: Watch, person: Omac) -> None:
         self.omac = omac
@@ -56,12 +56,12 @@ class House:
         self.base = self.server.skill(self.shop, "slack")["base"]
 
     def other(self, mark: str = "") -> Path:
-        """A project that there never was before, with code that there never was before unless `mark` says which."""
+        """Return a project that did not exist before, with code that did not exist before unless `mark` names it."""
         self._projects += 1
         return self.project(f"other-{self._projects}", mark or f"other-{self._projects}")
 
     def project(self, name: str, mark: str = "good") -> Path:
-        """A project with the skill, as its author wrote it: parts of it are in folders that the hash leaves out."""
+        """Make a project with the skill, as its author wrote it: some parts are in folders that the hash leaves out."""
         project = self.omac.root / name
         source = self.omac.skill(project, "slack", meta(), program(self.trace, mark))
         for folder in IGNORED:
@@ -70,23 +70,23 @@ class House:
         return project
 
     def register(self, project: Path, token: str) -> Done:
-        """The person vouches for the skill and gives it its token."""
+        """Approve the skill as the person, and give it its token."""
         return self.person.run("register", "slack", "--workdir", str(project), extra={"OMAC_SECRET_SLACK_TOKEN": token})
 
     def hostile(self) -> str:
-        """A sidecar.py of the agent's own."""
+        """Return a sidecar.py of the agent's own."""
         return program(self.trace, "hostile")
 
     def reload(self, project: Path) -> Answer:
-        """The server looks again."""
+        """Have the server discover the skills again."""
         return self.server.call("reload", {"dir": str(project)})
 
     def call(self) -> Answer:
-        """What the shop's skill answers."""
+        """Return the answer of the shop's skill."""
         return curl(f"{self.base}/")
 
     def works(self) -> bool:
-        """Whether the approved code answers, with its token, whole."""
+        """Return whether the approved code answers, with its token, whole."""
         answer = self.call()
         return answer.status == 200 and answer.json() == {
             "mark": "good",
@@ -95,43 +95,43 @@ class House:
         }
 
     def process(self) -> Holder:
-        """The program of the shop's sidecar."""
+        """Return the process of the shop's sidecar."""
 
-        def one() -> Holder | None:
-            found = [holder for holder in holders(TOKEN.encode()) if "omac-gate" not in holder.argv]
-            return found[0] if len(found) == 1 else None
+        def single() -> Holder | None:
+            matches = [holder for holder in holders(TOKEN.encode()) if "omac-gate" not in holder.argv]
+            return matches[0] if len(matches) == 1 else None
 
-        holder: Holder = eventually(one, 20.0, "one process that has the token")
+        holder: Holder = eventually(single, 20.0, "one process that has the token")
         return holder
 
     def position(self) -> int:
-        """Where the journal is."""
+        """Return the position of the journal."""
         position: int = self.server.call("status").json()["position"]
         return position
 
     def audit(self, since: int) -> list[dict[str, Any]]:
-        """What the audit tells of what came later, accesses aside; the last test has the command tell the same."""
+        """Return the later rows of the audit, accesses aside; the last test gets the same from the command."""
         rows = (json_row(row) for row in audit_rows(self.omac.events()))
         return [row for row in rows if row["position"] > since and row["kind"] != "access"]
 
     def unapproved(self) -> list[object]:
-        """Whoever ran, or had a token, and was not approved code in its approved copy; each is told once."""
-        digests = {one.event.digest.removeprefix("sha256:") for one in self.omac.events(Approved)}
+        """Return all that ran, or had a token, and was not approved code in its approved copy, each only once."""
+        digests = {entry.event.digest.removeprefix("sha256:") for entry in self.omac.events(Approved)}
         frozen = os.path.join(self.omac.state, "frozen")
         copies = {os.path.join(frozen, digest) for digest in digests}
         ran, held = traces(self.trace)[self._ran :], self.watch.seen - self._held
         self._ran += len(ran)
         self._held |= held
         return [
-            *(one for one in ran if one["mark"] == "hostile" or one["folder"] not in copies),
-            *(one for one in held if one.folder not in copies or one.where != "environ"),
+            *(entry for entry in ran if entry["mark"] == "hostile" or entry["folder"] not in copies),
+            *(entry for entry in held if entry.folder not in copies or entry.where != "environ"),
         ]
 
     def restore(self) -> None:
-        """The author's files are back, and nobody else's; the skill works again."""
+        """Restore the author's files, remove all others, and require that the skill is ready again."""
         self.server.call("deactivate", {"dir": str(self.shop)})
-        for left in self.omac.root.iterdir():
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        for path in self.omac.root.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         shutil.copytree(self.pristine, self.shop, symlinks=True)
         for base in (".agents", ".config"):
             shutil.rmtree(Path(self.omac.environment["HOME"]) / base, ignore_errors=True)
@@ -150,7 +150,7 @@ def _house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @pytest.fixture
 def house(_house: House) -> Iterator[House]:
-    """The house in order; afterwards nothing unapproved may have run or had a token, and order can be restored."""
+    """Yield the house in order; then require that nothing unapproved ran or had a token, and restore order."""
     assert _house.works()
     yield _house
     assert _house.unapproved() == []
@@ -159,8 +159,8 @@ def house(_house: House) -> Iterator[House]:
 
 
 class Attack(NamedTuple):
-    """What the agent does to the skill folder, whether the approved code goes on after the next look, and which kinds
-    of rows tell of the attempt."""
+    """A change to the skill folder by the agent, whether the approved code works after the next reload, and the kinds
+    of rows that record the attempt."""
 
     do: Callable[[House, Path], object]
     works: bool
@@ -235,9 +235,9 @@ def plant_links(house: House, source: Path, *, folder: str = ".") -> None:
 
 
 def plant_in_own_base(house: House, source: Path) -> None:
-    other = house.shop / ".opencode" / "skills" / "slack"
-    shutil.copytree(source, other)
-    (other / "sidecar.py").write_text(house.hostile())
+    copy = house.shop / ".opencode" / "skills" / "slack"
+    shutil.copytree(source, copy)
+    (copy / "sidecar.py").write_text(house.hostile())
 
 
 def copy_to_own_base(house: House, source: Path) -> None:
@@ -250,8 +250,8 @@ def plant_before(house: House, source: Path) -> None:
 
 
 def steal_mount(house: House, source: Path) -> None:
-    other = house.omac.skill(house.shop, "aaa", meta().replace("name: slack", "name: aaa", 1), house.hostile())
-    assert "mount: slack" in (other / "omac.yaml").read_text()
+    thief = house.omac.skill(house.shop, "aaa", meta().replace("name: slack", "name: aaa", 1), house.hostile())
+    assert "mount: slack" in (thief / "omac.yaml").read_text()
 
 
 def differ_in_case(house: House, source: Path) -> None:
@@ -259,10 +259,10 @@ def differ_in_case(house: House, source: Path) -> None:
 
 
 def forge(house: House, source: Path) -> None:
-    """Everything that other tools, older versions, or omac elsewhere would believe; and the code is another."""
+    """Write files that other tools, older versions, or omac elsewhere would believe, and change the code."""
     edit_program(house, source)
-    found = house.server.call("status").json()["registry"][0]
-    entry = {"name": "slack", "bundle_hash": found["bundle_hash"], "source": str(source), "approved": True}
+    registered = house.server.call("status").json()["registry"][0]
+    entry = {"name": "slack", "bundle_hash": registered["bundle_hash"], "source": str(source), "approved": True}
     opencode, omac = house.shop / ".opencode", house.shop / ".omac"
     opencode.mkdir()
     omac.mkdir()
@@ -271,7 +271,7 @@ def forge(house: House, source: Path) -> None:
             (folder / name).write_text(json.dumps({"version": 1, "skills": {"slack": entry}, "approvals": [entry]}))
         (folder / "skill-config.yaml").write_text("slack:\n  SLACK_TOKEN: mine\n  REGION: mine\n")
         shutil.copyfile(house.omac.state / "journal.db", folder / "journal.db")
-        shutil.copytree(source, folder / "frozen" / found["digest"].removeprefix("sha256:"))
+        shutil.copytree(source, folder / "frozen" / registered["digest"].removeprefix("sha256:"))
         settings = '[serve]\nunapproved = "allow"\nbundle_drift = "accept"\nauto_register = true\n'
         (folder / "settings.toml").write_text(f'{settings}[secrets]\nstore = "keychain"\n')
         (folder / ".env").write_text(f"OMAC_STATE_DIR={folder}\nOMAC_SERVE_UNAPPROVED=allow\n")
@@ -307,8 +307,8 @@ ATTACKS = {
 @pytest.mark.full
 @pytest.mark.parametrize("name", some(ATTACKS, of=5))
 def test_what_is_done_to_an_approved_skill(house: House, name: str) -> None:
-    """Activated again, it is the same process; ended, it starts from its approved copy; looked at again, it goes on or
-    is refused with a reason. Never runs anything else, and the audit tells of it."""
+    """A changed skill keeps its process when it is activated again, and restarts from its approved copy. After a reload
+    it goes on, or is refused with a reason. No other code ever runs, and the audit records the attempt."""
     attack = ATTACKS[name]
     before, process = house.position(), house.process()
     attack.do(house, house.shop / ".agents" / "skills" / "slack")
@@ -331,8 +331,8 @@ def test_what_is_done_to_an_approved_skill(house: House, name: str) -> None:
 
 
 def test_everything_is_deleted(house: House) -> None:
-    """The skill's folder goes: its sidecar stops and its address is nobody's. The project's goes: it can be said so,
-    and taken offline."""
+    """A skill whose folder is deleted loses its sidecar and its address. A deleted project is reported as missing, and
+    can be taken offline."""
     before = house.position()
     delete(house, house.shop / ".agents" / "skills" / "slack")
     assert house.works()
@@ -340,11 +340,11 @@ def test_everything_is_deleted(house: House) -> None:
     assert (manifest.status, manifest.json()["skills"]) == (200, [])
     assert house.call().status == 404
     eventually(lambda: not any(holders(TOKEN.encode())), 5.0, "the end of everybody with the token")
-    vanished = [one for one in house.omac.events(SkillVanished) if one.position > before]
+    vanished = [recorded for recorded in house.omac.events(SkillVanished) if recorded.position > before]
     assert len(vanished) == 1
     shutil.rmtree(house.shop)
-    gone = house.reload(house.shop)
-    assert (gone.status, gone.json()["reason"]) == (400, "directory-missing"), gone
+    answer = house.reload(house.shop)
+    assert (answer.status, answer.json()["reason"]) == (400, "directory-missing"), answer
     assert house.call().status == 404
     assert house.server.call("deactivate", {"dir": str(house.shop)}).status == 200
     assert "directory-missing" in {row["reason"] for row in house.audit(before)}
@@ -353,16 +353,16 @@ def test_everything_is_deleted(house: House) -> None:
 @pytest.mark.parametrize("same", [True, False], ids=["the same code", "other code"])
 @pytest.mark.parametrize("where", ["nested", "other project", "user-global", "user-global, shared"])
 def test_elsewhere_nothing_is_inherited(house: House, where: str, same: bool) -> None:
-    """A skill of that name in another project, in a nested one, or in what all share gets no approval and no token, be
-    it the very same code; the approved one goes on undisturbed."""
+    """A skill of that name in another project, a nested one or a shared folder gets no approval and no token, even with
+    the very same code. The approved skill goes on undisturbed."""
     before, process, home = house.position(), house.process(), Path(house.omac.environment["HOME"])
-    places = {
+    folders = {
         "nested": house.shop / f"nested {same}" / ".agents" / "skills",
         "other project": house.other() / ".opencode" / "skills",
         "user-global": home / ".config" / "opencode" / "skills",
         "user-global, shared": home / ".agents" / "skills",
     }
-    source = places[where] / "slack"
+    source = folders[where] / "slack"
     shutil.copytree(house.shop / ".agents" / "skills" / "slack", source)
     if not same:
         (source / "sidecar.py").write_text(house.hostile())
@@ -384,14 +384,14 @@ def test_elsewhere_nothing_is_inherited(house: House, where: str, same: bool) ->
 
 
 def test_links_are_not_approved(house: House) -> None:
-    """A skill that leads to the system's files, to the state directory, or to another skill's cannot be approved."""
+    """A skill with a link to the system's files, to the state directory, or to another skill cannot be approved."""
     project = house.other()
     source = project / ".agents" / "skills" / "slack"
-    other = house.shop / ".agents" / "skills" / "slack" / "sidecar.py"
+    foreign = house.shop / ".agents" / "skills" / "slack" / "sidecar.py"
     for folder, target in (
         (".", "/etc/passwd"),
         (".", house.omac.state / "vault"),
-        ("dist", other),
+        ("dist", foreign),
         ("node_modules", "../../../../../shop"),
     ):
         (source / folder / "link").symlink_to(target)
@@ -403,7 +403,7 @@ def test_links_are_not_approved(house: House) -> None:
 
 
 def test_caches_from_before_the_approval_do_not_run(house: House) -> None:
-    """Compiled code planted beside the reviewed code is no part of what is approved."""
+    """Compiled code planted beside the reviewed code is no part of the approved copy."""
     project = house.other()
     plant_cache(house, project / ".agents" / "skills" / "slack")
     assert house.register(project, OTHER).status == 0
@@ -424,7 +424,8 @@ VENV_COMMANDS = {
 
 @pytest.mark.parametrize("command", VENV_COMMANDS.values(), ids=VENV_COMMANDS.keys())
 def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None:
-    """A real virtual environment; after the approval its interpreter and scripts are replaced: the copy's run."""
+    """A skill of a real virtual environment runs the copies of its interpreter and scripts when these are replaced
+    after the approval."""
     project = house.other()
     source = project / ".agents" / "skills" / "slack"
     venv = source / ".venv"
@@ -452,8 +453,8 @@ def test_a_replaced_interpreter_does_not_run(house: House, command: str) -> None
 
 @pytest.mark.parametrize("way", ["an editable install", "its home", "a first line"])
 def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way: str) -> None:
-    """A virtual environment that runs what lies elsewhere in the project is refused, or does not run what the agent
-    puts there after the approval."""
+    """A virtual environment that runs files from elsewhere in the project is refused, or does not run files that the
+    agent puts there after the approval."""
     project = house.other()
     source, outside = project / ".agents" / "skills" / "slack", project / "src"
     venv = source / ".venv"
@@ -492,8 +493,8 @@ def test_what_a_virtual_environment_names_outside_does_not_run(house: House, way
 
 
 def test_registering_again_vouches_for_nothing_new(house: House) -> None:
-    """Files that the hash leaves out were replaced. Who registers again, to change a value, is not taken to have read
-    them: that wants --force, as any change does."""
+    """A second registration, to change a value, does not approve replaced files that the hash leaves out: that needs
+    --force, as any change does."""
     project = house.other()
     assert house.register(project, OTHER).status == 0
     assert house.server.skill(project, "slack")["state"] == "ready"
@@ -505,8 +506,8 @@ def test_registering_again_vouches_for_nothing_new(house: House) -> None:
 
 
 def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
-    """The command that is offered carries what was looked at; files that the hash leaves out are replaced before it is
-    pasted: it approves nothing."""
+    """An offered command names the files that omac inspected. It approves nothing if files that the hash leaves out are
+    replaced before it is pasted."""
     project = house.other()
     fix = house.server.skill(project, "slack")["fix"][0]
     assert fix.startswith("omac approve slack ")
@@ -517,20 +518,20 @@ def test_what_is_pasted_approves_what_was_shown(house: House) -> None:
 
 
 def test_remembered_values_go_to_the_very_same_files(house: House) -> None:
-    """A copy of the skill, with other files where the hash does not look, is approved in another project: it does not
-    get what the first was given, as long as nobody gives it."""
+    """A copy of the skill with other files that the hash leaves out is approved in another project. It does not get the
+    values of the first, as long as no user gives them."""
     assert house.register(house.other("twin"), OTHER).status == 0
-    twin, other = house.other("twin"), house.other("twin")
-    (other / ".agents" / "skills" / "slack" / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
-    for project, state in ((twin, "ready"), (other, "pending_credentials")):
+    twin, changed = house.other("twin"), house.other("twin")
+    (changed / ".agents" / "skills" / "slack" / "dist" / "part_dist.py").write_text("MARK = 'other'\n")
+    for project, state in ((twin, "ready"), (changed, "pending_credentials")):
         house.person.ok("approve", "slack", "--workdir", str(project))
         skill = house.server.skill(project, "slack")
         assert skill["state"] == state, curl(f"{skill['base']}/").json()
 
 
 def test_names_lead_nowhere(house: House) -> None:
-    """Names that are paths, that terminals obey or that shells would run are refused or made readable, everywhere; and
-    what is offered for pasting runs nothing that the names say."""
+    """Names that are paths, that control terminals or that shells would run are refused or made readable, everywhere.
+    Commands that are offered for pasting run nothing from these names."""
     trap = house.omac.folder / "trap"
     shell = f"$(touch {str(trap).replace('/', chr(92) + '057')})`touch trap`;touch trap;'\"touch trap"
     project = house.omac.root / "o'ther $(touch trap)`touch trap`"
@@ -578,8 +579,9 @@ REFUSED = ("changed while omac read it", "does not match --hash")
 @pytest.mark.parametrize("command", ["approve", "register"])
 @pytest.mark.full
 def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
-    """The program flips between two versions while a person approves, thirty times, and a server runs. With --hash
-    only that version is ever approved; without, either; and what runs is always what the copy was recorded as."""
+    """A program flips between two versions while a person approves it thirty times and a server runs. With --hash only
+    that version is ever approved, without it either one. The code that runs is always the code recorded for the
+    copy."""
     project = house.other()
     source = project / ".agents" / "skills" / "slack"
     programs = {mark: program(house.trace, mark).encode() for mark in ("good", "flipped")}
@@ -587,7 +589,7 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
     for mark, content in programs.items():
         (source / "sidecar.py").write_bytes(content)
         hashes[read_tree(str(source)).bundle_hash()] = mark
-    wanted = next(found for found, mark in hashes.items() if mark == "good")
+    expected = next(bundle_hash for bundle_hash, mark in hashes.items() if mark == "good")
     (source / "sidecar.py").write_bytes(programs["good"])
     assert house.register(project, OTHER).status == 0
     house.server.activate(project)
@@ -605,39 +607,39 @@ def test_what_changes_while_it_is_approved(house: House, command: str) -> None:
             turn += 1
             ends.wait(0.001 * (turn % 5))
 
-    words = {"approve": ["--hash", wanted], "register": ["--force"]}[command]
+    words = {"approve": ["--hash", expected], "register": ["--force"]}[command]
     flipping = threading.Thread(target=flip)
     flipping.start()
-    asked = (command, "slack", "--workdir", str(project), "--json", *words)
+    arguments = (command, "slack", "--workdir", str(project), "--json", *words)
     try:
-        done = [house.person.run(*asked) for _ in range(30)]
+        done = [house.person.run(*arguments) for _ in range(30)]
     finally:
         ends.set()
         flipping.join()
-    answers = [json.loads(one.out) for one in done if one.status == 0]
-    said = [one.err for one in done if one.status]
-    assert [err for err in said if not any(words in err for words in REFUSED)] == []
+    answers = [json.loads(entry.out) for entry in done if entry.status == 0]
+    errors = [entry.err for entry in done if entry.status]
+    assert [err for err in errors if not any(words in err for words in REFUSED)] == []
     copies: dict[str, str] = {}
-    for one in house.omac.events(Approved):
-        if isinstance(one.event, Approved) and one.event.source == str(source):
-            copy = house.omac.state / "frozen" / one.event.digest.removeprefix("sha256:")
+    for entry in house.omac.events(Approved):
+        if isinstance(entry.event, Approved) and entry.event.source == str(source):
+            copy = house.omac.state / "frozen" / entry.event.digest.removeprefix("sha256:")
             content = (copy / "sidecar.py").read_bytes()
-            assert read_tree(str(copy)).digest() == one.event.digest
-            assert read_tree(str(copy)).bundle_hash() == one.event.bundle_hash
+            assert read_tree(str(copy)).digest() == entry.event.digest
+            assert read_tree(str(copy)).bundle_hash() == entry.event.bundle_hash
             if command == "approve":
-                assert one.event.bundle_hash == wanted
-            copies[str(copy)] = next((mark for mark, known in programs.items() if known == content), "torn")
+                assert entry.event.bundle_hash == expected
+            copies[str(copy)] = next((mark for mark, version in programs.items() if version == content), "torn")
     assert {str(house.omac.state / "frozen" / answer["digest"][7:]) for answer in answers} <= copies.keys()
     house.reload(project)
-    ran = [one for one in traces(house.trace)[began:] if one["token"] == OTHER]
-    assert all(copies[one["folder"]] == one["mark"] for one in ran)
-    assert "flipped" not in {one["mark"] for one in ran} or command == "register"
+    ran = [entry for entry in traces(house.trace)[began:] if entry["token"] == OTHER]
+    assert all(copies[entry["folder"]] == entry["mark"] for entry in ran)
+    assert "flipped" not in {entry["mark"] for entry in ran} or command == "register"
 
 
 @pytest.mark.full
 def test_a_project_becomes_a_link_to_another(house: House) -> None:
-    """Two approved projects; one is replaced by a link to the other, back and forth, while both are looked at again:
-    each program only ever has its own project's token."""
+    """Programs of two approved projects only ever have the token of their own project. Meanwhile one project is
+    replaced by a link to the other, back and forth, and both are reloaded."""
     mall = house.project("mall", "mall")
     assert house.register(mall, OTHER).status == 0
     house.server.activate(mall)
@@ -664,7 +666,7 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
     finally:
         ends.set()
         swapping.join()
-    ran = {(one["mark"], one["token"]) for one in traces(house.trace)}
+    ran = {(trace["mark"], trace["token"]) for trace in traces(house.trace)}
     pairs = {(mark, token) for mark, token in ran if mark == "mall" or token == TOKEN}
     assert pairs == {("good", TOKEN), ("mall", OTHER)}
     house.server.call("activate", {"dir": str(house.shop)})
@@ -673,14 +675,14 @@ def test_a_project_becomes_a_link_to_another(house: House) -> None:
 
 
 def test_the_audit_command_tells_it_all(house: House) -> None:
-    """What the other tests look at is what `omac audit` prints."""
-    told_ = [json.loads(line) for line in house.omac.ok("audit", "--json").splitlines()]
-    assert [row for row in told_ if row["kind"] != "access"] == house.audit(0)
+    """The audit that the other tests read has the same rows as `omac audit`."""
+    rows = [json.loads(line) for line in house.omac.ok("audit", "--json").splitlines()]
+    assert [row for row in rows if row["kind"] != "access"] == house.audit(0)
     assert house.omac.attempts() == [row for row in house.audit(0) if row["outcome"] == "refused"]
 
 
 def _compiled(house: House, path: Path) -> None:
-    """Compiled code that Python runs without a look at its source."""
+    """Write compiled code that Python runs without reading its source."""
     source = house.omac.folder / "hostile.py"
     source.write_text(f"{traced(house.trace, 'hostile')}MARK = 'hostile'\n")
     py_compile.compile(str(source), str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

@@ -1,4 +1,4 @@
-"""Whatever carrier takes it and whatever fails: what was acknowledged is in the journal, once, and the journal folds.
+"""Acknowledged events are in the journal, once, and the journal folds, for every carrier and every fault.
 
 `simulation/carriers.py` has the processes, their faults, and what must hold. OMAC_SEED repeats one schedule;
 OMAC_SOAK_SCHEDULES is how many there are.
@@ -21,10 +21,10 @@ MEMORY = "/dev/shm"  # what a disk does with an fsync is not the question here
 
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_nothing_acknowledged_is_lost(part: int) -> None:
-    """Random schedules of a server, runs beside it, commands, programs that spool, and faults of each."""
-    given = os.environ.get("OMAC_SEED")
-    first = int(given) if given else random.getrandbits(31)
-    for seed in range(first, first + (1 if given else SCHEDULES // PARTS)):
+    """Random schedules of a server, runs beside it, commands, programs that spool, and faults of each lose no event."""
+    chosen = os.environ.get("OMAC_SEED")
+    first = int(chosen) if chosen else random.getrandbits(31)
+    for seed in range(first, first + (1 if chosen else SCHEDULES // PARTS)):
         folder = Path(tempfile.mkdtemp(prefix="carriers", dir=MEMORY if os.path.isdir(MEMORY) else None))
         try:
             assert await schedule(folder, seed) > 0

@@ -1,4 +1,4 @@
-"""Skills of one server and a client that keeps cookies, as a browser does: each skill has its own back, and no other's.
+"""Skills of one server and a client that keeps cookies, as a browser does: each skill gets back its own cookies only.
 
 The skills set cookies for all of the host, and answer in omac's name; curl keeps the cookies in a jar.
 """
@@ -32,11 +32,11 @@ while True:
 
 @pytest.fixture(scope="module")
 def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
-    """An omac with two projects, each with two such skills, approved."""
+    """Yield an omac with two projects, each with two such skills, approved."""
     with omac_in(tmp_path_factory.mktemp("cookies")) as made:
         for project in ("one", "two"):
-            for name, other in (("red", "blue"), ("blue", "red")):
-                cookies = [one.format(name=f"{project}-{name}", other=other) for one in SET]
+            for name, neighbour in (("red", "blue"), ("blue", "red")):
+                cookies = [cookie.format(name=f"{project}-{name}", other=neighbour) for cookie in SET]
                 meta = META.format(name=name)
                 made.skill(made.root / project, name, meta, PROGRAM.format(cookies=cookies))
             made.approve(made.root / project, "red", "blue")
@@ -45,12 +45,12 @@ def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
 
 @pytest.fixture(scope="module")
 def server(omac: Omac) -> Serving:
-    """The server that runs them."""
+    """Start the server that runs the skills."""
     return omac.serve()
 
 
 def test_each_skill_has_its_own_cookies(omac: Omac, server: Serving, tmp_path: Path) -> None:
-    """A neighbour in the project, and the skill of the same name in another project, set and get their own."""
+    """A skill sets and gets its own cookies, not those of a neighbour, nor of its namesake in another project."""
     skills = {
         f"{project}-{name}": server.skill(omac.root / project, name)["base"]
         for project in ("one", "two")
@@ -63,7 +63,7 @@ def test_each_skill_has_its_own_cookies(omac: Omac, server: Serving, tmp_path: P
         assert answer.body == ""
         assert "x-omac-reason" not in answer.headers
     for name, base in skills.items():
-        got = curl("--cookie", jar, f"{base}/get").body.removeprefix("Cookie: ")
-        assert sorted(got.split("; ")) == [f"bare={name}", f"sid={name}"]
+        cookies = curl("--cookie", jar, f"{base}/get").body.removeprefix("Cookie: ")
+        assert sorted(cookies.split("; ")) == [f"bare={name}", f"sid={name}"]
     token = skills["one-red"].rpartition("/")[0]
     assert curl("--cookie", jar, f"{token}/nowhere/").status == 404

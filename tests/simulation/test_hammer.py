@@ -13,7 +13,7 @@ OPERATIONS_MIN = 50 if everything() else 10
 
 @pytest.mark.full
 async def test_hammered_directories_come_to_rest() -> None:
-    """Many seconds of random operations; OMAC_SEED repeats a run."""
+    """Directories come to rest after many seconds of random operations; OMAC_SEED repeats a run."""
     seed = int(os.environ.get("OMAC_SEED") or random.getrandbits(32))
     print(f"OMAC_SEED={seed}")
     assert await hammer(SECONDS, seed) >= OPERATIONS_MIN

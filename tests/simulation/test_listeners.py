@@ -1,4 +1,4 @@
-"""Anybody on the machine may connect to omac's TCP ports: that neither ends omac nor keeps its user out."""
+"""Any user of the machine may connect to omac's TCP ports: that neither ends omac nor keeps its own user out."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Scene:
         return host, int(port)
 
     def works(self) -> None:
-        """The private socket, the bearer of the token and the skill's caller are all served."""
+        """Require that the private socket, the bearer of the token and the skill's caller are all served."""
         assert self.server.call("dirs").status == 200
         assert self.server.call_tcp("dirs", "-H", self.bearer).status == 200
         assert curl(f"{self.skill}/x").status == 200
@@ -57,7 +57,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("listener", ["control", "facade"])
 def test_idle_connections_keep_nobody_out(scene: Scene, listener: str) -> None:
-    """More of them than omac has descriptors: it holds a share of them, and closes the oldest for the next."""
+    """Idle connections, more than omac has descriptors, get a share of these; omac closes the oldest for the next."""
     with ExitStack() as held:
         for _ in range(DESCRIPTORS_MAX):
             held.enter_context(socket.create_connection(scene.port(listener), timeout=10))
@@ -68,7 +68,7 @@ def test_idle_connections_keep_nobody_out(scene: Scene, listener: str) -> None:
 
 @pytest.mark.parametrize("listener", ["control", "facade"])
 def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
-    """The same with heads that never end, on all listeners."""
+    """Connections with heads that never end keep no caller out either, on all listeners."""
     with ExitStack() as held:
         for _ in range(DESCRIPTORS_MAX):
             sock = held.enter_context(socket.create_connection(scene.port(listener), timeout=10))
@@ -79,7 +79,7 @@ def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
 
 def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
     """A call under way takes a third descriptor where its caller has sent all that omac reads ahead, or has finished
-    sending: as many of them as there can be leave the reserve to sidecars and journal."""
+    sending. As many such calls as there can be leave the reserve to sidecars and journal."""
     path = scene.skill.split("/", 3)[3]
     request = f"GET /{path}/silent HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     before = scene.server.descriptors()
@@ -108,8 +108,8 @@ def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
 
 
 def test_without_a_descriptor_omac_goes_on_trying(scene: Scene) -> None:
-    """All descriptors gone for two seconds while a sidecar ends: omac says so in a few lines and goes on; afterwards
-    it answers and the sidecar is back."""
+    """A server without any descriptor for two seconds, while a sidecar ends, reports that in a few lines and goes on.
+    Afterwards it answers and the sidecar is back."""
     pid = scene.server.process.pid
     (sidecar,) = scene.server.call("status").json()["sidecars"]
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -123,15 +123,15 @@ def test_without_a_descriptor_omac_goes_on_trying(scene: Scene) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     eventually(lambda: curl(f"{scene.skill}/x").status == 200, 10.0, "the sidecar's return")
     scene.works()
-    said = scene.server.said()
-    assert "Too many open files" in said
-    assert "Traceback" not in said
-    assert len(said.splitlines()) < 12, said
+    stderr = scene.server.said()
+    assert "Too many open files" in stderr
+    assert "Traceback" not in stderr
+    assert len(stderr.splitlines()) < 12, stderr
 
 
 @pytest.mark.full
 def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
-    """The system starts no more for omac than one at a time: calls pass, and what needs a thread is done later."""
+    """A system that starts one thread at a time for omac lets calls pass; work that needs a thread is done later."""
     pid = scene.server.process.pid
     eventually(lambda: not idle_threads(pid), 20.0, "the end of its idle threads")
     projects = [scene.omac.project(f"q{number}") for number in range(8)]
@@ -146,9 +146,9 @@ def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
     finally:
         resource.prlimit(pid, resource.RLIMIT_AS, before)
     scene.works()
-    said = scene.server.said()
-    assert "waits for threads" in said
-    assert "Traceback" not in said
+    stderr = scene.server.said()
+    assert "waits for threads" in stderr
+    assert "Traceback" not in stderr
 
 
 def idle_threads(pid: int) -> list[str]:

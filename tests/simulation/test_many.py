@@ -12,7 +12,7 @@ DIRECTORIES = 50
 
 
 async def test_two_hundred_callers_share_one_activation() -> None:
-    """200 concurrent activations of one directory make one in the journal, and all get the same token."""
+    """Concurrent activations of one directory, 200 of them, make one in the journal, and all get the same token."""
     answers = []
     with trio.fail_after(60):
         async with world() as here:
@@ -37,7 +37,7 @@ async def test_two_hundred_callers_share_one_activation() -> None:
 
 @pytest.mark.full
 async def test_fifty_directories_come_online_at_once() -> None:
-    """50 directories asked for at the same time are all active, each with its own token and its own sidecar."""
+    """Directories activated at once, 50 of them, are all active, each with its own token and its own sidecar."""
     answers = {}
     with trio.fail_after(120):
         async with world() as here:
@@ -53,8 +53,8 @@ async def test_fifty_directories_come_online_at_once() -> None:
                     nursery.start_soon(call, number)
             for number, (status, manifest) in answers.items():
                 assert (status, manifest["state"]) == (200, "active"), manifest
-                found = await here.get(manifest["skills"][0]["base"] + "/")
-                assert found == (200, str(projects[number]).encode())
+                answer = await here.get(manifest["skills"][0]["base"] + "/")
+                assert answer == (200, str(projects[number]).encode())
             assert len({manifest["dir_token"] for _, manifest in answers.values()}) == DIRECTORIES
             assert len(here.processes()) == DIRECTORIES
     assert len(answers) == DIRECTORIES

@@ -44,9 +44,9 @@ journal.close()
 
 
 async def test_every_position_replays_to_what_was_live_there() -> None:
-    """With crashes, reloads and a second process appending, fold and live state agree byte for byte, everywhere."""
+    """The fold and the live state agree byte for byte at every position, with crashes, reloads and a second process."""
     live: dict[int, bytes] = {}
-    told: list[bytes] = []
+    documents: list[bytes] = []
     with trio.fail_after(120):
         async with world() as here:
             system = here.server.engine.system
@@ -60,12 +60,12 @@ async def test_every_position_replays_to_what_was_live_there() -> None:
             await approve_all(here, projects)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_appending, here, projects[0])
-                nursery.start_soon(keep_told, here, told)
-                while system.position < EVENTS_MIN or len(told) < COMPARED_BY_CLI:
+                nursery.start_soon(keep_told, here, documents)
+                while system.position < EVENTS_MIN or len(documents) < COMPARED_BY_CLI:
                     await make_history(here, projects)
             compare_by_cli = [
                 (document, await here.omac("replay", "--at", str(msgspec.json.decode(document)["position"]), "--json"))
-                for document in told
+                for document in documents
             ]
             path = here.ready.journal
             records = folded(path)
@@ -75,23 +75,23 @@ async def test_every_position_replays_to_what_was_live_there() -> None:
     assert len(common) >= EVENTS_MIN - 10
     assert [position for position in sorted(common) if records[position][1] != live[position]] == []
     assert all(status == replayed for status, replayed in compare_by_cli)
-    assert len({msgspec.json.decode(document)["position"] for document in told}) == COMPARED_BY_CLI
+    assert len({msgspec.json.decode(document)["position"] for document in documents}) == COMPARED_BY_CLI
 
 
 def folded(path: str) -> dict[int, tuple[str, bytes]]:
-    """By position: the run that appended, and the status of a system folded afresh up to there."""
+    """Return, by position, the run that appended, and the status of a system folded afresh up to there."""
     journal = ReadJournal(path)
     system = System()
-    found = {}
+    states = {}
     for recorded in journal.records():
         system.apply(recorded)
-        found[recorded.position] = (recorded.run, msgspec.json.encode(status_of(system)))
+        states[recorded.position] = (recorded.run, msgspec.json.encode(status_of(system)))
     journal.close()
-    return found
+    return states
 
 
 async def make_history(here: World, projects: list[Path]) -> None:
-    """Everything that can happen to a directory, once for each."""
+    """Make everything happen that can happen to a directory, once for each."""
     for project in projects:
         _, manifest = await here.control("activate", project)
         reachable = [skill["base"] for skill in manifest["skills"] if "base" in skill]  # one may have given up

@@ -1,8 +1,8 @@
 """No secret is anywhere but in its store and in the program that it is for.
 
-With each store, secrets are given in every way there is, used, changed, taken back, refused; the store is locked; a
-sidecar crashes, another cannot be started; omac is killed in the middle, and breaks. Then everything that was written,
-printed, answered, or could be seen of a process is searched for them, byte by byte and in other spellings.
+With each store, secrets are given in every way there is, used, changed, removed and refused. The store is locked, a
+sidecar crashes, another cannot be started, and omac is killed in the middle, and breaks. Then everything that was
+written, printed, answered, or could be seen of a process is searched for them, byte by byte and in other spellings.
 """
 
 import base64
@@ -107,17 +107,17 @@ WITH_FAULT = (sys.executable, "-c", BROKEN)
 
 
 def spellings(core: str) -> set[bytes]:
-    """How a text of letters and digits may be written; what other spellings leave as it is, is among them."""
+    """Return how a text of letters and digits may be written; spellings that leave it unchanged are covered by it."""
     raw = core.encode()
-    found = {raw, raw[::-1], raw.hex().encode(), raw.hex().upper().encode(), core.encode("utf-16-le")}
+    variants = {raw, raw[::-1], raw.hex().encode(), raw.hex().upper().encode(), core.encode("utf-16-le")}
     for before in range(3):
         encoded = base64.b64encode(b"x" * before + raw)
-        found.add(encoded[4 if before else 0 : len(encoded) - 4])  # the ends depend on what is beside it
-    return found
+        variants.add(encoded[4 if before else 0 : len(encoded) - 4])  # the ends depend on what is beside it
+    return variants
 
 
 class Scene:
-    """One omac, everything that was ever seen of it, and the values that must not be in there."""
+    """An omac, everything that was ever seen of it, and the values that must not be in there."""
 
     def __init__(self, omac: Omac, person: Omac, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac, self.person, self.store, self.keyring = omac, person, store, keyring
@@ -131,27 +131,27 @@ class Scene:
             omac.skill(self.shop, name, META.format(name=name, command=f"[{command}]"), PROGRAM)
 
     def value(self, how: str, form: str = 'tokn-{} "ü"/+=%\\') -> str:
-        """A value that cannot be mistaken, for this way of giving it."""
+        """Return a value that cannot be mistaken, for this way of giving it."""
         digest = hashlib.sha256(f"{self.omac.folder}: {how}".encode()).digest()
         core = re.sub("[^A-Za-z0-9]", "", base64.b64encode(digest).decode())[:CORE_LENGTH]
         self.values[how] = core
         return form.format(core)
 
     def note(self, what: str, content: Done | Answer | str | bytes) -> None:
-        """Keep what was seen."""
-        shown = content if isinstance(content, bytes) else str(content).encode(errors="surrogateescape")
+        """Keep some content, to search it later."""
+        data = content if isinstance(content, bytes) else str(content).encode(errors="surrogateescape")
         if isinstance(content, Done):
-            shown = f"{content.out}\0{content.err}".encode(errors="surrogateescape")
-        self.seen.append((what, shown))
+            data = f"{content.out}\0{content.err}".encode(errors="surrogateescape")
+        self.seen.append((what, data))
 
     def typing(self, *arguments: str, extra: dict[str, str] | None = None) -> Done:
-        """A command, where nobody can be asked."""
+        """Run a command where no person can be prompted, and keep its output."""
         done = self.person.run(*arguments, extra=extra)
         self.note(" ".join(arguments), done)
         return done
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Everything that omac wrote anywhere, but for the vault itself."""
+        """Yield everything that omac wrote anywhere, but for the vault itself."""
         vaults = {self.omac.state / "vault"}
         folders = [self.omac.state, *(self.omac.folder / name for name in ("home", "tmp"))]
         if self.keyring is not None:
@@ -162,7 +162,7 @@ class Scene:
                 yield str(path), path.read_bytes()
 
     def found(self, *cores: str) -> list[tuple[str, str]]:
-        """Where these are, and which."""
+        """Return where these values are, and which."""
         needles = {spelling: core for core in cores for spelling in spellings(core)}
         pattern = re.compile(b"|".join(map(re.escape, needles)))
         return [
@@ -172,11 +172,11 @@ class Scene:
         ]
 
     def holders(self) -> set[Holder]:
-        """Every process that could be seen to have one of the values."""
+        """Return every process that could be seen to have one of the values."""
         return set(holders(*(core.encode() for core in self.values.values())))
 
     def look(self, server: Serving, when: str) -> None:
-        """All that can be asked, of omac and of the system."""
+        """Keep all answers that omac and the system give."""
         shop = ("--workdir", str(self.shop))
         for action in ("status", "dirs", "global"):
             self.note(f"{when}: {action}", server.call(action))
@@ -197,7 +197,7 @@ class Scene:
 
     @contextmanager
     def stuck(self) -> Iterator[None]:
-        """The store does not come to an end meanwhile."""
+        """Keep the store from finishing meanwhile."""
         if self.keyring is not None:
             self.keyring.pause()
             try:
@@ -211,7 +211,7 @@ class Scene:
 
 
 def give(scene: Scene) -> None:
-    """In every way there is, and in ways that are refused."""
+    """Give secrets in every way there is, and in ways that are refused."""
     omac, shop = scene.omac, ("--workdir", str(scene.shop))
     first = {"OMAC_SECRET_TOKEN": scene.value("environment"), "OMAC_CONFIG_CONTROL": scene.control}
     done = omac.run("register", "slack", *shop, extra=first)
@@ -251,17 +251,17 @@ def give(scene: Scene) -> None:
 
 
 def use(scene: Scene, server: Serving) -> None:
-    """The sidecar has its values; it has them alone."""
+    """Call the skill, and require that its sidecar has its values, and has them alone."""
     base = server.skill(scene.shop, "slack")["base"]
     answer = curl(f"{base}/?{quote('no secret')}")
     scene.note("facade", answer)
     token, spare = scene.value("typed"), scene.value("file")
     expected = {name: _digest(value) for name, value in (("TOKEN", token), ("SPARE", spare))}
     assert {name: answer.json()[name] for name in expected} == expected
-    mine = set(holders(scene.values["typed"].encode()))
-    (one,) = mine
-    assert (one.where, os.path.basename(one.argv[0]), one.argv[1:]) == ("environ", "python3", ("sidecar.py",))
-    assert one.pid not in (server.process.pid, *(each["pid"] for each in server.call("status").json()["sidecars"]))
+    processes = set(holders(scene.values["typed"].encode()))
+    (holder,) = processes
+    assert (holder.where, os.path.basename(holder.argv[0]), holder.argv[1:]) == ("environ", "python3", ("sidecar.py",))
+    assert holder.pid not in (server.process.pid, *(each["pid"] for each in server.call("status").json()["sidecars"]))
     copies = os.path.join(scene.omac.state, "frozen") + "/"
     assert all(each.folder.startswith(copies) and each.where == "environ" for each in scene.holders())
     for folder in Path("/proc").glob("[0-9]*/fd"):
@@ -274,7 +274,7 @@ def use(scene: Scene, server: Serving) -> None:
 
 
 def change(scene: Scene, server: Serving) -> None:
-    """Changed, and taken back, while the server runs."""
+    """Change one secret and remove another while the server runs."""
     shop = ("--workdir", str(scene.shop))
     changed = scene.value("changed")
     assert scene.typing("register", "slack", *shop, extra={"OMAC_SECRET_TOKEN": changed}).status == 0
@@ -291,8 +291,8 @@ def change(scene: Scene, server: Serving) -> None:
 
 
 def kill(scene: Scene, server: Serving) -> None:
-    """SIGKILL: of a command that is about to store a value, and of the server while a sidecar runs; then a server and
-    a command that break."""
+    """Kill a command that is about to store a value, and the server while a sidecar runs; then run a server and a
+    command that break."""
     omac, shop = scene.omac, ("--workdir", str(scene.shop))
     with scene.stuck():
         before = len(omac.events(SecretWriteRequested))
@@ -327,7 +327,7 @@ def kill(scene: Scene, server: Serving) -> None:
 
 
 def lock(scene: Scene, server: Serving) -> None:
-    """The store is locked: nothing can be given, and nothing that needs a value of it starts."""
+    """Lock the store: no value can be given, and no skill that needs one starts."""
     shop = ("--workdir", str(scene.shop))
     if scene.keyring is not None:
         scene.keyring.lock()
@@ -353,7 +353,7 @@ def _digest(value: str) -> str:
 
 
 def _sleeping(pid: int) -> bytes:
-    """Its arguments, once it has threads: one of them waits."""
+    """Return the arguments of a process, once it has threads: one of them waits."""
     threads = os.listdir(f"/proc/{pid}/task")
     return Path(f"/proc/{pid}/cmdline").read_bytes() if len(threads) > 1 else b""
 
@@ -363,7 +363,7 @@ SET = ("secrets", "set", "slack")
 
 @pytest.fixture(scope="module", params=["vault", pytest.param("keychain", marks=pytest.mark.full)])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Everything has happened."""
+    """Yield a scene in which everything has happened."""
     with ExitStack() as stack:
         keyring = None
         if request.param == "keychain":
@@ -386,7 +386,8 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_secret_is_nowhere(scene: Scene) -> None:
-    """Not in the journal, the state directory, a log, an output, an answer, a list of processes; in no spelling."""
+    """A secret is not in the journal, the state directory, a log, an output, an answer or a list of processes, in any
+    spelling."""
     assert len(scene.values) >= 20
     assert sum(len(content) for _, content in scene.files()) > 100_000
     hows = {core: how for how, core in scene.values.items()}
@@ -394,29 +395,29 @@ def test_a_secret_is_nowhere(scene: Scene) -> None:
 
 
 def test_the_search_finds_what_is_there(scene: Scene) -> None:
-    """A value that is not secret was given as a setting, and its sidecar wrote it to its log in every spelling: it is
-    found in the journal, in answers, and in each line of the log."""
+    """A value that is not secret was given as a setting, and its sidecar wrote it to its log in every spelling. The
+    search finds it in the journal, in answers, and in each line of the log."""
     (core,) = re.findall("[A-Za-z0-9]{24}", scene.control)
-    where = {Path(place).name if place.startswith("/") else place for place, _ in scene.found(core)}
+    where = {Path(source).name if source.startswith("/") else source for source, _ in scene.found(core)}
     assert where & {"journal.db", "journal.db-wal"}
-    assert any(place.startswith("config show") for place in where)
-    logs = [content for place, content in scene.files() if place.endswith("-slack.log")]
+    assert any(source.startswith("config show") for source in where)
+    logs = [content for source, content in scene.files() if source.endswith("-slack.log")]
     lines = next(filter(None, logs)).split(b"\n")[1:14]
     assert [line for line in lines if not any(spelling in line for spelling in spellings(core))] == []
 
 
 def test_everything_has_happened(scene: Scene) -> None:
-    """The search is about a life in which sidecars crashed, could not be started, and waited for a locked store."""
-    logs = b"".join(content for place, content in scene.files() if place.endswith("-crash.log"))
+    """The search covers a life in which sidecars crashed, could not be started, and waited for a locked store."""
+    logs = b"".join(content for source, content in scene.files() if source.endswith("-crash.log"))
     assert b"it crashes" in logs
-    seen = {what: content.decode(errors="replace") for what, content in scene.seen}
-    assert "nothing is not there" in seen["in use: manifest"]
-    assert "RuntimeError: a fault" in seen["trace"]
-    assert scene.keyring is None or "pending_credentials" in seen["locked: manifest"]
+    texts = {name: content.decode(errors="replace") for name, content in scene.seen}
+    assert "nothing is not there" in texts["in use: manifest"]
+    assert "RuntimeError: a fault" in texts["trace"]
+    assert scene.keyring is None or "pending_credentials" in texts["locked: manifest"]
 
 
 def test_the_store_does_not_show_it(scene: Scene) -> None:
-    """What the store itself has on the disk cannot be read without its key."""
+    """The store's own files on the disk show none of the values: they cannot be read without its key."""
     folder = scene.omac.state if scene.keyring is None else Path(scene.keyring["HOME"]).parent
     files = [path for path in folder.rglob("*") if path.is_file() and path.name in ("vault", "login.keyring")]
     assert files
@@ -425,6 +426,6 @@ def test_the_store_does_not_show_it(scene: Scene) -> None:
 
 
 def test_attempts_and_accesses_are_told_without_it(scene: Scene) -> None:
-    """The audit has what was given and refused, by name."""
+    """The audit has rows of approvals, of values written and removed, and of accesses."""
     kinds = {json.loads(line)["kind"] for line in scene.omac.ok("audit", "--json").splitlines()}
     assert kinds >= {"skill.approved", "secret.written", "secret.removed", "config.written", "access"}

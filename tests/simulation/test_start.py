@@ -1,5 +1,6 @@
-"""`omac start` in a linked worktree, as people use it: a skill is called, a commit made, an attack fails, and the audit
-tells all of it; afterwards nothing is left, whoever was killed.
+"""`omac start` in a linked worktree, as people use it: a skill is called, a commit is made, and an attack fails.
+
+The audit reports all of it; afterwards no process is left, whichever of them was killed.
 """
 
 import json
@@ -48,34 +49,33 @@ class Repository:
         omac.approve(self.worktree)
 
     def git(self, folder: Path, *arguments: str) -> str:
-        """What git says, run on the host."""
+        """Run git on the host, and return its output."""
         done = subprocess.run([*GIT, "-C", str(folder), *arguments], capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done
         return done.stdout.strip()
 
     def sprung(self) -> bool:
-        """Whether the host's own git runs what was planted."""
+        """Return whether the host's own git runs the planted hook."""
         self.git(self.main, "checkout", "-q", "-b", f"other-{os.urandom(4).hex()}")
         return self.trap.exists()
 
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    """An omac of this test's own."""
-    with omac_in(tmp_path) as mine:
-        yield mine
+    """Yield an omac of this test's own."""
+    with omac_in(tmp_path) as instance:
+        yield instance
 
 
 def rows(omac: Omac) -> list[dict[str, Any]]:
-    """The whole audit."""
+    """Return the whole audit."""
     return [json.loads(line) for line in omac.ok("audit", "--json").splitlines()]
 
 
 def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
-    """The skill answers under its flat name, by TCP and by the socket, the commit is in the repository, the plant is
-    not, and its exit status arrives; the audit has the accesses and the launch; outside a sandbox the same plant is
-    what the host's git runs.
-    """
+    """An agent in a sandbox calls the skill under its flat name, by TCP and by the socket. Its commit is in the
+    repository, its planted hook is not, and its exit status arrives. The audit has the accesses and the launch. Outside
+    a sandbox the host's git runs the same hook."""
     repository = Repository(omac)
     script = f"{WORK}\n{{ {PLANT} }} || true\nsleep 600 &\nexit 21"
     where = ("--workdir", str(repository.worktree))
@@ -88,14 +88,14 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
     assert repository.git(repository.worktree, "status", "--porcelain", "answer") == ""
     assert not repository.sprung()
 
-    told = rows(omac)
-    accesses = [(row["skill"], row["path"], row["status"], row["dir"]) for row in told if row["kind"] == "access"]
+    audited = rows(omac)
+    accesses = [(row["skill"], row["path"], row["status"], row["dir"]) for row in audited if row["kind"] == "access"]
     paths = ("/echo/from-inside", "/echo/by-socket")
     assert accesses == [("echo", path, 200, str(repository.worktree)) for path in paths]
-    (launch,) = [row for row in told if row["kind"] == "sandbox"]
+    (launch,) = [row for row in audited if row["kind"] == "sandbox"]
     assert (launch["dir"], launch["status"], launch["outcome"]) == (str(repository.worktree), 21, "completed")
     assert "by bubblewrap" in launch["detail"]
-    (activation,) = [row for row in told if row["kind"] == "control.called"]
+    (activation,) = [row for row in audited if row["kind"] == "control.called"]
     assert activation["position"] < launch["position"]
     status = json.loads(omac.ok("status", "--json"))
     assert [status[kind] for kind in ("runs", "directories", "sidecars", "sandboxes")] == [[], [], [], []]
@@ -107,7 +107,7 @@ def test_an_agent_at_work_in_a_linked_worktree(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_landlock_alone(omac: Omac) -> None:
-    """It cannot show what is elsewhere, so there is no socket and no token file; the skill answers by its port."""
+    """Landlock shows no files from elsewhere, so no socket and no token file exist; the skill answers by its port."""
     project = omac.project("plain")
     omac.approve(project)
     script = 'env; curl -sS --fail "$OMAC_ECHO_BASE/echo/by-port" >/dev/null && touch made && exit 5'
@@ -128,8 +128,8 @@ WILLING = "setsid sleep 600 & sleep 600 & echo up; while :; do sleep 1; done"
     "script", [pytest.param(WILLING, id="willing", marks=pytest.mark.full), pytest.param(STUBBORN, id="stubborn")]
 )
 def test_nothing_survives_a_kill(omac: Omac, script: str) -> None:
-    """kill -9 of omac, and sidecars, sandbox and all that ran in it are gone, whatever it does with signals; the next
-    omac records how that went."""
+    """A kill -9 of omac ends sidecars, sandbox and all that ran in it, however that treats signals. The next omac
+    records how the sandbox ended."""
     repository = Repository(omac)
     run = omac.start("start", "--workdir", str(repository.worktree), "--", "sh", "-c", script)
     assert run.line() == "up\n"
@@ -137,27 +137,27 @@ def test_nothing_survives_a_kill(omac: Omac, script: str) -> None:
     run.end(signal.SIGKILL)
     eventually(lambda: not omac.left(), 10.0, "the end of all that omac started")
     omac.ok("start", "--workdir", str(repository.worktree), "--", "true")
-    told = [row for row in rows(omac) if row["kind"] == "sandbox"]
-    assert [row["outcome"] for row in told] in (["aborted", "completed"], ["completed", "completed"])
+    launches = [row for row in rows(omac) if row["kind"] == "sandbox"]
+    assert [row["outcome"] for row in launches] in (["aborted", "completed"], ["completed", "completed"])
     status = json.loads(omac.ok("status", "--json"))
     assert [status[kind] for kind in ("runs", "directories", "sidecars", "sandboxes")] == [[], [], [], []]
 
 
 def test_what_is_killed_alone_is_on_record_at_once(omac: Omac) -> None:
-    """kill -9 of the process that holds the sandbox: omac start says how it ended, and records that before it ends."""
+    """A kill -9 of the process that holds the sandbox makes `omac start` fail, and record that before it ends."""
     run = omac.start("start", "--", "sh", "-c", "echo up; sleep 600")
     assert run.line() == "up\n"
     children = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
     (holder,) = [int(pid) for pid in children if b"sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(holder, signal.SIGKILL)
     assert run.process.wait(20) != 0
-    told = [row for row in rows(omac) if row["kind"] == "sandbox"]
-    assert [row["outcome"] for row in told] == ["aborted"], told
+    launches = [row for row in rows(omac) if row["kind"] == "sandbox"]
+    assert [row["outcome"] for row in launches] == ["aborted"], launches
     assert json.loads(omac.ok("status", "--json"))["sandboxes"] == []
 
 
 def test_an_order_to_end_is_obeyed_in_the_sandbox(omac: Omac) -> None:
-    """SIGTERM to omac reaches the command inside, whose status is omac's; a second one ends what does not end."""
+    """A SIGTERM reaches the command inside, whose status becomes omac's; a second one kills a command that goes on."""
     run = omac.start("start", "--", "sh", "-c", "trap 'echo told; exit 41' TERM; echo up; while :; do sleep 0.05; done")
     assert run.line() == "up\n"
     assert run.end() == 41

@@ -1,4 +1,4 @@
-"""The end of a server: who waits gets an answer, who does not read is not waited for, and a second signal is obeyed."""
+"""The end of a server: waiting callers get an answer, unread answers are not waited for, a second signal is obeyed."""
 
 import contextlib
 import json
@@ -22,12 +22,12 @@ MUTE = "name: mute\nsidecar:\n  command: [sleep, '600']\n  mount: mute\n  health
 
 @pytest.fixture
 def omac(tmp_path: Path) -> Iterator[Omac]:
-    with omac_in(tmp_path) as mine:
-        yield mine
+    with omac_in(tmp_path) as instance:
+        yield instance
 
 
 def online(omac: Omac, *, stubborn: bool = False) -> tuple[Serving, dict[str, str], Path]:
-    """A server with a project whose skill `own` streams; with the skill's address and the project."""
+    """Start a server with a project whose skill `own` streams; return it, the skill and the project."""
     project = omac.root / "p"
     source = omac.skill(project, "own", META.format(name="own"), PROGRAM)
     if stubborn:
@@ -38,7 +38,7 @@ def online(omac: Omac, *, stubborn: bool = False) -> tuple[Serving, dict[str, st
 
 
 def flooded(sock: socket.socket, request: bytes) -> socket.socket:
-    """A connection full of calls whose answers nobody reads."""
+    """Fill a connection with calls whose answers are never read."""
     sock.settimeout(1)
     with contextlib.suppress(OSError):
         for _ in range(200_000):
@@ -48,7 +48,8 @@ def flooded(sock: socket.socket, request: bytes) -> socket.socket:
 
 @pytest.mark.full
 def test_clients_that_never_read_do_not_hold_up_the_end(omac: Omac) -> None:
-    """By TCP with the token, by the private socket, and through the facade: omac ends in order all the same."""
+    """Clients that never read do not keep omac from ending in order, by TCP with the token, by the private socket, or
+    through the facade."""
     server, skill, _ = online(omac)
     bearer = f"Authorization: Bearer {server.token}\r\n"
     head = "GET /__omac__/status HTTP/1.1\r\nHost: localhost\r\n"
@@ -71,8 +72,8 @@ def test_clients_that_never_read_do_not_hold_up_the_end(omac: Omac) -> None:
 
 @pytest.mark.full
 def test_callers_that_wait_are_answered(omac: Omac) -> None:
-    """SIGTERM while an activation waits for its sidecar and a skill for its answer: both callers get 503 `stopping` as
-    JSON; a caller of deactivate gets what it asked for."""
+    """Callers that wait for an activation, or for a skill, at a SIGTERM get 503 `stopping` as JSON. A caller of
+    deactivate gets its normal answer."""
     server, skill, project = online(omac, stubborn=True)
     slow = omac.root / "slow"
     omac.skill(slow, "mute", MUTE)
@@ -85,7 +86,7 @@ def test_callers_that_wait_are_answered(omac: Omac) -> None:
         return subprocess.Popen([*CURL, "-i", "--unix-socket", socket_path, "-d", body, url], stdout=subprocess.PIPE)
 
     def states() -> dict[str, str]:
-        return {one["dir"]: one["state"] for one in server.call("dirs").json()["dirs"]}
+        return {answer["dir"]: answer["state"] for answer in server.call("dirs").json()["dirs"]}
 
     calling = subprocess.Popen([*CURL, "-i", f"{skill['base']}/silent"], stdout=subprocess.PIPE)
     with calling, asking("activate", slow) as activating:
@@ -95,7 +96,7 @@ def test_callers_that_wait_are_answered(omac: Omac) -> None:
         with asking("deactivate", project) as deactivating:
             assert server.process.wait(20) == 0, server.said()
             answers = [parse_answer(each.communicate()[0]) for each in (calling, activating, deactivating)]
-    assert [(one.status, one.headers.get("x-omac-reason")) for one in answers] == [
+    assert [(answer.status, answer.headers.get("x-omac-reason")) for answer in answers] == [
         (503, "stopping"),
         (503, "stopping"),
         (200, None),
@@ -110,7 +111,7 @@ def test_callers_that_wait_are_answered(omac: Omac) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: signal.Signals) -> None:
-    """A sidecar that ignores the request to end is killed without its grace; all is recorded, nothing is left."""
+    """A second signal kills a sidecar that ignores the first, without its grace; all is recorded, nothing is left."""
     server, _, _ = online(omac, stubborn=True)
     server.process.send_signal(number)
     eventually(lambda: server.call("dirs").json()["dirs"][0]["state"] == "deactivating", 20.0, "the stop to begin")
@@ -118,7 +119,7 @@ def test_a_second_signal_ends_omac_at_once_and_in_order(omac: Omac, number: sign
     assert server.end(number, seconds=3) == 0, server.said()
     assert time.monotonic() - begun < 3
     assert omac.left() == []
-    kinds = [type(one.event) for one in omac.events()[-2:]]
+    kinds = [type(recorded.event) for recorded in omac.events()[-2:]]
     assert kinds == [Deactivated, RunStopped]
 
 
@@ -136,8 +137,8 @@ Journal.commit = stalled
 
 @pytest.mark.full
 def test_a_journal_that_stalls_does_not_hold_up_the_end(omac: Omac) -> None:
-    """Two signals while a commit hangs, as on a disk that is gone: omac ends within the bounds of its steps, says that
-    the journal is why, and leaves no process behind."""
+    """Two signals end omac while a commit hangs, as on a disk that is gone, within the bounds of its steps. It names
+    the journal as the reason, and leaves no process behind."""
     project = omac.root / "p"
     omac.skill(project, "own", META.format(name="own"), PROGRAM)
     omac.approve(project, "own")

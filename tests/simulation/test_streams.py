@@ -1,4 +1,4 @@
-"""What is under way when its capability ends: cut within a second, on record, with the reason; also through
+"""Calls that are under way when their capability ends: cut within a second, and recorded with the reason; also through
 `__global__`, where the sidecar lives on."""
 
 import json
@@ -31,18 +31,18 @@ class Scene:
         self.server: Serving = omac.serve()
 
     def open(self, mount: str, path: str, session: str | None = None) -> socket.socket:
-        """A call of a skill on a connection of its own; a stream has begun when this returns."""
+        """Open a call of a skill on a connection of its own; a stream has begun when this returns."""
         manifest = self.server.activate(self.project, session)
         host, _, port = self.server.ready["facade_base"].removeprefix("http://").partition(":")
         sock = socket.create_connection((host, int(port)), timeout=10)
         request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
         sock.sendall(request.encode())
         if path == "/stream":
-            seen = b""
-            while b"data: tick" not in seen:
+            content = b""
+            while b"data: tick" not in content:
                 data = sock.recv(65_536)
-                assert data, seen
-                seen += data
+                assert data, content
+                content += data
         else:
             eventually(lambda: self.server.call("status").json()["accesses"]["open"], 20.0, "the call to be admitted")
         return sock
@@ -55,38 +55,38 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def rest(sock: socket.socket) -> tuple[bytes, float]:
-    """All that comes until the connection ends, and the seconds that took; an AssertionError after 5 s."""
+    """Return all that comes until the connection ends, and the seconds that took; raise AssertionError after 5 s."""
     begun = time.monotonic()
-    seen = b""
+    content = b""
     sock.settimeout(5)
     try:
         while data := sock.recv(65_536):
-            seen += data
+            content += data
             assert time.monotonic() - begun < 5, "it streams on"
     except ConnectionResetError:
         pass  # an answer that breaks off is never made to look whole
-    return seen, time.monotonic() - begun
+    return content, time.monotonic() - begun
 
 
 @pytest.mark.parametrize("mount", ["own", "__global__/all"])
 def test_a_stream_ends_with_its_token(scene: Scene, mount: str) -> None:
-    """The directory goes offline: the stream is cut within a second, recorded as revoked; other tokens stay good."""
+    """A stream of a directory that goes offline is cut within a second, and recorded as revoked."""
     with scene.open(mount, "/stream") as stream:
         scene.server.call("deactivate", {"dir": str(scene.project)})
-        seen, seconds = rest(stream)
+        content, seconds = rest(stream)
     assert seconds < 1
-    assert not seen.endswith(b"0\r\n\r\n")
+    assert not content.endswith(b"0\r\n\r\n")
     row = eventually(scene.omac.audit, 20.0, "the access")[-1]
     assert (row["skill"], row["outcome"], row["reason"]) == (mount.rpartition("/")[2], "aborted", "revoked")
 
 
 def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
-    """A caller who has had no answer yet gets 403 `revoked` as JSON."""
+    """A caller that has had no answer yet gets 403 `revoked` as JSON."""
     with scene.open("__global__/all", "/silent") as waiting:
         scene.server.call("deactivate", {"dir": str(scene.project)})
-        seen, seconds = rest(waiting)
+        content, seconds = rest(waiting)
     assert seconds < 2
-    head, _, body = seen.partition(b"\r\n\r\n")
+    head, _, body = content.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 403 Forbidden\r\nX-Omac-Reason: revoked\r\n")
     assert json.loads(body)["skill"] == "all"
 
@@ -94,17 +94,17 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("path", ["/stream", "/silent"])
 def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
-    """Its approval ends, and the sidecar at the signal: the record and the answer do not blame the skill, and an answer
-    that ends with its connection does not look whole."""
+    """A call of a sidecar whose approval ends, and which ends at the signal, is recorded and answered without blaming
+    the skill. An answer that ends with its connection does not appear whole."""
 
     def is_ready() -> bool:
         skills = scene.server.activate(scene.project)["skills"]
-        return [one["state"] for one in skills if one["name"] == "own"] == ["ready"]
+        return [skill["state"] for skill in skills if skill["name"] == "own"] == ["ready"]
 
     eventually(is_ready, 20.0, "the skill")
     with scene.open("own", path) as call:
         scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
-        seen, _ = rest(call)
+        content, _ = rest(call)
     scene.omac.ok("approve", "own", "--workdir", str(scene.project))
 
     def ended() -> list[tuple[str, str]]:
@@ -112,21 +112,21 @@ def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
         return [(row["outcome"], row["reason"]) for row in rows if row["outcome"] != "open"]
 
     assert eventually(ended, 20.0, "the access")[-1] in [("aborted", "sidecar-down"), ("aborted", "revoked")]
-    assert not seen.endswith(b"0\r\n\r\n")
+    assert not content.endswith(b"0\r\n\r\n")
     if path == "/silent":
-        assert re.match(rb"HTTP/1.1 (503 .*sidecar-down|403 .*revoked)", seen, re.DOTALL), seen
+        assert re.match(rb"HTTP/1.1 (503 .*sidecar-down|403 .*revoked)", content, re.DOTALL), content
 
 
 @pytest.mark.full
 def test_a_stream_ends_with_its_approval(scene: Scene) -> None:
-    """What is forgotten in another terminal cuts what runs through it, before its sidecar's grace is over; the stream
+    """A skill that is deregistered in another terminal loses its streams before its sidecar's grace is over. The stream
     of another skill goes on."""
-    with scene.open("__global__/all", "/stream") as revoked, scene.open("own", "/stream") as other:
+    with scene.open("__global__/all", "/stream") as revoked, scene.open("own", "/stream") as lasting:
         scene.omac.ok("deregister", "all", "--global", "--yes")
         _, seconds = rest(revoked)
         assert seconds < 3
-        assert other.recv(65_536)
-        assert other.recv(65_536)
+        assert lasting.recv(65_536)
+        assert lasting.recv(65_536)
 
     def is_recorded() -> bool:
         rows = [row for row in scene.omac.audit() if row["skill"] == "all" and row["path"] == "/stream"]

@@ -1,6 +1,6 @@
-"""Two projects with a skill of the same name, and one that all projects share, in one server: to each its own.
+"""Two projects with a skill of the same name, and one that all projects share, in one server: each has its own values.
 
-With each store of secrets: the vault, and a real gnome-keyring on a session bus of its own.
+The tests run with each store of secrets: the vault, and a real gnome-keyring on a session bus of its own.
 """
 
 import json
@@ -25,7 +25,7 @@ CLOSED = ("setsid", "sh", "-c", 'exec "$@" <&-', "sh")  # nobody to ask: no term
 
 
 class Town:
-    """One server; `one` and `two` have slack at different versions, and all share the skill `shared`."""
+    """A server; `one` and `two` have slack at different versions, and all share the skill `shared`."""
 
     def __init__(self, omac: Omac, person: Omac, store: str, keyring: PrivateKeyring | None) -> None:
         self.omac = omac
@@ -43,18 +43,18 @@ class Town:
         self._set_up()
 
     def project(self, name: str, version: str) -> Path:
-        """A project with that version of slack."""
+        """Make a project with that version of slack."""
         project = self.omac.root / name
         self.omac.skill(project, "slack", meta(version=version), program(self.trace, f"version {version}"))
         return project
 
     def note(self) -> None:
-        """Keep what the status says, as soon as the server knows all that other processes have recorded."""
+        """Keep the status, as soon as the server knows all that other processes have recorded."""
         head = self.omac.events()[-1].position
 
         def seen() -> str | None:
-            said = self.person.ok("status", "--json")
-            return said if json.loads(said)["position"] >= head else None
+            status = self.person.ok("status", "--json")
+            return status if json.loads(status)["position"] >= head else None
 
         self.moments.append(eventually(seen, 5.0, f"the server to see position {head}"))
 
@@ -68,31 +68,31 @@ class Town:
         self.note()
 
     def base(self, project: Path, name: str) -> str:
-        """Where a skill is for a project."""
+        """Return the address of a skill for a project."""
         base: str = next(skill["base"] for skill in self.manifests[project]["skills"] if skill["name"] == name)
         return base
 
     def told(self, project: Path, name: str) -> tuple[str, str]:
-        """What a skill says for a project: which code it is, and its token."""
+        """Return the code that a skill reports for a project, and its token."""
         answer = curl(f"{self.base(project, name)}/")
         assert answer.status == 200, answer
         return answer.json()["mark"], answer.json()["env"]["SLACK_TOKEN"]
 
     def stored(self, service: str) -> str | None:
-        """What the store has under this name."""
+        """Return the value that the store has under this name."""
         environment = self.omac.environment
         stores = SecretStores(str(self.omac.state), environment)
 
         async def read() -> str | None:
-            found = (await stores.read(self.store, service, ["SLACK_TOKEN"])).get("SLACK_TOKEN")
-            return None if found is None else found.reveal()
+            value = (await stores.read(self.store, service, ["SLACK_TOKEN"])).get("SLACK_TOKEN")
+            return None if value is None else value.reveal()
 
         return trio.run(read)
 
 
 @pytest.fixture(scope="module", params=["vault", "keychain"])
 def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """The server, with everything online."""
+    """Yield the server, with everything online."""
     with ExitStack() as stack:
         keyring = None
         if request.param == "keychain":
@@ -108,12 +108,12 @@ def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_each_has_its_own(town: Town) -> None:
-    """Different code, different secrets, side by side; by no way does one have what is the other's."""
+    """Skills of two projects have different code and secrets, side by side; neither gets those of the other."""
     assert town.told(town.one, "slack") == ("version 1", ONE)
     assert town.told(town.two, "slack") == ("version 2", TWO)
-    ran = {(one["mark"], one["token"]) for one in traces(town.trace)}
+    ran = {(entry["mark"], entry["token"]) for entry in traces(town.trace)}
     assert ran == {("version 1", ONE), ("version 2", TWO), ("shared", SHARED)}
-    held = {token: {one.pid for one in holders(token.encode())} for token in (ONE, TWO, SHARED)}
+    held = {token: {entry.pid for entry in holders(token.encode())} for token in (ONE, TWO, SHARED)}
     assert [len(pids) for pids in held.values()] == [1, 1, 1]
     assert len(set.union(*held.values())) == 3
     stolen = town.base(town.one, "slack").replace(town.manifests[town.one]["dir_token"], "0" * 32)
@@ -123,19 +123,19 @@ def test_each_has_its_own(town: Town) -> None:
 def test_what_all_share_is_one(town: Town) -> None:
     """A skill that all projects share is one process, with one value, kept under a name without a project."""
     assert town.told(town.one, "shared") == town.told(town.two, "shared") == ("shared", SHARED)
-    assert len([one for one in traces(town.trace) if one["mark"] == "shared"]) == 1
+    assert len([trace for trace in traces(town.trace) if trace["mark"] == "shared"]) == 1
     assert town.stored("omac/shared") == SHARED
     assert town.stored(f"omac/{ids.workdir_id(str(town.one))}/slack") == ONE
     assert town.stored(f"omac/{ids.workdir_id(str(town.two))}/slack") == TWO
     assert town.stored("omac/slack") is None
-    other = SecretStores(str(town.omac.state), town.omac.environment)
+    stores = SecretStores(str(town.omac.state), town.omac.environment)
     if town.keyring is not None:
-        assert not os.path.lexists(other.vault.path)
+        assert not os.path.lexists(stores.vault.path)
 
 
 def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
-    """`register --defaults`, with no terminal and the standard input closed, gives what was given elsewhere; and a
-    value of one project changed later is still only its own."""
+    """`register --defaults`, without a terminal and with standard input closed, gives the values entered elsewhere. A
+    value of one project that is changed later is still only its own."""
     third = town.project("three", "2")
     done = town.omac.run("register", "--defaults", "slack", "--workdir", str(third), within=CLOSED)
     assert done.status == 0, done
@@ -151,24 +151,24 @@ def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
 
 
 def test_a_replay_shows_each_step(town: Town) -> None:
-    """`omac replay --at P --json` is byte by byte what `omac status --json` said at P, and the registry is what it was
-    before and after each step: what is approved, and the names of secrets."""
-    for said in town.moments:
-        at = str(json.loads(said)["position"])
-        assert town.person.ok("replay", "--at", at, "--json") == said
+    """`omac replay --at P --json` prints, byte by byte, the output of `omac status --json` at P. The registry is that
+    of each step: its approvals, and the names of secrets."""
+    for status in town.moments:
+        at = str(json.loads(status)["position"])
+        assert town.person.ok("replay", "--at", at, "--json") == status
     registries = [
         {
-            (one["dir"], one["skill"]): (one["approved"], one["secrets"])
-            for one in json.loads(said)["registry"]
-            if one["approved"]  # what all share is found, and registered, some time after the start
+            (entry["dir"], entry["skill"]): (entry["approved"], entry["secrets"])
+            for entry in json.loads(status)["registry"]
+            if entry["approved"]  # what all share is found, and registered, some time after the start
         }
-        for said in town.moments
+        for status in town.moments
     ]
-    given = (True, ["SLACK_TOKEN"])
-    two = {(str(town.one), "slack"): given, (str(town.two), "slack"): given}
-    three = {**two, ("", "shared"): given}
+    registered = (True, ["SLACK_TOKEN"])
+    two = {(str(town.one), "slack"): registered, (str(town.two), "slack"): registered}
+    three = {**two, ("", "shared"): registered}
     assert registries[:3] == [{}, two, three]
     if len(registries) > 3:  # the test before this one
         third = (str(town.omac.root / "three"), "slack")
-        assert registries[3:] == [three | {third: given}, three | {third: (True, [])}]
-    assert not any(token in said for token in (ONE, TWO, SHARED) for said in town.moments)
+        assert registries[3:] == [three | {third: registered}, three | {third: (True, [])}]
+    assert not any(token in status for token in (ONE, TWO, SHARED) for status in town.moments)

@@ -59,40 +59,40 @@ class World:
         self.environment = {**os.environ, "OMAC_STATE_DIR": str(folder / "state"), "HOME": str(folder)}
 
     def project(self, name: str, *skills: str) -> Path:
-        """A project directory with these skills."""
+        """Make a project directory with these skills."""
         directory = self.folder / "projects" / name
         for skill in skills:
             write_skill(directory / ".agents" / "skills" / skill, skill)
         return directory
 
     async def control(self, action: str, directory: Path) -> tuple[int, dict[str, Any]]:
-        """One control call over the private socket: status and document."""
+        """Make one control call over the private socket; return its status and document."""
         body = json.dumps({"dir": str(directory)}).encode()
         stream = await trio.open_unix_socket(self.ready.control_socket)
         status, content = await _exchange(stream, f"POST /__omac__/{action} HTTP/1.1", body)
         return status, json.loads(content)
 
     async def get(self, url: str) -> tuple[int, bytes]:
-        """A GET through the facade."""
+        """Make a GET request through the facade."""
         host, _, path = url.removeprefix("http://").partition("/")
         address, _, port = host.partition(":")
         stream = await trio.open_tcp_stream(address, int(port))
         return await _exchange(stream, f"GET /{path} HTTP/1.1", b"")
 
     async def omac(self, *arguments: str) -> bytes:
-        """What a real command of its own process prints; it must succeed."""
+        """Return the output of a real command in a process of its own, which must succeed."""
         done = await trio.run_process([*OMAC, *arguments], env=self.environment, capture_stdout=True, check=True)
         return done.stdout
 
     async def approve_in_place(self, project: Path, skill: str) -> None:
-        """The same as `omac approve`, without a process of its own: for fifty of them."""
-        found = await find(DiskSkillFolders(), SkillSearch(str(project), DEFAULT_HARNESS), skill, "omac approve")
+        """Approve a skill as `omac approve` does, without a process of its own: fifty of them would take too long."""
+        candidate = await find(DiskSkillFolders(), SkillSearch(str(project), DEFAULT_HARNESS), skill, "omac approve")
         journal = open_journal(self.ready.journal, "approver", time.time_ns)
         try:
             execution = OpenedJournal(journal, self.server.engine.host)
             credentials = Credentials(execution, self.server.secrets, bytes(32))
             frozen = DiskFrozenSkills(self.server.state.frozen(journal.store.path, journal.store.journal_id()))
-            await Registering(execution, frozen, HostInterpreters(os.environ), credentials).approve(found)
+            await Registering(execution, frozen, HostInterpreters(os.environ), credentials).approve(candidate)
         finally:
             journal.close()
 
@@ -102,22 +102,22 @@ class World:
             await self.get(f"{base}/crash")
 
     def processes(self) -> set[int]:
-        """Host pids of sidecar programs of this world that exist right now (not of the wrappers around them)."""
-        wanted = f"{MARK}={self.mark}".encode()
-        found = set()
+        """Return the host pids of this world's sidecar programs that exist right now (not of their wrappers)."""
+        mark = f"{MARK}={self.mark}".encode()
+        pids = set()
         for entry in os.listdir("/proc"):
             if entry.isdigit():
                 with suppress(OSError):
                     environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
                     command = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
-                    if wanted in environment and b"sidecar.py" in command and b"bwrap" not in command[0]:
-                        found.add(int(entry))
-        return found
+                    if mark in environment and b"sidecar.py" in command and b"bwrap" not in command[0]:
+                        pids.add(int(entry))
+        return pids
 
 
 @asynccontextmanager
 async def world(restarts: RestartPolicy = EAGER) -> AsyncIterator[World]:
-    """A world that begins empty and ends in order; nothing of it is left afterwards."""
+    """Yield a world that begins empty and ends in order; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="ow", dir="/tmp"))
     (folder / "projects").mkdir()
     mark = f"{random.getrandbits(64):016x}"
@@ -135,7 +135,7 @@ async def world(restarts: RestartPolicy = EAGER) -> AsyncIterator[World]:
 
 
 def write_skill(target: Path, name: str) -> None:
-    """A skill that answers with its directory and can be crashed; it carries the world's mark in its environment."""
+    """Write a skill that answers with its directory and can be crashed, with the world's mark in its environment."""
     target.mkdir(parents=True)
     (target / "SKILL.md").write_text(f"---\nname: {name}\ndescription: answers\n---\n")
     (target / "omac.yaml").write_text(
@@ -154,6 +154,6 @@ async def _exchange(stream: trio.SocketStream, line: str, body: bytes) -> tuple[
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, if it is still there."""
+    """Send SIGKILL to a process, if it still exists."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)

@@ -170,7 +170,7 @@ def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
     copy = tmp_path / "copy.db"
-    kill, keep = mock.patch(f"{BACKUPS}.keep_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
+    kill, keep = mock.patch(f"{BACKUPS}.write_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
     with kill, keep, pytest.raises(Killed):
         omac.run("journal", "backup", str(copy))
     assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db.unfinished"]

@@ -6,7 +6,16 @@ from contextlib import closing
 from functools import cache
 
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.journal.checkpoint import TEXT_MAX, Checkpoint, VerifierKey, breaks_off, notes_in, sign, standing, verified
+from omac.journal.checkpoint import (
+    TEXT_MAX,
+    Checkpoint,
+    VerifierKey,
+    breaks_off,
+    current_checkpoint,
+    notes_in,
+    sign,
+    verified,
+)
 from omac.journal.file import none_yet
 from omac.journal.reader import Reader, ReadJournal
 from omac.journal.verification import KeptRoot
@@ -42,7 +51,7 @@ def show(journal_path: str | None, environment: Mapping[str, str], clock: Callab
 
     signer = signer_for(journal_path, environment)
     ReadJournal(signer.path, mark_of(StateDir.of(environment), signer.path)).close()  # an older copy is not signed
-    checkpoint = standing(signer.path, clock())
+    checkpoint = current_checkpoint(signer.path, clock())
     try:
         text = recorded_checkpoint(environment, journal_path, signer, clock)
     except Refusal as refusal:

@@ -17,7 +17,7 @@ from omac.services.skills.resolution import SkillSearch
 from omac.tools.cli.go_profiles import MARKS, show_profiles
 from omac.tools.cli.scope_options import Where, search_of
 from omac.tools.compose.command_context import opened
-from omac.tools.compose.go_set_up import moving, read_go_profiles, read_set_up, write_profile
+from omac.tools.compose.go_set_up import open_import, read_go_profiles, read_set_up, write_profile
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, expanded, print_json
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
@@ -84,7 +84,7 @@ def _plan(
 ) -> ImportPlan:
     old = _with_project(request, read_set_up(search.workdir, environment))
     literal = _literal(request.workdir, search.workdir, environment)
-    with moving(old, literal, request.journal, environment) as use_case:
+    with open_import(old, literal, request.journal, environment) as use_case:
         return trio.run(use_case.plan, folders, search)
 
 
@@ -92,7 +92,7 @@ def _with_project(request: ImportRequest, old: Old) -> Old:
     """Return `old`, marked with whether a person will have seen the settings of the project before they are
     imported."""
     seen: Project = "seen" if request.dry_run or current().stdout.isatty() else "unseen"
-    project: Project = "vouched" if request.project_settings else "unseen" if request.yes else seen
+    project: Project = "confirmed" if request.project_settings else "unseen" if request.yes else seen
     return msgspec.structs.replace(old, project=msgspec.structs.replace(old.project, project=project))
 
 

@@ -13,7 +13,7 @@ from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal import consistency
-from omac.journal.checkpoint import Checkpoint, VerifierKey, sign, standing
+from omac.journal.checkpoint import Checkpoint, VerifierKey, current_checkpoint, sign
 from omac.journal.event_kinds import KINDS
 from omac.journal.proof import BYTES_MAX, ProvenEvent, proven
 from omac.journal.proof import prove as proof_of
@@ -31,7 +31,7 @@ def prove(position: str, journal_path: str | None, environment: Mapping[str, str
     if not is_position(position):
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
     signer = signer_for(journal_path, environment)
-    checkpoint = standing(signer.path, clock())
+    checkpoint = current_checkpoint(signer.path, clock())
     signer.prepare()
     note = sign(checkpoint, *signer.key())
     with closing(Reader(signer.path)) as reader:

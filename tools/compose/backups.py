@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
-from omac.adapters.files.subject_keys import keep_all, kept_all
+from omac.adapters.files.subject_keys import read_all, write_all
 from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
 from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
@@ -59,7 +59,7 @@ def _keep(beside: str, keys: Mapping[WorkdirId, Collection[bytes]]) -> None:
     """Write the keys to a new file, where there are any. Raises Refusal."""
     try:
         if keys:
-            keep_all(beside, keys)
+            write_all(beside, keys)
     except OSError as error:
         message = f"{beside} cannot be written: {error.strerror}; no backup was made"
         raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(os.path.dirname(beside))}"]) from error
@@ -73,7 +73,7 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[
     beside, erased = source.path + SUFFIX, 0
     if os.path.exists(beside):
         try:
-            kept_keys = kept_all(beside)
+            kept_keys = read_all(beside)
         except OSError as error:
             message = f"{beside} cannot be read: {error.strerror}; nothing was changed"
             raise Refusal("state-unusable", message, fix=[f"ls -l {quoted(beside)}"]) from error

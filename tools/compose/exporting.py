@@ -34,7 +34,7 @@ from omac.journal.bundle import (
     digest_of,
     taken,
 )
-from omac.journal.checkpoint import Checkpoint, sign, sign_note, standing
+from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, sign_note
 from omac.journal.codec import Codec
 from omac.journal.merkle import HASH_BYTES
 from omac.journal.reader import ReadJournal
@@ -103,7 +103,7 @@ def export_evidence(
             count = len(selection) if selection is not None else head
             fact = ExportCreated(request.format, request.folder, dict(request.filters), request.redacted, count)
             begun = _recorded(draft, fact, Begin(state, environment, request, clock), path, journal_id, head)
-        checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), standing(path, clock()).late)
+        checkpoint = Checkpoint(journal_id, begun.size, begun.root, clock(), current_checkpoint(path, clock()).late)
         name, seed = signer.key()
         positions = selection if selection is not None else range(1, head + 1)
         counts = _write_events(draft, request, path, codec, journal_id, checkpoint, positions, writing, begun.events)
@@ -136,7 +136,7 @@ def _recorded(draft: ExportDraft, fact: ExportCreated, begin: Begin, path: str, 
     with closing(to_write(begin.state, host, begin.environment, begin.request.journal, begin.clock)) as opened:
         record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
         trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
-    tree = standing(path, at)
+    tree = current_checkpoint(path, at)
     begun = Begun(at, journal_id, fact.format, fact.filters, fact.redacted, head, fact.events, tree.size, tree.root)
     draft.begin(begun)
     return begun

@@ -53,7 +53,7 @@ def _profile_path(name: str, environment: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def moving(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[GoImport]:
+def open_import(old: Old, literal: str, journal_path: str | None, environment: Mapping[str, str]) -> Iterator[GoImport]:
     """Return the use case for a set-up; `literal` is the project's path as it was typed. Raises Refusal."""
     stores = secret_stores(environment)
 

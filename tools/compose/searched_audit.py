@@ -58,7 +58,7 @@ class SearchedAudit:
         count = 0
         if self._is_indexed and (query.is_selective or self._is_pruned()):
             try:
-                for row in self._found(query, newest_first=False):
+                for row in self._search(query, newest_first=False):
                     count += 1
                     yield row
                 return
@@ -70,7 +70,7 @@ class SearchedAudit:
         """Return the last rows that are wanted, in the order of the audit. Raises Refusal."""
         if self._is_indexed:
             try:
-                return list(islice(self._found(query, newest_first=True), count))[::-1]
+                return list(islice(self._search(query, newest_first=True), count))[::-1]
             except BROKEN as error:
                 self._drop(error)
         kept: list[AuditRow] = []
@@ -85,7 +85,7 @@ class SearchedAudit:
         Raises Refusal."""
         if self._is_indexed:
             try:
-                for position, row in self._found_ended(query, after):
+                for position, row in self._search_ended(query, after):
                     after = position
                     yield position, row
                 return
@@ -115,7 +115,7 @@ class SearchedAudit:
     def _scanned(self, query: AuditQuery) -> Iterator[AuditRow]:
         return filter(query.matches, audit_rows(self._journal.records(0, self._head)))
 
-    def _found(self, query: AuditQuery, *, newest_first: bool) -> Iterator[AuditRow]:
+    def _search(self, query: AuditQuery, *, newest_first: bool) -> Iterator[AuditRow]:
         with self._index() as index:
             progress, log = self._caught_up(index)
             rest = [row for row in log.rest() if query.matches(row)]
@@ -130,7 +130,7 @@ class SearchedAudit:
             if not newest_first:
                 yield from rest
 
-    def _found_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
+    def _search_ended(self, query: AuditQuery, after: int) -> Iterator[tuple[int, AuditRow]]:
         with self._index() as index:
             progress, log = self._caught_up(index)
             waiting = sorted(

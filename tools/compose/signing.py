@@ -106,10 +106,10 @@ class Signer:
 
     def checkpoint(self, clock: Callable[[], int]) -> SignedNote:
         """Return the signed checkpoint of the journal as it stands."""
-        from omac.journal.checkpoint import sign, standing
+        from omac.journal.checkpoint import current_checkpoint, sign
 
         key = self.key()
-        checkpoint = standing(self.path, clock())
+        checkpoint = current_checkpoint(self.path, clock())
         return SignedNote(checkpoint.size, sign(checkpoint, *key))
 
     def rotate(self, record: Record, clock: Callable[[], int]) -> RecordRotation:

@@ -30,12 +30,12 @@ class Unasked(Exception):
 
 def main(words: list[str]) -> int:
     """Run the command line after `omac sandbox run`; the exit code."""
-    from omac.adapters.sandbox.spawn import keep_descriptors_to_oneself
+    from omac.adapters.sandbox.spawn import withhold_descriptors
     from omac.adapters.sandbox.terminal import Interrupted
 
     open_standard()
     try:
-        keep_descriptors_to_oneself()
+        withhold_descriptors()
         request = _handed_in(words[1]) if words[:1] == [REQUEST_DESCRIPTOR] and words[1:] else parse(words)
         if request.help:
             return _printed(help_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omac.adapters.git import inspections
 from omac.adapters.git.inspection import Baseline, Finding
-from omac.adapters.git.layout import GitChoices, Layout, bring_home, lay_out, prepare
+from omac.adapters.git.layout import GitChoices, Layout, copy_back, lay_out, prepare
 from omac.adapters.git.quarantine import Quarantine
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE, Entry, ordered
 
@@ -122,7 +122,7 @@ def act(layout: Layout, baseline: Baseline, home: Path) -> list[Finding]:
     findings = inspections.act((layout.workdir,), layout.folders, baseline, quarantine)
     return [
         *findings,
-        *(Finding(item, reason) for item, reason in bring_home(layout.sessions, layout.narrowed, layout.copies)),
+        *(Finding(item, reason) for item, reason in copy_back(layout.sessions, layout.narrowed, layout.copies)),
     ]
 
 

@@ -14,7 +14,7 @@ from adapters.git.boxed import host, note, run_inside
 
 from adapters.git import layouts
 from omac.adapters.git.launch_record import Record, merged, record_of
-from omac.adapters.git.layout import GitChoices, bring_home, lay_out, prepare
+from omac.adapters.git.layout import GitChoices, copy_back, lay_out, prepare
 from omac.adapters.git.pending import FOLDER, DueInspection, Pending
 from omac.domain.kernel.refusal import Refusal
 
@@ -316,7 +316,7 @@ def test_a_killed_launch_loses_nothing(tmp_path: Path, home: Path) -> None:
 
     def inspect(records: list[Record]) -> None:
         whole = merged(records)
-        assert bring_home(whole.sessions, whole.narrowed) == []
+        assert copy_back(whole.sessions, whole.narrowed) == []
 
     Inspecting(str(desk.state), inspect).do_due()
     assert host("git", "for-each-ref", cwd=workdir, home=home) == refs
@@ -341,7 +341,7 @@ def test_settings_are_brought_home_by_another(tmp_path: Path, home: Path) -> Non
 
     def inspect(records: list[Record]) -> None:
         whole = merged(records)
-        unset.extend(bring_home(whole.sessions, whole.narrowed, whole.copies))
+        unset.extend(copy_back(whole.sessions, whole.narrowed, whole.copies))
 
     Inspecting(str(desk.state), inspect).do_due()
     assert [setting for setting, _ in unset] == [f"{workdir}/.git/config: core.fsmonitor"]

@@ -6,7 +6,7 @@ import pytest
 from adapters.git.boxed import host, run_inside
 
 from adapters.git import layouts
-from omac.adapters.git.layout import GitChoices, bring_home, lay_out, prepare
+from omac.adapters.git.layout import GitChoices, copy_back, lay_out, prepare
 from omac.adapters.git.refs import is_name, parsed
 
 
@@ -48,7 +48,7 @@ def test_a_ref_that_the_host_changed_meanwhile(tmp_path: Path, home: Path) -> No
     host("git", "pack-refs", "--all", cwd=workdir, home=home)
     copy = Path(layout.sessions[0].folder) / "packed-refs"
     copy.write_text("".join(line for line in copy.read_text().splitlines(keepends=True) if "spare" not in line))
-    problems = bring_home(layout.sessions, layout.narrowed)
+    problems = copy_back(layout.sessions, layout.narrowed)
     assert any("refs/heads/spare" in ref and "could not be changed" in problem for ref, problem in problems)
     assert "refs/heads/spare" in _refs(workdir, home)
 

@@ -79,7 +79,7 @@ def test_it_has_the_descriptors_that_are_named(parent: SandboxParent) -> None:
 
 def test_what_omac_was_given_stays_with_it() -> None:
     script = (
-        "import os; from omac.adapters.sandbox.spawn import *; keep_descriptors_to_oneself();"
+        "import os; from omac.adapters.sandbox.spawn import *; withhold_descriptors();"
         "os.posix_spawn('/bin/ls', ['ls', '/proc/self/fd'], {}); os.wait()"
     )
     descriptor = os.memfd_create("given", 0)

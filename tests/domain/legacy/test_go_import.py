@@ -20,6 +20,7 @@ from omac.domain.legacy.go_import import (
     OldValues,
     Seen,
     Step,
+    approval_for,
     judge_absent,
     judge_approval,
     judge_defaults,
@@ -29,7 +30,6 @@ from omac.domain.legacy.go_import import (
     keychain_services,
     loose_of,
     matching,
-    vouched,
 )
 from omac.domain.skills.bundle import TreeFile
 from omac.domain.skills.meta import Config, FoundSkill, Meta, Secret, SidecarMeta
@@ -194,7 +194,7 @@ def test_settings_that_nobody_saw() -> None:
     unseen_values, seen_values, vouched_values = (
         replace(project, project="unseen"),
         replace(project, project="seen"),
-        replace(project, project="vouched"),
+        replace(project, project="confirmed"),
     )
     first, second = judge_settings(PRESENT, True, (unseen_values, user))
     by_hand = "omac config set slack PORT 8 --workdir /w --harness opencode"
@@ -213,7 +213,7 @@ def test_a_setting_too_long_to_be_looked_at() -> None:
     present = FoundHere(SkillScope("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
     for length, states in ((1_000, ("take", "take")), (1_001, ("skip", "take"))):
         values = OldValues("p", {"slack": {"URL": "-" * length}})
-        for project, state in zip(("seen", "vouched"), states, strict=True):
+        for project, state in zip(("seen", "confirmed"), states, strict=True):
             (step,) = judge_settings(present, True, (replace(values, project=project),))
             assert step.verdict == state
             assert all(command.endswith(" -- " + "-" * length) for command in step.fix)
@@ -279,7 +279,7 @@ def test_no_file_of_a_project_brings_values_about(entries: list[Any], project: O
     """The files of a project lead to no more than a registration without the user's approval, whatever an agent writes
     there."""
     old = Old(tuple(entries), project=project)
-    assert vouched(old, PRESENT) is None
+    assert approval_for(old, PRESENT) is None
     approval = judge_approval(PRESENT, old, SEEN, {})
     steps = [approval, *judge_secrets(PRESENT, approval.verdict != "skip", ("TOKEN", "X"), {})]
     steps += judge_settings(PRESENT, approval.verdict != "skip", (old.project, old.user))

@@ -17,6 +17,7 @@ from omac.domain.skills.meta import FoundSkill
 from omac.projections.evidence.accesses import audit_rows
 from omac.services.access.port import Answer, Request
 from omac.services.access.recorder import PATH_MAX
+from omac.services.directories.requests import Caller
 from omac.services.kernel.refusals import SINGLES_MAX
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
@@ -101,13 +102,19 @@ async def test_a_way_lost_while_recording_is_not_taken(serving: Serving, online:
 
 
 async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, online: Any) -> None:
-    """A cancelled admission that still returns an access has it on record, and open."""
+    """A cancelled admission returns no access; what becomes durable of it is recorded as aborted."""
     async with serving() as omac:
         target = omac.gate.resolve(await online(omac), "echo")
+        before = omac.engine.system.position
         with trio.CancelScope() as scope:
             scope.cancel()
-            access = await omac.gate.admit(target, GET)
-            assert access in omac.engine.system.accesses.open
+            await omac.gate.admit(target, GET)
+        assert scope.cancelled_caught
+        await omac.until(lambda: omac.engine.system.position == before + 2)
+        requested, aborted = omac.journal.records(before)
+        assert isinstance(requested.event, AccessRequested)
+        assert aborted.event == AccessAborted(requested.position, "journal-slow", 503, 0, 0, 0)
+        assert omac.engine.system.accesses.open == {}
 
 
 async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
@@ -204,6 +211,19 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
         cuts.clear()
         omac.gate.watch(target, cut)
         assert cuts == [reason]
+
+
+async def test_the_end_of_a_session_cuts_its_own_calls_alone(serving: Serving, online: Any) -> None:
+    """The calls of a session end with it; those of another session of the directory go on."""
+    async with serving() as omac:
+        cuts: list[tuple[str, str]] = []
+        for session in ("s1", "s2"):
+            target = omac.gate.resolve(await online(omac, session), "echo")
+            omac.gate.watch(target, lambda refusal, session=session: cuts.append((session, refusal.reason)))
+        await omac.directories.end_session("/w/shop", "s1", Caller("socket", "c"))
+        await omac.until(lambda: cuts)
+        assert cuts == [("s1", "revoked")]
+        omac.gate.resolve(await online(omac, "s2"), "echo")
 
 
 async def test_a_token_across_the_cut_of_a_path_is_not_on_record(serving: Serving, online: Any) -> None:

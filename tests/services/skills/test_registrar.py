@@ -110,7 +110,7 @@ async def test_a_value_taken_back_stops_the_sidecar(serving: Serving, skill: Mak
 async def test_a_revoked_approval_stops_the_sidecar(
     serving: Serving, skill: MakeSkill, command: registration.Command
 ) -> None:
-    """A revoked skill stops at once, without a call; found again, it is registered again and not approved."""
+    """A revoked skill stops at once, without a call."""
     async with serving() as omac:
         echo = skill("echo")
         omac.folders.put("/w/shop", echo)
