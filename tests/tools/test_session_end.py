@@ -195,3 +195,5 @@ def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
     assert "  committed main: 1 commit, last 'next'" in done.err, done
     assert not (omac.folder / "ran").exists()
+    subprocess.run(["git", "-C", str(shop), "status"], check=False, env=omac.environment, capture_output=True)
+    assert (omac.folder / "ran").exists()  # the twin: git of the user
