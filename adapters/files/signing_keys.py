@@ -94,7 +94,7 @@ class SigningKeys:
     def _read(self, path: str) -> KeptKey | None:
         with self._usable():
             try:
-                with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                with open(path, "rb", opener=open_no_link) as file:
                     text = file.read(BYTES_MAX).decode("ascii", "replace").strip()
             except FileNotFoundError:
                 return None
@@ -110,6 +110,11 @@ class SigningKeys:
             fix = [f"rm {shlex.quote(path)}  # then, unless you can restore it: omac key rotate --lost"]
             raise Refusal("state-unusable", message, fix=fix)
         return KeptKey(FILE, seed, "")
+
+
+def open_no_link(path: str, flags: int) -> int:
+    """Open a file, as `opener` of `open`: no link is followed, and no pipe is waited for. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 @contextmanager

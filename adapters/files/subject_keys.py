@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from omac.adapters.files import atomic
-from omac.adapters.files.signing_keys import turn_at
+from omac.adapters.files.signing_keys import open_no_link, turn_at
 from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal
 
@@ -133,11 +133,10 @@ class SubjectKeyFiles:
     def _read(self, path: str) -> tuple[bytes, ...]:
         with self._usable():
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                with open(path, "rb", opener=open_no_link) as file:
+                    text = file.read(BYTES_MAX) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
             except FileNotFoundError:
                 return ()
-            with open(descriptor, "rb") as file:
-                text = file.read(BYTES_MAX) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
         return keys_in(text, path)
 
 

@@ -134,7 +134,7 @@ class RecorderContract:
         assert positions(insert(recorder, [group()])) == [[]]
         assert_whole(recorder, 2)
 
-    def test_what_stands_beside_an_event_comes_back(self, recorder: SqlRecorder) -> None:
+    def test_the_envelope_of_an_event_is_read_back(self, recorder: SqlRecorder) -> None:
         """Time, run, actor, correlation and causation are those of the group, also at the edge of 64 bits."""
         envelope = Envelope(2**63 - 1, "run-9", "bridge", "talk", 2**53 + 1, 5)
         insert(recorder, [group(versions("a", 1)), (log("b", b"x"), envelope)])
@@ -151,7 +151,7 @@ class RecorderContract:
         assert [row.at - AT for row in everything(recorder)] == [0, 0, 0, 0, 3, 3, 9, 9, 9, 10]
         assert [row.happened for row in everything(recorder)] == [7] * 6 + [None] * 4
 
-    def test_the_caller_is_told_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
+    def test_the_caller_gets_the_time_that_is_stored(self, recorder: SqlRecorder) -> None:
         """The caller's envelope afterwards has the stored time, as a reader finds it."""
         insert(recorder, [group(log("a", b"x"))])
         early = Envelope(1, "run", "omac")
@@ -333,7 +333,7 @@ class RecorderContract:
             [group(versions("a", 1, 3)), group(versions("b", 1, 9)), group(versions("a", 4, 2), log("a", b"no"))],
         )
 
-        def found(
+        def selected_versions(
             gt: int | None = None, lte: int | None = None, desc: bool = False, limit: int | None = None
         ) -> list[int]:
             events = recorder.select_events("a", gt=gt, lte=lte, desc=desc, limit=limit)
@@ -341,16 +341,16 @@ class RecorderContract:
             assert [event.state for event in events] == [f"a:{event.originator_version}".encode() for event in events]
             return [event.originator_version for event in events]
 
-        assert found() == [1, 2, 3, 4, 5]
-        assert found(gt=2) == [3, 4, 5]
-        assert found(lte=2) == [1, 2]
-        assert found(gt=1, lte=4) == [2, 3, 4]
-        assert found(desc=True) == [5, 4, 3, 2, 1]
-        assert found(limit=2) == [1, 2]
-        assert found(desc=True, limit=2) == [5, 4]
-        assert found(gt=1, lte=4, desc=True, limit=2) == [4, 3]
-        assert found(gt=5) == []
-        assert found(gt=0, lte=0) == []
+        assert selected_versions() == [1, 2, 3, 4, 5]
+        assert selected_versions(gt=2) == [3, 4, 5]
+        assert selected_versions(lte=2) == [1, 2]
+        assert selected_versions(gt=1, lte=4) == [2, 3, 4]
+        assert selected_versions(desc=True) == [5, 4, 3, 2, 1]
+        assert selected_versions(limit=2) == [1, 2]
+        assert selected_versions(desc=True, limit=2) == [5, 4]
+        assert selected_versions(gt=1, lte=4, desc=True, limit=2) == [4, 3]
+        assert selected_versions(gt=5) == []
+        assert selected_versions(gt=0, lte=0) == []
 
     def test_select_notifications(self, recorder: SqlRecorder) -> None:
         """Rows of all streams come in order of positions, from (or after) a start to a stop, of the given topics."""
@@ -364,19 +364,19 @@ class RecorderContract:
             ],
         )
 
-        def found(start: int | None, limit: int = 10, **kwargs: Any) -> list[int]:
+        def selected_positions(start: int | None, limit: int = 10, **kwargs: Any) -> list[int]:
             return [n.id for n in recorder.select_notifications(start, limit, **kwargs)]
 
-        assert found(None) == found(1) == found(0) == [1, 2, 3, 4, 5, 6]
-        assert found(3) == [3, 4, 5, 6]
-        assert found(3, inclusive_of_start=False) == [4, 5, 6]
-        assert found(2, 2) == [2, 3]
-        assert found(2, stop=4) == [2, 3, 4]
-        assert found(7) == []
-        assert found(1, topics=["x.seen"]) == [1, 4, 5]
-        assert found(1, topics=["x.seen", "z.done"]) == [1, 4, 5, 6]
-        assert found(2, 2, stop=5, topics=["x.seen", "y.done"], inclusive_of_start=False) == [3, 4]
-        assert found(1, topics=["never.seen"]) == []
+        assert selected_positions(None) == selected_positions(1) == selected_positions(0) == [1, 2, 3, 4, 5, 6]
+        assert selected_positions(3) == [3, 4, 5, 6]
+        assert selected_positions(3, inclusive_of_start=False) == [4, 5, 6]
+        assert selected_positions(2, 2) == [2, 3]
+        assert selected_positions(2, stop=4) == [2, 3, 4]
+        assert selected_positions(7) == []
+        assert selected_positions(1, topics=["x.seen"]) == [1, 4, 5]
+        assert selected_positions(1, topics=["x.seen", "z.done"]) == [1, 4, 5, 6]
+        assert selected_positions(2, 2, stop=5, topics=["x.seen", "y.done"], inclusive_of_start=False) == [3, 4]
+        assert selected_positions(1, topics=["never.seen"]) == []
         third = recorder.select_notifications(3, 1)[0]
         assert (third.originator_id, third.originator_version, third.topic, third.state) == ("b", 2, "y.done", b"b:2")
         assert recorder.max_notification_id() == 6

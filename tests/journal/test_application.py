@@ -100,7 +100,7 @@ def test_nothing_to_commit(journal: Journal) -> None:
     assert journal.store.head() == 0
 
 
-def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> None:
+def test_a_conflict_affects_its_caller_only(journal: Journal, other: Journal) -> None:
     """A commit of many callers gives those that were too late a conflict, and records all others without a gap."""
     admit(other, "theirs")
     results = journal.commit(
@@ -118,7 +118,7 @@ def test_a_conflict_hurts_its_caller_only(journal: Journal, other: Journal) -> N
     assert [recorded for result in results if not isinstance(result, Conflict) for recorded in result] == records[1:]
 
 
-def test_what_an_appender_is_told_is_what_a_reader_reads(journal: Journal) -> None:
+def test_an_appender_gets_what_a_reader_reads(journal: Journal) -> None:
     """An appender gets what a reader reads: time, run, actor, correlation and causation, also of a spooled event."""
     file = Spooled("host", "f", "run-of-the-program", 77, frozenset({"f"}))
     (records,) = journal.commit([grouped(journal, called("x"), admitted(STREAM, 1), spooled=file)])
@@ -242,13 +242,15 @@ def test_records_appended_while_reading(journal: Journal, other: Journal) -> Non
     ],
 )
 def test_what_cannot_be_read_is_named(journal: Journal, kind: str, body: bytes, reason: str) -> None:
-    """Reading ends at the first record that cannot be understood, with its position; later records can be read."""
+    """Reading ends at the first record that cannot be understood, with its position; earlier and later records are
+    read."""
     fill(journal, 2)
     insert(journal.store, [group(log(LOG, body, kind=kind))])
     fill(journal, 1)
     positions: list[int] = []
     with pytest.raises(Refusal) as refused:
         positions.extend(recorded.position for recorded in journal.records())
+    assert positions == [1, 2]
     assert refused.value.reason == reason
     assert "position 3" in refused.value.message
     assert refused.value.fix

@@ -13,7 +13,7 @@ from omac.projections.system import System
 from .damage import BEYOND_REPAIR, DAMAGE, destroyed, journal_of, sql
 
 
-def found(path: Path) -> set[int]:
+def damaged_positions(path: Path) -> set[int]:
     """Return the positions with a finding."""
     return {finding.position for finding in check(str(path), System().apply)}
 
@@ -22,14 +22,14 @@ def test_a_sound_journal(path: Path) -> None:
     """A journal that omac wrote has no finding, and is not changed by the check."""
     journal_of(path)
     content = path.read_bytes()
-    assert found(path) == set()
+    assert damaged_positions(path) == set()
     assert path.read_bytes() == content
 
 
 def test_an_empty_journal(path: Path) -> None:
     """A journal without events is sound."""
     journal_at(path).close()
-    assert found(path) == set()
+    assert damaged_positions(path) == set()
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -38,13 +38,13 @@ def test_each_damage_is_found(path: Path, damage: str) -> None:
     journal_of(path)
     spoil, positions = DAMAGE[damage]
     spoil(path)
-    assert found(path) == positions
+    assert damaged_positions(path) == positions
     assert all(finding.problem for finding in check(str(path), System().apply))
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> None:
-    """Reading and folding a damaged journal is refused with the check as a fix, but for three harmless sorts."""
+def test_each_damage_is_refused_with_its_fix(path: Path, damage: str) -> None:
+    """Reading and folding a damaged journal is refused with check and repair as fixes, but for three harmless sorts."""
     journal_of(path)
     DAMAGE[damage][0](path)
     try:
@@ -56,11 +56,12 @@ def test_each_damage_is_refused_with_the_way_back(path: Path, damage: str) -> No
         assert damage in ("time that runs back", "no index of versions", "a log without a name")
         return
     assert error.reason in ("journal-damaged", "journal-newer")
-    assert any("omac journal check" in command for command in error.fix), error.fix
+    for command in ("omac journal check", "omac journal repair"):
+        assert any(command in fix for fix in error.fix), error.fix
 
 
 @pytest.mark.parametrize("damage", BEYOND_REPAIR)
-def test_a_damage_beyond_repair_is_said(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damage_beyond_repair_is_reported(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage beyond repair is a finding without a remedy, or a refusal with a restore and neither check nor repair."""
     monkeypatch.setattr("omac.journal.check.STRAYS_MAX", 7)
     journal_of(path)
@@ -80,7 +81,7 @@ def test_pages_that_are_destroyed(path: Path) -> None:
     journal_of(path)
     for start in destroyed(path):
         try:
-            assert found(path), f"the page at {start}"
+            assert damaged_positions(path), f"the page at {start}"
         except Refusal as refusal:
             assert refusal.reason == "journal-damaged"  # noqa: PT017
 
@@ -89,7 +90,7 @@ def test_a_schema_that_is_no_text(path: Path) -> None:
     """A schema whose text SQLite cannot decode counts as damage for the check, the writer and the reader."""
     journal_of(path)
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE event", b"CREATE TABL\xda event"))
-    for use in (found, journal_at, lambda path: ReadJournal(str(path))):
+    for use in (damaged_positions, journal_at, lambda path: ReadJournal(str(path))):
         with pytest.raises(Refusal) as refused:
             use(path)
         assert refused.value.reason == "journal-damaged"

@@ -45,7 +45,7 @@ async def commits_follow(live: Live, *, watched: bool = True) -> AsyncIterator[N
         tasks.cancel_scope.cancel()
 
 
-async def test_what_nobody_waits_for_shares_a_commit(
+async def test_events_that_no_task_awaits_share_a_commit(
     live: Live, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that no task awaits stay with the loop over many passes, and share the commit of the next awaited one."""
@@ -60,7 +60,7 @@ async def test_what_nobody_waits_for_shares_a_commit(
     assert len(commits) == 1
 
 
-async def test_what_nobody_waits_for_waits_for_moments(live: Live) -> None:
+async def test_events_that_no_task_awaits_wait_for_a_moment(live: Live) -> None:
     """An event that no task awaits is written after a moment, each time, although no other event follows."""
     for word in ("one", "two", "three"):
         began, batches = time.monotonic(), live.batches
@@ -71,19 +71,19 @@ async def test_what_nobody_waits_for_waits_for_moments(live: Live) -> None:
     assert texts(live.delivered) == ["one", "two", "three"]
 
 
-async def test_looks_are_few_while_commits_follow(live: Live, journal: Journal) -> None:
+async def test_checks_are_few_while_commits_follow(live: Live, journal: Journal) -> None:
     """The writer rarely checks for others' events while commits follow each other, although the files change: each
     commit brings these events. Soon after the last commit it checks again."""
-    looks = mock.Mock(wraps=journal.store.changed_by_others)
-    with mock.patch.object(journal.store, "changed_by_others", looks):
+    checks = mock.Mock(wraps=journal.store.changed_by_others)
+    with mock.patch.object(journal.store, "changed_by_others", checks):
         async with commits_follow(live):
             began = time.monotonic()
             await trio.sleep(BUSY_S)
             most = (time.monotonic() - began) / group_commit.BUSY_POLL_S + 1
             assert live.batches > 2 * most
-            assert 1 <= looks.call_count <= most
-        count = looks.call_count
-        await until(lambda: looks.call_count > count)
+            assert 1 <= checks.call_count <= most
+        count = checks.call_count
+        await until(lambda: checks.call_count > count)
 
 
 @pytest.mark.parametrize("watched", [True, False])

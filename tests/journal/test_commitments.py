@@ -147,7 +147,7 @@ def test_a_flipped_bit_is_found(part: str, is_known: bool) -> None:
 
 
 def test_it_belongs_to_its_event() -> None:
-    """Sealed fields are refused with another event, in another stream, or if missing; empty ones read as erased."""
+    """Sealed fields are refused with another event, stream or kind, or if missing; empty ones read as erased."""
     keys = Keys()
     codec = codec_with(keys)
     first, second = (codec.stored(STREAM, None, REQUEST) for _ in range(2))
@@ -163,6 +163,9 @@ def test_it_belongs_to_its_event() -> None:
             with pytest.raises(Refusal, match="cannot be decoded"):
                 read(reading, altered)
         assert "(erased)" in str(read(reading, moved[3]))
+    assert codec.commitments.plain("access.requested", STREAM, first.state, first.sealed or b"")
+    with pytest.raises(ValueError, match="were changed"):
+        codec.commitments.plain("access.refused", STREAM, first.state, first.sealed or b"")
 
 
 def test_keys_of_several_directories() -> None:

@@ -54,7 +54,7 @@ def test_the_vectors_of_rfc_6962(first: int, second: int) -> None:
             proven_consistency(proof(*texts, path), [KEY])
 
 
-def test_who_signed() -> None:
+def test_each_checkpoint_needs_a_trusted_signature() -> None:
     """A proof needs on both checkpoints a signature that the reader trusts, by two keys where the key was rotated."""
     old, new, path = vector(3, 7) if (3, 7) in CONSISTENCY else vector(*max(CONSISTENCY))
     size, root = int(new.splitlines()[1]), bytes.fromhex(ROOTS[int(new.splitlines()[1]) - 1])

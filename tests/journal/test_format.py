@@ -108,7 +108,7 @@ def test_a_newer_kind_is_refused_while_an_older_run_lives(path: Path, later: Cal
     new.close()
 
 
-def test_a_dead_run_of_an_older_omac_holds_up_nobody(path: Path, later: Callable[[], None]) -> None:
+def test_a_dead_run_of_an_older_omac_hinders_no_append(path: Path, later: Callable[[], None]) -> None:
     """A killed run of an older omac does not hinder an append of a newer kind."""
     old = opened(path, "old", living)
     later()

@@ -120,7 +120,7 @@ async def test_every_task_gets_its_own_positions(live: Live, journal: Journal) -
     assert live.delivered == everyone == list(journal.records())
 
 
-async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> None:
+async def test_an_appender_gets_what_is_stored(live: Live, journal: Journal) -> None:
     """An appender gets what a reader will read: time, run, actor, correlation and causation."""
     (recorded,) = await live.writer.submit([admitted("a", 1)], CAUSE)
     expected = (1, "a", 1, recorded.at, "run-1", "agent", "conversation", 7)
@@ -131,7 +131,7 @@ async def test_a_record_says_what_is_stored(live: Live, journal: Journal) -> Non
     assert list(journal.records()) == [recorded]
 
 
-async def test_whoever_waits_together_is_committed_together(live: Live, journal: Journal, path: Path) -> None:
+async def test_events_that_wait_together_are_committed_together(live: Live, journal: Journal, path: Path) -> None:
     """Events that are queued while a commit is under way become one transaction and one wake-up."""
     commits = commits_of(journal.store)
     holder = lock(path)
@@ -182,7 +182,7 @@ async def test_an_append_of_nothing(live: Live) -> None:
     live.assert_whole(1)
 
 
-async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live) -> None:
+async def test_an_event_that_cannot_be_encoded_is_refused_to_its_caller_only(live: Live) -> None:
     """An event that could not be read again is refused to its caller; the writer goes on for all others."""
     for draft in (Draft(LOG, None, CAUSE), called("\udcff"), called(cast(str, 7))):  # 7 is no text
         with pytest.raises(Refusal, match="cannot be recorded") as refused:
@@ -194,7 +194,7 @@ async def test_an_event_that_cannot_be_encoded_hurts_its_caller_only(live: Live)
     live.assert_whole(1)
 
 
-async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
+async def test_a_writer_begins_at_its_position(journal: Journal, path: Path, nursery: trio.Nursery) -> None:
     """A writer delivers the events above the position it was given, and only those."""
     append_elsewhere(path, BODY, BODY, BODY)
     live = await start(nursery, journal, seen=2)
@@ -205,7 +205,7 @@ async def test_begins_where_it_is_told(journal: Journal, path: Path, nursery: tr
 # ---- conflicts ----
 
 
-async def test_only_the_loser_is_told_of_a_conflict(live: Live, path: Path) -> None:
+async def test_only_the_loser_gets_a_conflict(live: Live, path: Path) -> None:
     """Tasks that want one version in one transaction conflict, all but one; tasks that want something else get that."""
     holder = lock(path)
     callers = Callers(live)
@@ -363,7 +363,7 @@ FULL = """
 
     folder = sys.argv[1]
     group_commit.CHECKPOINT_EVENTS, group_commit.RETRY_S = 5, 0.05
-    told = {"refused": []}
+    result = {"refused": []}
     failures = []
     logging.getLogger("omac.journal").addFilter(lambda record: not failures.append(record))
 
@@ -378,29 +378,29 @@ FULL = """
                 file.write(bytes(free.f_bavail * free.f_frsize - 60_000))
             written = 1
             for size in (3_000, 1):  # what a refused commit had of the log has room for a smaller one
-                while len(told["refused"]) < (1 if size > 1 else 2):
+                while len(result["refused"]) < (1 if size > 1 else 2):
                     try:
                         await live.writer.submit([called("x" * size)], Cause("agent"))
                         written += 1
                     except Refusal as refusal:
-                        told["refused"].append([refusal.reason, refusal.message])
+                        result["refused"].append([refusal.reason, refusal.message])
             live.writer.submit_soon([called("soon")], Cause("agent"))
             for _ in range(5):
                 tries = len(failures)
                 await until(lambda: len(failures) > tries)
                 await live.writer.catch_up()
-            told["alive while full"] = not live.ended.is_set()
-            told["error"] = repr(live.error)
+            result["alive while full"] = not live.ended.is_set()
+            result["error"] = repr(live.error)
             os.unlink(folder + "/ballast")
             await until(lambda: live.delivered[-1].event.dir == "soon")
             (last,) = await live.writer.submit([called("last")], Cause("agent"))
-            told["whole"] = live.positions == list(range(1, written + 3))
-            told["last"] = last.position == written + 2
+            result["whole"] = live.positions == list(range(1, written + 3))
+            result["last"] = last.position == written + 2
             live.stop()
         journal.close()
 
     trio.run(main)
-    print(json.dumps(told))
+    print(json.dumps(result))
 """
 
 
@@ -423,14 +423,14 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
 
 
 class Unreadable:
-    """A journal whose reads fail, as on a disk that does not answer, until it is `mended`; commits succeed."""
+    """A journal whose reads fail, as on a disk that does not answer, until `repair`; commits succeed."""
 
     def __init__(self, journal: Journal) -> None:
         self.failed = 0
         self._fault = mock.patch.object(journal.store.reader, "select", self._fail)
         self._fault.start()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Let the journal be read again."""
         self._fault.stop()
 
@@ -457,7 +457,7 @@ async def test_a_read_that_fails_after_the_commit(path: Path, nursery: trio.Nurs
             with pytest.raises(Refusal, match="cannot be read right now"):
                 await live.writer.catch_up()
             assert (callers.answers, live.delivered) == ({}, [])
-            unreadable.mend()
+            unreadable.repair()
         assert {name: texts(callers.recorded(name)) for name in callers.answers} == {"one": ["one"], "two": ["two"]}
         assert texts(live.delivered) == ["other", "one", "two"]
         live.assert_whole(3)
@@ -479,7 +479,7 @@ async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery
         unreadable = Unreadable(journal)
         append_elsewhere(path, BODY)
         await until(lambda: unreadable.failed >= 2)
-        unreadable.mend()
+        unreadable.repair()
         await until(lambda: len(live.delivered) == 1)
         live.stop()
         await live.ended.wait()
@@ -489,8 +489,8 @@ async def test_news_that_could_not_be_read_are_not_forgotten(path: Path, nursery
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("mended", [True, False])
-async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: trio.Nursery, mended: bool) -> None:
+@pytest.mark.parametrize("repaired", [True, False])
+async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: trio.Nursery, repaired: bool) -> None:
     """A stopping writer reads a commit once more. If that fails, too, its caller learns that it may be recorded, not
     that it is not."""
     journal = journal_at(path)
@@ -501,18 +501,18 @@ async def test_committed_but_not_delivered_when_it_ends(path: Path, nursery: tri
         async with trio.open_nursery() as tasks:
             tasks.start_soon(callers.append, "one")
             await until(lambda: journal.store.head() == 2)
-            if mended:
-                unreadable.mend()
+            if repaired:
+                unreadable.repair()
             live.stop()
         await live.ended.wait()
         answer = callers.answers["one"]
-        if mended:
+        if repaired:
             live.assert_whole(2)
             assert texts(callers.recorded("one")) == ["one"]
         else:
             assert isinstance(answer, Refusal)
             assert "the journal shows whether this was recorded" in answer.message
-            unreadable.mend()
+            unreadable.repair()
         assert texts(list(journal.records())) == ["other", "one"]
     finally:
         journal.close()
@@ -665,9 +665,7 @@ async def test_a_last_try_before_it_ends(path: Path, nursery: trio.Nursery, monk
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_could_not_be_written_is_told(
-    path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_missing_outcomes_are_logged(path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture) -> None:
     """A writer whose store stays locked to the end stops, and logs how many outcomes are missing."""
     journal = journal_at(path)
     try:
@@ -686,7 +684,7 @@ async def test_what_could_not_be_written_is_told(
         journal.close()
 
 
-async def test_a_store_that_is_stuck_holds_nobody_up(
+async def test_a_stuck_store_does_not_block_callers(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The writer stops within a bound: callers that still wait are refused, although the store has not answered."""
@@ -769,7 +767,7 @@ async def test_an_event_of_a_later_omac_ends_it_when_idle(live: Live, path: Path
 
 
 @pytest.mark.parametrize("queue_max", [3, 100])
-async def test_an_event_of_a_later_omac_leaves_nobody_waiting(
+async def test_an_event_of_a_later_omac_leaves_no_caller_waiting(
     live: Live, path: Path, monkeypatch: pytest.MonkeyPatch, queue_max: int
 ) -> None:
     """A writer that has to end in the middle of its work refuses all callers, also those that wait for a turn."""

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import pytest
 from contract.journals import called, commit_now, journal_at
+from real_omac import omac_in
 
 from omac.domain.access.signing import CheckpointSigned, digest_of
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.bundle_verification import verify_bundle
 from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, verified, verifier_of
 from omac.journal.codec import Codec
 from omac.journal.leaves import Contents
@@ -21,10 +23,12 @@ from omac.journal.proof import prove, proven
 from omac.journal.reader import Reader
 from omac.journal.signed_chain import chain_of
 from omac.journal.verification import KeptRoot, verify
+from omac.tools.compose.exporting import derived
 
-NAME, SEED = "omac/host1", b"k" * 32
+HOST = HostId("host0001")
+NAME, SEED = f"omac/{HOST}", b"k" * 32
 KEY = verifier_of(NAME, SEED)
-STREAM = checkpoint_stream(HostId("host1"))
+STREAM = checkpoint_stream(HOST)
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 CALLS = 10  # events before each checkpoint
 
@@ -160,7 +164,7 @@ def test_each_row_of_the_table_is_done() -> None:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_it_is_as_impossible_as_the_table_says(kept: Kept, what: str) -> None:
+def test_each_change_is_found_as_its_row_reports(kept: Kept, what: str) -> None:
     """A change is found as its row reports, by the journal's own keys and checkpoints, and with one that was kept."""
     CHANGES[what](kept)
     assert (findings(kept.path), findings(kept.path, root_of(kept.second))) == table()[what]
@@ -175,12 +179,34 @@ def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
     assert verify(str(kept.path)).late == 10
 
 
+def forge(kept: Kept, folder: Path) -> Path:
+    """Make a journal of other events with the same id, and return its path."""
+    path = folder / "journal.db"
+    fill(path, "forged", 2)
+    sql(path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
+    return path
+
+
 def test_a_proof_of_another_journal(kept: Kept, tmp_path: Path) -> None:
-    """A proof of another journal verifies by the stolen key, but its checkpoint, or an export's, is not of this one."""
-    forged = Kept(tmp_path / "forged" / "journal.db", kept.second)
-    fill(forged.path, "forged", 2)
-    sql(forged.path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
-    checkpoint = current_checkpoint(str(forged.path), 9)
-    text = prove(str(forged.path), 5, sign(checkpoint, NAME, SEED), checkpoint, (), Codec())
+    """A proof of another journal verifies by the stolen key, but its checkpoint is not of this journal."""
+    path = forge(kept, tmp_path / "forged")
+    checkpoint = current_checkpoint(str(path), 9)
+    text = prove(str(path), 5, sign(checkpoint, NAME, SEED), checkpoint, (), Codec())
     assert proven(text, KEY).checkpoint.journal == journal_id(kept.path)
+    assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]
+
+
+def test_an_export_of_another_journal(kept: Kept, tmp_path: Path) -> None:
+    """An export of another journal verifies by the stolen key, but its checkpoint is not of this journal."""
+    thief, folder = tmp_path / "thief", tmp_path / "bundle"
+    thief.mkdir()
+    with omac_in(thief) as omac:
+        forge(kept, omac.state)
+        (omac.state / "host-id").write_text(HOST)
+        (omac.state / "signing.key").write_text(SEED.hex())
+        omac.ok("export", "--out", str(folder))
+    bundle = verify_bundle(str(folder), [KEY], derived)
+    assert (bundle.events > 2 * CALLS, bundle.flaws) == (True, ())
+    checkpoint = verified((folder / "checkpoint.txt").read_text(), KEY)
+    assert checkpoint.journal == journal_id(kept.path)
     assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]

@@ -15,13 +15,14 @@ from contract.journals import called, commit_now, journal_at, run_python
 from journal.damage import append, append_calls, encoded, journal_of, sql
 
 from omac.domain.kernel.event import Cause, Spooled
-from omac.domain.kernel.ids import StreamId
+from omac.domain.kernel.ids import HostId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.journal import leaves
 from omac.journal.check import check
 from omac.journal.leaves import NEAR
 from omac.journal.merkle import MerkleTree, leaf_hash, root_of
 from omac.journal.reader import ReadJournal
+from omac.journal.repair import Repair
 from omac.projections.system import System
 
 
@@ -120,12 +121,16 @@ def test_too_many_of_them_are_left_to_the_next_opening(path: Path, monkeypatch: 
 
 
 def test_a_damaged_position_ends_it_and_a_repair_lets_it_go_on(path: Path) -> None:
-    """Opening a journal computes leaves up to a missing event, and is not refused."""
+    """Opening a journal computes leaves up to a missing event, and is not refused; after a repair it computes the
+    rest."""
     journal_of(path)
     without_leaves(path)
     sql(path, "DELETE FROM event WHERE position = 5")
     journal_at(path).close()
     assert stored(path)[0] == 4
+    Repair(str(path), HostId("h"), "r", lambda: 10**6, lambda: System().apply, lambda *_: False).perform()
+    journal_at(path).close()
+    require_whole(path, 10, 10)
 
 
 def test_a_tree_larger_than_the_journal_refuses_appends(path: Path) -> None:

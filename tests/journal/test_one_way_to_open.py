@@ -50,7 +50,7 @@ def openings(path: Path) -> Iterator[tuple[str, str]]:
             yield path.name, max(around, key=lambda scope: scope.lineno).name if around else ""
 
 
-def test_the_places_that_open_something_are_known() -> None:
+def test_the_code_that_opens_files_is_known() -> None:
     """The places that open a file are listed. A new place must not open a journal's file, but by SQLite or while no
     process has it open."""
     calls = {opening for path in JOURNAL.glob("*.py") for opening in openings(path)}

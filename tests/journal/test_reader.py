@@ -49,15 +49,19 @@ def test_the_versions_of_a_stream(reader: Reader) -> None:
 
 
 def test_a_state_is_loaded(path: Path) -> None:
-    """A stream without events is loaded as its initial state; the events of other streams are read."""
+    """A stream is folded to its state and version; one without events is loaded as its initial state."""
     draft = called("x")
+    nothing: tuple[Event, ...] = ()
+
+    def fold(state: tuple[Event, ...], event: Event) -> tuple[Event, ...]:
+        return (*state, event)
+
     with closing(journal_at(path)) as journal:
         for version in (1, 2):
             commit_now(journal, [Draft(StreamId("a"), version, draft.event)])
     with closing(ReadJournal(str(path))) as reading:
-        nothing: tuple[Event, ...] = ()
-        loaded = reading.load(draft.stream, nothing, lambda state, event: (*state, event))
-        assert loaded == Latest(())
+        assert reading.load(StreamId("a"), nothing, fold) == Latest((draft.event, draft.event), 2)
+        assert reading.load(draft.stream, nothing, fold) == Latest(())
         assert texts(list(reading.records())) == ["x", "x"]
 
 

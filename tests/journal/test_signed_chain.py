@@ -83,13 +83,14 @@ def test_a_journal_that_is_whole(signed: Signed) -> None:
     assert signed.findings() == []
 
 
-@pytest.mark.parametrize("position", [1, 10, 15, 30])
-def test_a_change_with_new_leaves(signed: Signed, position: int) -> None:
-    """A change with new leaves, which is invisible without a checkpoint, is found as a rewrite."""
+@pytest.mark.parametrize(("position", "first"), [(1, 1), (10, 1), (15, 11), (30, 22)])
+def test_a_change_with_new_leaves(signed: Signed, position: int, first: int) -> None:
+    """A change with new leaves, which is invisible without a checkpoint, is found as a rewrite behind the last
+    checkpoint that holds."""
     signed.change(f"UPDATE event SET at = at - 1 WHERE position = {position}")
     new_leaves(signed)
-    kinds = {kind for _, kind in signed.findings()}
-    assert kinds == {"rewritten"}
+    assert signed.findings()[0] == (first, "rewritten")
+    assert {kind for _, kind in signed.findings()} == {"rewritten"}
 
 
 def body_of(signed: Signed, position: int) -> bytes:

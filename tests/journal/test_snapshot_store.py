@@ -49,7 +49,7 @@ def test_few_are_kept(tmp_path: Path, journal: Journal, monkeypatch: pytest.Monk
     assert (tmp_path / "snapshots").stat().st_mode & 0o777 == 0o700
 
 
-def test_one_of_another_form_or_journal_does_not_count(tmp_path: Path, journal: Journal) -> None:
+def test_a_snapshot_of_another_form_or_journal_is_ignored(tmp_path: Path, journal: Journal) -> None:
     """A snapshot of another form or journal is ignored: another omac folds otherwise, and another journal differs."""
     path = tmp_path / "journal.db"
     store_of(path).write(20, b"x")
@@ -114,7 +114,7 @@ def test_damage_is_nothing(tmp_path: Path, journal: Journal, damage: str) -> Non
     assert list(store.newest(40)) == [(20, b"good")]
 
 
-def test_one_that_cannot_be_written(tmp_path: Path, journal: Journal) -> None:
+def test_a_snapshot_that_cannot_be_written(tmp_path: Path, journal: Journal) -> None:
     """A snapshot that cannot be written is left out, and no part of it remains."""
     store = store_of(tmp_path / "journal.db")
     (tmp_path / "snapshots").write_text("in the way")

@@ -65,9 +65,10 @@ def test_a_record(folder: Path) -> None:
     assert os.listdir(folder) == [os.path.basename(path)]
 
 
-def test_the_modes_do_not_depend_on_the_umask(folder: Path) -> None:
-    """A record and its folder are their owner's alone, also with a umask of 0."""
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_the_modes_do_not_depend_on_the_umask(folder: Path, umask: int) -> None:
+    """A record and its folder are their owner's alone, with a generous umask and a strict one."""
+    before = os.umask(umask)
     try:
         path = Program(folder).deny("a")
     finally:
@@ -84,7 +85,7 @@ def test_names_sort_by_time(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("text", "recorded"),
     [
         ("plain", "plain"),
         ('"\\/\n\r\t\0\x1f\x7f', '"\\/\n\r\t\0\x1f\x7f'),
@@ -94,9 +95,9 @@ def test_names_sort_by_time(folder: Path) -> None:
         ("x" * 5_000, "x" * (TEXT_MAX - 3) + "..."),
     ],
 )
-def test_a_record_never_fails_for_what_it_tells(folder: Path, given: str, kept: str) -> None:
+def test_a_record_takes_any_text(folder: Path, text: str, recorded: str) -> None:
     """A record takes a path of any bytes and any text: bytes that are not Unicode are escaped, and long texts cut."""
-    assert record(Program(folder).deny("a", path=given))["fields"]["path"] == kept
+    assert record(Program(folder).deny("a", path=text))["fields"]["path"] == recorded
 
 
 @given(

@@ -115,7 +115,7 @@ UNTIL_KILLED = """
 """
 
 
-def test_what_was_told_survives_a_kill(path: Path) -> None:
+def test_reported_records_survive_a_kill(path: Path) -> None:
     """A process killed at any moment leaves every record that it reported, whole, and the journal goes on."""
     for _ in range(3):
         with python(UNTIL_KILLED, str(path)) as process:

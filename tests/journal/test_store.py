@@ -73,7 +73,7 @@ def umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask")
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_other_users_cannot_read_it(tmp_path: Path) -> None:
     """The journal, its log and index are 0600, and the folders made for it 0700, with any umask."""
     path = tmp_path / "one" / "two" / "journal.db"
     journal = journal_at(path)
@@ -359,7 +359,7 @@ def test_a_read_only_medium_with_a_log_that_cannot_be_read(path: Path, tmp_path:
 
 
 @needs_bubblewrap
-def test_the_command_line_says_where_to_write(path: Path) -> None:
+def test_the_command_line_reports_a_read_only_medium(path: Path) -> None:
     """A user who serves from a read-only medium gets the reason, a fix, and exit code 5."""
     made(path)
     code = "from omac.tools.entry import main; main()"
@@ -383,7 +383,7 @@ FULL = """
 
     folder, entry = sys.argv[1], 0
     path, ballast = folder + "/journal.db", folder + "/ballast"
-    told = {}
+    result = {}
 
     def append(size):
         global entry
@@ -392,9 +392,9 @@ FULL = """
 
     def read():
         other = ReadJournal(path)
-        found = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
+        numbers = [int(recorded.event.dir.split()[0]) for recorded in other.records()]
         other.close()
-        return found
+        return numbers
 
     journal = open_journal(path, "run", count(1).__next__)
     for _ in range(10):
@@ -408,22 +408,22 @@ FULL = """
             append(5_000)
         except Refusal as refusal:
             refused.append([refusal.reason, refusal.message])
-    told["refused"] = refused
-    told["written"] = entry
-    told["while full"] = read()
+    result["refused"] = refused
+    result["written"] = entry
+    result["while full"] = read()
     try:
         journal.store.checkpoint()
-        told["checkpoint"] = "done"
+        result["checkpoint"] = "done"
     except Refusal as refusal:
-        told["checkpoint"] = refusal.reason
-    told["after checkpoint"] = read()
+        result["checkpoint"] = refusal.reason
+    result["after checkpoint"] = read()
     os.unlink(ballast)
     append(5_000)
     append(100_000)
     journal.store.checkpoint()
     journal.close()
-    told["freed"] = read()
-    print(json.dumps(told))
+    result["freed"] = read()
+    print(json.dumps(result))
 """
 
 
@@ -512,7 +512,7 @@ def test_opening_a_second_time_keeps_the_locks_of_the_first(path: Path) -> None:
     server.close()
 
 
-def test_the_tables_that_are_looked_for_are_those_that_are_made(path: Path) -> None:
+def test_the_required_tables_are_those_that_are_made(path: Path) -> None:
     """The tables that omac requires are those that it makes; journals of an earlier omac would lack any left out."""
     assert frozenset(METADATA.tables) == TABLES
     with contextlib.closing(open_for_writing(str(path), "id")) as connection:

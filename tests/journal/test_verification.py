@@ -134,7 +134,7 @@ def kept(path: Path) -> KeptRoot:
     return KeptRoot(verified.size, verified.root)
 
 
-def found(verified: Verified) -> tuple[int, str]:
+def first_finding(verified: Verified) -> tuple[int, str]:
     """Return the first bad position, and the kind of damage there."""
     assert verified.findings
     return verified.findings[0].position, verified.findings[0].kind
@@ -156,7 +156,7 @@ def test_tampering_is_found(path: Path, kept: KeptRoot, way: str) -> None:
     """Each change is found at its position, with nothing that was kept."""
     tamper, position, kind = TAMPERED[way]
     tamper(path)
-    at, problem = found(verify(str(path)))
+    at, problem = first_finding(verify(str(path)))
     assert at == position
     assert problem.startswith(kind) or kind == "tree"
     assert verify(str(path), [kept]).findings
@@ -206,8 +206,8 @@ def test_how_far_late_leaves_go(path: Path, kept: KeptRoot, stated: int, signed:
 def test_a_leaf_that_is_missing_is_what_is_named(path: Path, kept: KeptRoot) -> None:
     """A missing leaf is the finding: kept roots behind it cannot be computed, and only those before it are compared."""
     sql(path, "DELETE FROM leaf WHERE position = 4")
-    assert [found[:3] for found in verify(str(path), [kept]).findings] == [(4, 4, "leaf-missing")]
-    assert found(verify(str(path), [KeptRoot(3, b"r" * 32), kept])) == (1, "rewritten")
+    assert [finding[:3] for finding in verify(str(path), [kept]).findings] == [(4, 4, "leaf-missing")]
+    assert first_finding(verify(str(path), [KeptRoot(3, b"r" * 32), kept])) == (1, "rewritten")
 
 
 def test_without_any_leaf(path: Path, kept: KeptRoot) -> None:
@@ -223,7 +223,7 @@ def test_a_range(path: Path) -> None:
     """A verification of a range does not compare the events outside of it."""
     journal_of(path)
     edit(path)
-    assert found(verify(str(path), (), 2, 4)) == (3, "altered")
+    assert first_finding(verify(str(path), (), 2, 4)) == (3, "altered")
     verified = verify(str(path), (), 4, 6)
     assert (verified.checked, verified.findings) == (3, ())
     assert verify(str(path), (), 1, 2).checked == 2
@@ -239,7 +239,7 @@ def test_what_a_repair_set_aside_is_named(path: Path, damage: str) -> None:
     journal_of(path)
     before = verify(str(path))
     sql(path, damage)
-    assert found(verify(str(path)))[0] == 3
+    assert first_finding(verify(str(path)))[0] == 3
     Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
     journal_at(path).close()
     after = verify(str(path), [KeptRoot(before.size, before.root)])
@@ -254,7 +254,7 @@ def test_what_a_repair_set_aside_is_kept(path: Path, change: str) -> None:
     Repair(str(path), HostId("h"), "r", lambda: 1, lambda: System().apply, lambda *_: True).perform()
     assert verify(str(path)).findings == ()
     sql(path, change)
-    assert found(verify(str(path))) == (EVENTS + 1, "altered")
+    assert first_finding(verify(str(path))) == (EVENTS + 1, "altered")
 
 
 def repaired(path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_repair_whose_record_was_damaged_and_repaired(path: Path, damage: str)
     before = verify(str(path))
     for position in (3, EVENTS + 1, EVENTS + 2):
         sql(path, damage.format(position))
-        assert found(verify(str(path))) == (position, "altered" if "UPDATE" in damage else "missing")
+        assert first_finding(verify(str(path))) == (position, "altered" if "UPDATE" in damage else "missing")
         repaired(path)
     after = verify(str(path), [KeptRoot(before.size, before.root)])
     assert (after.set_aside, after.findings, after.late) == ((3, EVENTS + 1, EVENTS + 2), (), 0)
@@ -296,7 +296,7 @@ def test_a_copy_that_is_not_what_was_recorded_excuses_nothing(path: Path, forged
     sql(path, f"UPDATE event SET body = x'c1' WHERE position = {record}")
     repaired(path)
     sql(path, forged.format(record))
-    assert found(verify(str(path))) == (3, "altered")
+    assert first_finding(verify(str(path))) == (3, "altered")
 
 
 def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
@@ -304,7 +304,7 @@ def test_an_emptied_position_that_no_repair_names_is_damage(path: Path) -> None:
     journal_of(path)
     sql(path, "INSERT INTO name (text) VALUES ('position.emptied')")
     sql(path, "UPDATE event SET kind = (SELECT id FROM name WHERE text = 'position.emptied') WHERE position = 3")
-    assert found(verify(str(path))) == (3, "altered")
+    assert first_finding(verify(str(path))) == (3, "altered")
 
 
 def test_a_journal_of_an_earlier_omac(path: Path) -> None:

@@ -53,7 +53,7 @@ def of(status: Status, *pids: int) -> object:
     )
 
 
-def test_all_of_it_lives() -> None:
+def test_a_status_whose_processes_live_stays_whole() -> None:
     """A status stays whole while all of its processes live, and reports none as gone."""
     status = recorded()
     assert living(status, lambda _: True, lambda *_: True) == (status, NOTHING_GONE)

@@ -131,7 +131,7 @@ def test_denials_of_the_guard_are_counted(history: Any, host: HostId) -> None:
     assert status(history)["guard"] == {"denied": 1}
 
 
-def test_the_registry_says_what_may_run(history: Any, host: HostId) -> None:
+def test_the_registry_shows_approvals_of_present_code(history: Any, host: HostId) -> None:
     """The registry shows an approval only of the code that was discovered last."""
     stream = ids.registration_stream(host, "scope", "agents", "echo")
     credentials = ids.credential_stream(host, "scope", "echo")

@@ -273,26 +273,26 @@ class ScriptedSecrets:
         self.values: dict[str, dict[str, Hidden]] = {}
         self.problem: Refusal | None = None
 
-    async def _look(self) -> None:
+    async def _raise_problem(self) -> None:
         await trio.lowlevel.checkpoint()
         if self.problem is not None:
             raise self.problem
 
     async def chosen(self) -> str:
-        await self._look()
+        await self._raise_problem()
         return "vault"
 
     async def read(self, store: str, service: str, names: Sequence[str]) -> dict[str, Hidden]:
-        await self._look()
+        await self._raise_problem()
         stored = self.values.get(service, {})
         return {name: stored[name] for name in names if name in stored}
 
     async def write(self, store: str, service: str, values: Mapping[str, Hidden]) -> None:
-        await self._look()
+        await self._raise_problem()
         self.values.setdefault(service, {}).update(values)
 
     async def remove(self, store: str, service: str, names: Sequence[str]) -> None:
-        await self._look()
+        await self._raise_problem()
         for name in names:
             self.values.get(service, {}).pop(name, None)
 

@@ -66,7 +66,7 @@ async def test_a_revoked_skill_stops_while_the_journal_is_away(
     ]  # fmt: skip
 
 
-async def test_a_stop_says_what_was_lost(serving: Serving, skill: MakeSkill) -> None:
+async def test_a_stop_names_what_was_revoked(serving: Serving, skill: MakeSkill) -> None:
     """The recorded stop of a skill whose approval was revoked names the approval, and no value."""
     async with serving() as omac:
         await online(omac, echo := skill("echo"))
@@ -140,7 +140,7 @@ async def test_a_store_is_unlocked_after_that_is_recorded(serving: Serving, kind
 
 
 @pytest.mark.full
-async def test_a_slow_skill_keeps_no_token_from_its_caller(serving: Serving, skill: MakeSkill) -> None:
+async def test_a_slow_skill_does_not_delay_the_token(serving: Serving, skill: MakeSkill) -> None:
     """An activation is answered within a bound; a skill that is slow reports so, and becomes ready by itself."""
     async with serving() as omac:
         fast, slow = skill("fast"), skill("slow")
@@ -186,7 +186,7 @@ async def test_an_admission_does_not_wait_for_a_stalled_journal(
 
 
 @pytest.mark.parametrize("reason", some(["journal-newer", "journal-damaged", "journal-in-use"], of=3))
-async def test_a_deactivation_holds_whatever_keeps_it_from_being_recorded(
+async def test_a_deactivation_holds_although_it_cannot_be_recorded(
     serving: Serving, skill: MakeSkill, reason: Any
 ) -> None:
     """A deactivation holds with a full disk, a damaged journal, and a journal that a later omac changed."""

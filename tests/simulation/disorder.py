@@ -275,7 +275,7 @@ class Disorder:
             records = list(journal.records())
         system = System().replay(records)
         for target, allowed in self.ledger.claims.items():
-            if (value := _said(system, target)) not in allowed:
+            if (value := _recorded_value(system, target)) not in allowed:
                 self.fail(f"{target}: the journal says {value!r}, acknowledged was {sorted(allowed, key=str)}")
         self._compare_counts(records)
         if system.accesses.open:
@@ -306,7 +306,7 @@ def _key(recorded: Recorded) -> tuple[str, str]:
     return key.scope, key.name
 
 
-def _said(system: System, target: Target) -> object:
+def _recorded_value(system: System, target: Target) -> object:
     """Return the value that the journal has for a target of claims."""
     match target:
         case ("approved", project, skill):

@@ -33,8 +33,8 @@ sidecar:
 TRACE = """\
 import json as _json, os as _os
 with open({trace!r}, "a") as _file:
-    _told = {{"mark": {mark!r}, "token": _os.environ.get("SLACK_TOKEN"), "folder": _os.getcwd()}}
-    _file.write(_json.dumps(_told) + "\\n")
+    _entry = {{"mark": {mark!r}, "token": _os.environ.get("SLACK_TOKEN"), "folder": _os.getcwd()}}
+    _file.write(_json.dumps(_entry) + "\\n")
 """
 
 SERVE = """\
@@ -46,12 +46,12 @@ for folder in ("node_modules", "dist", "build", "vendor"):
     sys.path.insert(1, os.path.join(here, folder))
     if os.path.exists(os.path.join(here, folder, "part_" + folder + ".py")):
         parts[folder] = __import__("part_" + folder).MARK
-told = {{"mark": {mark!r}, "parts": parts, "env": {{name: os.environ.get(name) for name in ("SLACK_TOKEN", "REGION")}}}}
-body = json.dumps(told).encode()
+seen = {{name: os.environ.get(name) for name in ("SLACK_TOKEN", "REGION")}}
+body = json.dumps({{"mark": {mark!r}, "parts": parts, "env": seen}}).encode()
 answer = b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(body), body)
 
 
-def tell(peer):
+def serve(peer):
     with peer:
         if peer.recv(65536):
             peer.sendall(answer)
@@ -59,7 +59,7 @@ def tell(peer):
 
 with socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"]))) as server:
     while True:
-        threading.Thread(target=tell, args=server.accept()[:1], daemon=True).start()
+        threading.Thread(target=serve, args=server.accept()[:1], daemon=True).start()
 """
 
 
@@ -120,7 +120,7 @@ class Watch:
         """Return the holders found so far."""
         return set(self._seen)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check for holders until the end."""
         while not self._ends.wait(WATCH_PAUSE_S):
             self._seen.update(holders(*self._values))
@@ -134,7 +134,7 @@ class Watch:
 def watching(*values: str) -> Iterator[Watch]:
     """Watch all processes meanwhile."""
     watch = Watch(*values)
-    thread = threading.Thread(target=watch.look)
+    thread = threading.Thread(target=watch.check)
     thread.start()
     try:
         yield watch

@@ -56,7 +56,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("listener", ["control", "facade"])
-def test_idle_connections_keep_nobody_out(scene: Scene, listener: str) -> None:
+def test_idle_connections_block_no_caller(scene: Scene, listener: str) -> None:
     """Idle connections, more than omac has descriptors, get a share of these; omac closes the oldest for the next."""
     with ExitStack() as held:
         for _ in range(DESCRIPTORS_MAX):
@@ -67,7 +67,7 @@ def test_idle_connections_keep_nobody_out(scene: Scene, listener: str) -> None:
 
 
 @pytest.mark.parametrize("listener", ["control", "facade"])
-def test_half_heads_keep_nobody_out(scene: Scene, listener: str) -> None:
+def test_half_heads_block_no_caller(scene: Scene, listener: str) -> None:
     """Connections with heads that never end keep no caller out either, on all listeners."""
     with ExitStack() as held:
         for _ in range(DESCRIPTORS_MAX):
@@ -107,7 +107,7 @@ def test_a_polite_caller_holds_nothing(scene: Scene) -> None:
     eventually(lambda: scene.server.descriptors() <= before + 2, 3.0, f"at most {before + 2} descriptors")
 
 
-def test_without_a_descriptor_omac_goes_on_trying(scene: Scene) -> None:
+def test_without_a_descriptor_omac_keeps_trying(scene: Scene) -> None:
     """A server without any descriptor for two seconds, while a sidecar ends, reports that in a few lines and goes on.
     Afterwards it answers and the sidecar is back."""
     pid = scene.server.process.pid

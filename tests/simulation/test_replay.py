@@ -60,7 +60,7 @@ async def test_every_position_replays_to_what_was_live_there() -> None:
             await approve_all(here, projects)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_appending, here, projects[0])
-                nursery.start_soon(keep_told, here, documents)
+                nursery.start_soon(collect_statuses, here, documents)
                 while system.position < EVENTS_MIN or len(documents) < COMPARED_BY_CLI:
                     await make_history(here, projects)
             compare_by_cli = [
@@ -103,13 +103,13 @@ async def make_history(here: World, projects: list[Path]) -> None:
     await here.control("deactivate", projects[-1])
 
 
-async def keep_told(here: World, told: list[bytes]) -> None:
+async def collect_statuses(here: World, documents: list[bytes]) -> None:
     """Ask the command line for the status, each time at another position."""
     engine = here.server.engine
-    while len(told) < COMPARED_BY_CLI:
+    while len(documents) < COMPARED_BY_CLI:
         is_past = partial(_is_past, engine, engine.system.position)
         await engine.until([ids.access_stream(engine.host)], is_past)
-        told.append(await here.omac("status", "--json"))
+        documents.append(await here.omac("status", "--json"))
 
 
 def _is_past(engine: Engine, position: int) -> bool:

@@ -61,12 +61,12 @@ sys.stdout.flush()
 os.write(1, control.encode("utf-16-le") + b"\\n")
 if os.environ["SIDECAR_SKILL"] == "crash":
     raise RuntimeError("it crashes")
-told = {name: hashlib.sha256(os.environ.get(name, "").encode()).hexdigest() for name in ("TOKEN", "PEM", "SPARE")}
+digests = {name: hashlib.sha256(os.environ.get(name, "").encode()).hexdigest() for name in ("TOKEN", "PEM", "SPARE")}
 
 
-class Teller(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        body = json.dumps(told).encode()
+        body = json.dumps(digests).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -76,7 +76,7 @@ class Teller(BaseHTTPRequestHandler):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Teller).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Handler).serve_forever()
 """
 
 # omac, with a fault of its own in the middle of things; what it shows then has every local variable in it.
@@ -161,7 +161,7 @@ class Scene:
             if path.is_file() and path not in vaults:
                 yield str(path), path.read_bytes()
 
-    def found(self, *cores: str) -> list[tuple[str, str]]:
+    def occurrences(self, *cores: str) -> list[tuple[str, str]]:
         """Return where these values are, and which."""
         needles = {spelling: core for core in cores for spelling in spellings(core)}
         pattern = re.compile(b"|".join(map(re.escape, needles)))
@@ -175,7 +175,7 @@ class Scene:
         """Return every process that could be seen to have one of the values."""
         return set(holders(*(core.encode() for core in self.values.values())))
 
-    def look(self, server: Serving, when: str) -> None:
+    def note_answers(self, server: Serving, when: str) -> None:
         """Keep all answers that omac and the system give."""
         shop = ("--workdir", str(self.shop))
         for action in ("status", "dirs", "global"):
@@ -270,7 +270,7 @@ def use(scene: Scene, server: Serving) -> None:
         except OSError:
             continue
         assert not [link for link, target in links.items() if target.startswith("/memfd:bwrap")], links
-    scene.look(server, "in use")
+    scene.note_answers(server, "in use")
 
 
 def change(scene: Scene, server: Serving) -> None:
@@ -280,14 +280,14 @@ def change(scene: Scene, server: Serving) -> None:
     assert scene.typing("register", "slack", *shop, extra={"OMAC_SECRET_TOKEN": changed}).status == 0
     expected = _digest(changed)
 
-    def told() -> bool:
+    def has_arrived() -> bool:
         answer = server.call("activate", {"dir": str(scene.shop)}).json()
         (base,) = [skill.get("base") for skill in answer["skills"] if skill["name"] == "slack"] or [None]
         return bool(base) and curl(f"{base}/").body.find(expected) > 0
 
-    eventually(told, 15.0, "the changed value to arrive")
+    eventually(has_arrived, 15.0, "the changed value to arrive")
     assert scene.typing("secrets", "unset", "slack", "SPARE", *shop).status == 0
-    scene.look(server, "changed")
+    scene.note_answers(server, "changed")
 
 
 def kill(scene: Scene, server: Serving) -> None:
@@ -315,7 +315,7 @@ def kill(scene: Scene, server: Serving) -> None:
     fault = omac.start("serve", "--no-inner", "--json", "--root", str(omac.root), within=WITH_FAULT).await_ready()
     scene.note("activation", fault.call("activate", {"dir": str(scene.shop)}))
     assert "a fault" in fault.said()
-    scene.look(fault, "broken")
+    scene.note_answers(fault, "broken")
     done = piped_with_fault(omac, f"{scene.value('broken')}\n".encode(), *SET, "SPARE", *shop)
     scene.note("broken", done)
     assert "failed unexpectedly (RuntimeError)" in done.err, done
@@ -337,7 +337,7 @@ def lock(scene: Scene, server: Serving) -> None:
     assert scene.typing("register", "slack", *shop, extra=extra).status != 0
     server.call("deactivate", {"dir": str(scene.shop)})
     scene.note("locked: activation", server.call("activate", {"dir": str(scene.shop)}))
-    scene.look(server, "locked")
+    scene.note_answers(server, "locked")
 
 
 def piped_with_fault(omac: Omac, stdin: bytes, *arguments: str) -> Done:
@@ -391,14 +391,14 @@ def test_a_secret_is_nowhere(scene: Scene) -> None:
     assert len(scene.values) >= 20
     assert sum(len(content) for _, content in scene.files()) > 100_000
     hows = {core: how for how, core in scene.values.items()}
-    assert {(where, hows[core]) for where, core in scene.found(*hows)} == set()
+    assert {(where, hows[core]) for where, core in scene.occurrences(*hows)} == set()
 
 
 def test_the_search_finds_what_is_there(scene: Scene) -> None:
     """A value that is not secret was given as a setting, and its sidecar wrote it to its log in every spelling. The
     search finds it in the journal, in answers, and in each line of the log."""
     (core,) = re.findall("[A-Za-z0-9]{24}", scene.control)
-    where = {Path(source).name if source.startswith("/") else source for source, _ in scene.found(core)}
+    where = {Path(source).name if source.startswith("/") else source for source, _ in scene.occurrences(core)}
     assert where & {"journal.db", "journal.db-wal"}
     assert any(source.startswith("config show") for source in where)
     logs = [content for source, content in scene.files() if source.endswith("-slack.log")]
@@ -425,7 +425,10 @@ def test_the_store_does_not_show_it(scene: Scene) -> None:
         assert not any(spelling in path.read_bytes() for spelling in spellings(core) for path in files)
 
 
-def test_attempts_and_accesses_are_told_without_it(scene: Scene) -> None:
-    """The audit has rows of approvals, of values written and removed, and of accesses."""
-    kinds = {json.loads(line)["kind"] for line in scene.omac.ok("audit", "--json").splitlines()}
-    assert kinds >= {"skill.approved", "secret.written", "secret.removed", "config.written", "access"}
+def test_changes_and_accesses_are_audited_by_name(scene: Scene) -> None:
+    """The audit has rows of approvals, of values written and removed, each by its name, and of accesses."""
+    rows = [json.loads(line) for line in scene.omac.ok("audit", "--json").splitlines()]
+    assert {row["kind"] for row in rows} >= {"skill.approved", "access"}
+    names = {(row["kind"], row["detail"].split()[0]) for row in rows if row["skill"] == "slack" and row["detail"]}
+    assert names >= {("secret.written", name) for name in ("TOKEN", "SPARE", "PEM")}
+    assert names >= {("secret.removed", "SPARE"), ("config.written", "CONTROL")}

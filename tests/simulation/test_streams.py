@@ -70,7 +70,11 @@ def rest(sock: socket.socket) -> tuple[bytes, float]:
 
 @pytest.mark.parametrize("mount", ["own", "__global__/all"])
 def test_a_stream_ends_with_its_token(scene: Scene, mount: str) -> None:
-    """A stream of a directory that goes offline is cut within a second, and recorded as revoked."""
+    """A stream of a directory that goes offline is cut within a second, and recorded as revoked; the token of another
+    directory stays valid."""
+    other = scene.omac.root / "other"
+    other.mkdir(exist_ok=True)
+    token = scene.server.activate(other)["dir_token"]
     with scene.open(mount, "/stream") as stream:
         scene.server.call("deactivate", {"dir": str(scene.project)})
         content, seconds = rest(stream)
@@ -78,6 +82,7 @@ def test_a_stream_ends_with_its_token(scene: Scene, mount: str) -> None:
     assert not content.endswith(b"0\r\n\r\n")
     row = eventually(scene.omac.audit, 20.0, "the access")[-1]
     assert (row["skill"], row["outcome"], row["reason"]) == (mount.rpartition("/")[2], "aborted", "revoked")
+    assert curl(f"{scene.server.ready['facade_base']}/{token}/__global__/all/status").status == 200
 
 
 def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:

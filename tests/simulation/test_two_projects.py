@@ -72,7 +72,7 @@ class Town:
         base: str = next(skill["base"] for skill in self.manifests[project]["skills"] if skill["name"] == name)
         return base
 
-    def told(self, project: Path, name: str) -> tuple[str, str]:
+    def mark_and_token(self, project: Path, name: str) -> tuple[str, str]:
         """Return the code that a skill reports for a project, and its token."""
         answer = curl(f"{self.base(project, name)}/")
         assert answer.status == 200, answer
@@ -109,8 +109,8 @@ def town(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_each_has_its_own(town: Town) -> None:
     """Skills of two projects have different code and secrets, side by side; neither gets those of the other."""
-    assert town.told(town.one, "slack") == ("version 1", ONE)
-    assert town.told(town.two, "slack") == ("version 2", TWO)
+    assert town.mark_and_token(town.one, "slack") == ("version 1", ONE)
+    assert town.mark_and_token(town.two, "slack") == ("version 2", TWO)
     ran = {(entry["mark"], entry["token"]) for entry in traces(town.trace)}
     assert ran == {("version 1", ONE), ("version 2", TWO), ("shared", SHARED)}
     held = {token: {entry.pid for entry in holders(token.encode())} for token in (ONE, TWO, SHARED)}
@@ -122,7 +122,7 @@ def test_each_has_its_own(town: Town) -> None:
 
 def test_what_all_share_is_one(town: Town) -> None:
     """A skill that all projects share is one process, with one value, kept under a name without a project."""
-    assert town.told(town.one, "shared") == town.told(town.two, "shared") == ("shared", SHARED)
+    assert town.mark_and_token(town.one, "shared") == town.mark_and_token(town.two, "shared") == ("shared", SHARED)
     assert len([trace for trace in traces(town.trace) if trace["mark"] == "shared"]) == 1
     assert town.stored("omac/shared") == SHARED
     assert town.stored(f"omac/{ids.workdir_id(str(town.one))}/slack") == ONE
@@ -141,12 +141,12 @@ def test_from_the_second_project_on_nothing_is_asked(town: Town) -> None:
     assert done.status == 0, done
     town.note()
     town.manifests[third] = town.server.activate(third)
-    assert town.told(third, "slack") == ("version 2", TWO)
+    assert town.mark_and_token(third, "slack") == ("version 2", TWO)
     town.person.ok("secrets", "unset", "slack", "SLACK_TOKEN", "--workdir", str(third))
     url = f"{town.base(third, 'slack')}/"
     eventually(lambda: curl(url).headers.get("x-omac-reason") == "pending-credentials", 20.0, "the skill to wait")
     town.note()
-    assert town.told(town.two, "slack") == ("version 2", TWO)
+    assert town.mark_and_token(town.two, "slack") == ("version 2", TWO)
     assert town.stored(f"omac/{ids.workdir_id(str(third))}/slack") is None
 
 

@@ -47,12 +47,17 @@ def test_omac_ends_before(number: signal.Signals, omac: Omac, waiting: Serving) 
     assert "Traceback" not in waiting.said()
 
 
-@pytest.mark.parametrize("words", [("--workdir", "missing"), ("--journal", "/proc/self/journal.db"), ("nosuch",)])
+@pytest.mark.parametrize(
+    "words", [("--workdir", "missing"), ("--journal", "/proc/self/journal.db"), ("nosuch",), ("--ssh-agent",)]
+)
 def test_a_start_is_refused(words: tuple[str, ...], omac: Omac) -> None:
-    """A refused start leaves no waiting process, though it began before the request was checked."""
-    refused = omac.process("start", *words, "--", "true")
+    """A refused start leaves no waiting process, though that began before the check; its command never begins."""
+    project = omac.root / "shop"
+    project.mkdir()
+    refused = omac.process("start", *words, "--", "touch", str(project / "begun"), cwd=project)
     assert refused.status not in (0, 1), refused
     assert not _sandboxes(omac)
+    assert not (project / "begun").exists()
 
 
 def test_it_is_killed(omac: Omac, waiting: Serving) -> None:

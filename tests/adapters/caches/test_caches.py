@@ -125,10 +125,12 @@ HOSTILE = (links, hard_link, special, locked, deep, wide, odd_names)
 def test_hostile_trees_are_removed(
     tools: Path, home: Path, caches: Caches, plant: Callable[[Path, Path], None]
 ) -> None:
-    """Hostile trees are removed whole, and files outside that they lead to are neither changed nor removed."""
+    """Hostile trees are removed whole, and files outside that they lead to are neither read, changed nor removed."""
     plant(tools, home)
     precious = home / "outside" / "precious"
     before = (precious.read_text(), stat.S_IMODE(precious.stat().st_mode), stat.S_IMODE(precious.parent.stat().st_mode))
+    for path in (precious, precious.parent):
+        os.utime(path, (0, path.stat().st_mtime))  # reading one would set this time
     (identity,) = caches.ids()
     caches.inspect(identity)
     assert caches.take_away(identity, "token")
@@ -137,6 +139,7 @@ def test_hostile_trees_are_removed(
     assert caches.empty_trash() == []
     assert sorted(os.listdir(caches.path)) == [".locks", ".trash"]
     assert not os.listdir(Path(caches.path) / ".trash")
+    assert [path.stat().st_atime for path in (precious, precious.parent)] == [0, 0]
     after = (precious.read_text(), stat.S_IMODE(precious.stat().st_mode), stat.S_IMODE(precious.parent.stat().st_mode))
     assert before == after == ("still here", 0o444, 0o711)
 

@@ -9,6 +9,7 @@ from polling import eventually
 from real_omac import Answer, Omac, Serving
 
 from omac.domain.access.control import ControlRefused
+from omac.domain.kernel.event import Event
 
 
 @pytest.fixture
@@ -62,7 +63,8 @@ def test_the_private_socket_wants_none(server: Serving) -> None:
 
 
 def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals: list[str]) -> None:
-    """A DNS name rebound to 127.0.0.1 brings its own Host and is refused. So are look-alikes of loopback names."""
+    """A DNS name rebound to 127.0.0.1 brings its own Host and is refused. So are look-alikes of loopback names. A
+    request without a Host is a bad request."""
     hosts = [
         "evil.example",
         "127.0.0.1.evil.example",
@@ -74,6 +76,8 @@ def test_only_loopback_names_are_answered(server: Serving, bearer: str, refusals
     for host in hosts:
         denied(server.call_tcp("dirs", "-H", bearer, "-H", f"Host: {host}"), 421, "misdirected-host")
         refusals.append("misdirected-host")
+    denied(server.call_tcp("dirs", "-H", bearer, "-H", "Host:"), 400, "bad-request")
+    refusals.append("bad-request")
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:99"):
         assert server.call_tcp("dirs", "-H", bearer, "-H", f"Host: {host}").status == 200
 
@@ -96,10 +100,17 @@ def test_web_pages_are_not_answered(server: Serving, bearer: str, refusals: list
 def test_a_refusal_does_nothing(house: Omac, server: Serving, refusals: list[str]) -> None:
     """A refused call changes nothing: the directory stays offline, and only the refusal is recorded."""
     project = house.project("untouched")
+    before = len(house.events())
     answer = server.call_tcp("activate", "--json", f'{{"dir": "{project}"}}')
     denied(answer, 401, "unauthorized")
     refusals.append("unauthorized")
-    assert server.call("dirs").json() == {"dirs": []}
+    assert str(project) not in [entry["dir"] for entry in server.call("dirs").json()["dirs"]]
+
+    def recorded() -> list[Event]:
+        return [record.event for record in house.events()[before:]]
+
+    eventually(lambda: "activate" in [getattr(event, "action", "") for event in recorded()], 25.0, "the refusal")
+    assert {type(event) for event in recorded()} == {ControlRefused}
 
 
 def test_hostile_paths_are_recorded_in_short(house: Omac, server: Serving, refusals: list[str]) -> None:

@@ -199,15 +199,29 @@ async def test_a_daemon_that_ends(stores: SecretStores, keyring: PrivateKeyring,
 
 
 async def test_a_slow_keychain(stores: SecretStores, keyring: PrivateKeyring, state: Path, refused: Refused) -> None:
-    """A call to a slow keychain ends at its time-out or when cancelled. The next call works once the daemon does."""
+    """A call to a slow keychain ends at its time-out or when cancelled, and holds no other task up. The next call works
+    once the daemon does."""
     hurried = SecretStores(str(state), keyring, timeout_s=0.2)
     await stores.write("keychain", SERVICE, {NAME: Hidden(SECRET)})
     keyring.pause()
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.sleep(0.01)
+            turns += 1
+
     begun = time.monotonic()
-    for call in (hurried.chosen(), hurried.read("keychain", SERVICE, [NAME])):
-        refusal = await refused(call)
-        assert refusal.reason == "keychain-timeout"
-        assert "0.2 s" in refusal.message
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take_turns)
+        for call in (hurried.chosen(), hurried.read("keychain", SERVICE, [NAME])):
+            turns_before = turns
+            refusal = await refused(call)
+            assert refusal.reason == "keychain-timeout"
+            assert "0.2 s" in refusal.message
+            assert turns > turns_before + 2
+        nursery.cancel_scope.cancel()
     assert time.monotonic() - begun < 1.5
     with trio.move_on_after(0.05):
         await stores.read("keychain", SERVICE, [NAME])

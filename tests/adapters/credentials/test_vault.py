@@ -4,6 +4,7 @@ import errno
 import hashlib
 import hmac
 import os
+import resource
 import signal
 import stat
 import struct
@@ -236,9 +237,10 @@ def test_a_header_that_would_eat_the_machine(state: Path, cost: tuple[int, int, 
         body[:11] + cost[0].to_bytes(1, "big") + cost[1].to_bytes(2, "big") + cost[2].to_bytes(2, "big") + body[16:]
     )
     Path(vault.path).write_bytes(whole(hostile))
-    begun = time.process_time()
+    begun, before_kib = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert refused(lambda: vault.key_from_passphrase(PASSPHRASE)).reason == "vault-damaged"
     assert time.process_time() - begun < 0.1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 * 1024
 
 
 def test_a_later_version(vault: Vault) -> None:

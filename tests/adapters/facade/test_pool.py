@@ -78,9 +78,7 @@ async def test_one_connection_serves_one_client_after_the_other(build: Build, re
     assert [entry[3:] for entry in house.gate.transcript if entry[0] == "completed"] == [(0, 2), (0, 2), (4, 2)] * 2
 
 
-async def test_a_connection_rests_for_a_moment(
-    build: Build, read_request: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_rests_for_a_moment(build: Build, read_request: Any) -> None:
     """A connection rests only for a moment: a skill that serves one connection after the other is soon free."""
     skill = Skill(read_request)
     house = await build(skill)

@@ -1,6 +1,7 @@
 """adapters/files/signing_keys.py: the file that holds the signing key, or names the store that has it."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -40,19 +41,26 @@ def test_each_journal_has_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "ab", "zz" * 32, "attic omac/host1+00000000+AQ==", "\0" * 9_000])
 def test_what_is_no_key(keys: SigningKeys, content: str) -> None:
-    """A file that holds no key is refused."""
+    """A file that holds no key is refused by name, and stays as it is."""
     Path(keys.path).write_text(content)
-    with pytest.raises(Refusal, match="does not hold a key") as refused:
+    with pytest.raises(Refusal, match=f"^{re.escape(keys.path)} does not hold a key") as refused:
         keys.current()
     assert refused.value.reason == "state-unusable"
+    assert Path(keys.path).read_text() == content
 
 
-def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path) -> None:
-    """A link in place of a key is refused, so that omac does not sign with a file elsewhere."""
-    (tmp_path / "mine").write_text("ab" * 32)
-    os.symlink(tmp_path / "mine", keys.path)
-    with pytest.raises(Refusal):
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_a_link_is_not_followed(keys: SigningKeys, tmp_path: Path, kind: str) -> None:
+    """A link in place of a key is refused by name, so that omac does not sign with a file elsewhere; so is a folder."""
+    if kind == "link":
+        (tmp_path / "mine").write_text("ab" * 32)
+        os.symlink(tmp_path / "mine", keys.path)
+    else:
+        os.mkdir(keys.path)
+    descriptors = os.listdir("/proc/self/fd")
+    with pytest.raises(Refusal, match=re.escape(keys.path)):
         keys.current()
+    assert os.listdir("/proc/self/fd") == descriptors
 
 
 def test_a_pipe_is_not_waited_for(keys: SigningKeys) -> None:

@@ -83,10 +83,11 @@ def test_everything_is_private(state: StateDir) -> None:
 
 
 def test_a_host_has_one_id(state: StateDir) -> None:
-    """The id of a host is minted once, and a second call returns the same."""
+    """The id of a host is minted once, and a second call returns the same. Another state directory is another host."""
     assert state.host_id(lambda: HOST) == HOST
     assert state.host_id(lambda: "f" * 16) == HOST
     assert sorted(os.listdir(state.path)) == ["host-id"]
+    assert StateDir(f"{state.path}-other").host_id(lambda: "f" * 16) == "f" * 16
 
 
 def test_two_that_mint_at_once_agree(state: StateDir) -> None:

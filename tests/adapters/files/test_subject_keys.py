@@ -104,10 +104,17 @@ def test_a_file_that_was_changed(keys: SubjectKeyFiles, folder: Path, content: s
     assert refused.value.reason == "state-unusable"
 
 
-def test_a_link_is_not_followed(keys: SubjectKeyFiles, folder: Path, tmp_path: Path) -> None:
-    """A link in place of a key is refused."""
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_a_link_is_not_followed(keys: SubjectKeyFiles, folder: Path, tmp_path: Path, kind: str) -> None:
+    """A link in place of a key is refused by name, and so is a folder."""
     keys.minted(OTHER)
-    (tmp_path / "key").write_text("ab" * 32)
-    (folder / "subjects" / SHOP).symlink_to(tmp_path / "key")
-    with pytest.raises(Refusal):
+    path = folder / "subjects" / SHOP
+    if kind == "link":
+        (tmp_path / "key").write_text("ab" * 32)
+        path.symlink_to(tmp_path / "key")
+    else:
+        path.mkdir()
+    descriptors = os.listdir("/proc/self/fd")
+    with pytest.raises(Refusal, match=str(path)):
         keys.current(SHOP)
+    assert os.listdir("/proc/self/fd") == descriptors

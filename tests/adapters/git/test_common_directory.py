@@ -10,6 +10,7 @@ from nested_worktree import GIT, PLAIN
 
 from omac.adapters.git.common_directory import worktree_folder
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.skills.repository import WorktreeFolder
 
 
 def git(*arguments: str, cwd: Path) -> None:
@@ -148,7 +149,8 @@ def test_a_repository_that_was_made_again_is_another(main: Path) -> None:
     after = worktree_folder(str(main))
     assert after.common == before.common
     assert after.scope != before.scope
-    assert before.__class__(before.common, before.inode, before.born_ns + 1).scope != before.scope
+    assert WorktreeFolder(before.common, before.inode, before.born_ns).scope == before.scope
+    assert WorktreeFolder(before.common, before.inode, after.born_ns).scope != before.scope
 
 
 def test_what_is_not_git_s(main: Path) -> None:

@@ -157,11 +157,14 @@ def test_settings_whose_pin_was_lost(tmp_path: Path, workdir: Path, home: Path) 
 
 
 def test_names_do_not_run_out(workdir: Path, home: Path) -> None:
-    """Files that are set aside get new names, so that earlier ones are kept."""
-    script = "git init -q {0}; git -C {0} config core.editor evil"
-    first, second = (run_inside(workdir, script.format(name), home=home) for name in ("n", "m"))
-    assert [len(first.moved()), len(second.moved())] == [1, 1]
-    assert all("evil" in Path(path).read_text() for path in (*first.moved(), *second.moved()))
+    """Files of the same name that are set aside get new names, so that earlier ones are kept."""
+    moved = []
+    for name, editor in (("n", "evil"), ("m", "worse"), ("o", "worst")):
+        inside = run_inside(workdir, f"git init -q {name}; git -C {name} config core.editor {editor}", home=home)
+        moved += inside.moved()
+    assert moved == [f"{home}/state/set-aside/launch/{number}-config" for number in (1, 2, 3)]
+    editors = [dict(parse(Path(path).read_text()))["core.editor"] for path in moved]
+    assert editors == ["evil", "worse", "worst"]
     assert "editor" not in (workdir / "n/.git/config").read_text()
 
 

@@ -232,8 +232,8 @@ def test_killed(moment: str, desk: Desk) -> None:
 def test_the_sandbox_outlives_omac(desk: Desk) -> None:
     """A launch is not due while the first process of its sandbox lives."""
     with subprocess.Popen(["sleep", "60"]) as sandbox:
-        line = [sys.executable, "-c", KILLED.replace("print(", f"pending.begun(record, {sandbox.pid}); print(", 1)]
-        line[2] = KILLED.replace('print("there"', f'pending.begun(record, {sandbox.pid}); print("there"')
+        program = KILLED.replace("print(", f"pending.begun(record, {sandbox.pid}); print(")
+        line = [sys.executable, "-c", program]
         with subprocess.Popen([*line, str(desk.state), "running"], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()

@@ -1,9 +1,11 @@
 """adapters/git/refs.py and branches.py: the refs and settings of a session's copy that are copied back to the host."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from adapters.git.boxed import host, run_inside
+from polling import eventually
 
 from adapters.git import layouts
 from omac.adapters.git.layout import GitChoices, copy_back, lay_out, prepare
@@ -26,14 +28,28 @@ def _left(base: Path) -> list[str]:
 
 
 def test_deleting_a_packed_ref_comes_home(tmp_path: Path, home: Path) -> None:
-    """A packed ref that is deleted inside is deleted on the host, and so is the older value below a loose ref."""
+    """A packed ref that is deleted inside is deleted on the host, and so is the older value below a loose ref. The
+    host still has both names while the program runs."""
     workdir = layouts.linked_packed(tmp_path, home)
+    packed_refs = tmp_path / "repo/.git/packed-refs"
+    assert {"refs/heads/other", "refs/heads/spare"} <= parsed(packed_refs.read_bytes()).keys()
     assert (tmp_path / "repo/.git/refs/heads/other").exists()
     assert not (tmp_path / "repo/.git/refs/heads/spare").exists()
-    inside = run_inside(workdir, "git branch -D spare other; git tag -d v1; git for-each-ref", home=home)
+    before = _refs(workdir, home)
+    script = "git branch -D spare other; git tag -d v1; git for-each-ref"
+    with ThreadPoolExecutor(1) as threads:
+        wait = "touch deleted; until rm seen 2> /dev/null; do sleep 0.01; done; rm deleted"
+        running = threads.submit(run_inside, workdir, f"{script}; {wait}", home=home)
+        eventually((workdir / "deleted").exists, 20.0, "the deletion inside")
+        meanwhile = _refs(workdir, home)
+        (workdir / "seen").touch()
+        inside = running.result()
+    assert meanwhile.keys() == before.keys()
+    assert meanwhile["refs/heads/spare"] == before["refs/heads/spare"]
     assert inside.status == 0
     assert "refs/heads/spare" not in inside.output
     assert _refs(workdir, home).keys() == {"refs/heads/main", "refs/heads/topic", "refs/heads/work"}
+    assert not {"refs/heads/other", "refs/heads/spare"} & parsed(packed_refs.read_bytes()).keys()
     assert inside.findings == []
     assert _left(tmp_path) == []
 
@@ -106,26 +122,23 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
 @pytest.mark.parametrize(
     "obstacle",
     [
-        "git branch evil; git symbolic-ref refs/heads/topic refs/heads/evil",
-        "git branch -qD topic; git branch topic/x",
-        "git branch -qD topic; git branch topic/x; git pack-refs --all",
-        "git update-ref refs/heads/topic HEAD; touch .git/refs/heads/topic.lock",
-        "echo garbage > .git/refs/heads/topic",
+        "git branch evil $C; git symbolic-ref refs/heads/topic refs/heads/evil",
+        "git branch -qD topic; git branch topic/x $C",
+        "git branch -qD topic; git branch topic/x $C; git pack-refs --all",
+        "git update-ref refs/heads/topic $C; touch .git/refs/heads/topic.lock",
+        "git branch theirs $C; echo garbage > .git/refs/heads/topic",
     ],
 )
 def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, home: Path) -> None:
     """A ref is restored despite a lock, garbage, a symbolic ref or refs below its name, and no commit is lost."""
     workdir = layouts.plain(tmp_path, home)
     before = _refs(workdir, home)["refs/heads/topic"]
-    script = "git commit -q --allow-empty -m theirs; " + obstacle
-    run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    script = f"C=$(git commit-tree -p HEAD -m theirs 'HEAD^{{tree}}'); echo $C; {obstacle}"
+    inside = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
     after = _refs(workdir, home)
     assert after["refs/heads/topic"] == before
     assert host("git", "for-each-ref", "--format=%(symref)", "refs/heads/topic", cwd=workdir, home=home).strip() == ""
-    if "topic/x" in obstacle:
-        assert host("git", "rev-parse", "HEAD", cwd=workdir, home=home).strip() in [
-            value for name, value in after.items() if name.endswith("/x")
-        ]
+    assert inside.output.split()[0] in after.values()
 
 
 def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
@@ -141,14 +154,16 @@ def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path)
 
 
 def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
-    """Tracking that is set inside is set on the host; a renamed branch keeps its own, and the old name has none."""
+    """Tracking that is set inside is set on the host; a renamed branch keeps its own, and the old name has none. A
+    branch that is deleted inside leaves no settings on the host."""
     layouts.bare_main(tmp_path, home)
     host("git", "clone", "-q", str(tmp_path / "repo.git"), "clone", cwd=tmp_path, home=home)
     host("git", "worktree", "add", "-q", "-b", "mine", str(tmp_path / "wt2"), cwd=tmp_path / "clone", home=home)
-    host("git", "branch", "--track", "old", "origin/spare", cwd=tmp_path / "clone", home=home)
+    for branch, upstream in (("old", "origin/spare"), ("deleted", "origin/topic")):
+        host("git", "branch", "--track", branch, upstream, cwd=tmp_path / "clone", home=home)
     script = (
         "set -e; git switch -q -c t --track origin/topic; git branch -m old moved; "
-        "git branch --track gone origin/main; git branch -D gone"
+        "git branch --track gone origin/main; git branch -D gone deleted"
     )
     inside = run_inside(tmp_path / "wt2", script, home=home)
     assert inside.status == 0, inside.output
@@ -158,7 +173,8 @@ def test_settings_of_branches_come_home(tmp_path: Path, home: Path) -> None:
             host("git", "rev-parse", "--abbrev-ref", f"{branch}@{{u}}", cwd=tmp_path / "clone", home=home).strip()
             == upstream
         )
-    assert "old" not in host("git", "config", "--get-regexp", "^branch", cwd=tmp_path / "clone", home=home)
+    settings = host("git", "config", "--get-regexp", "^branch", cwd=tmp_path / "clone", home=home)
+    assert {line.split(".")[1] for line in settings.splitlines()} == {"main", "t", "moved"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from real_sandbox import NOBODY, Box, box
 
-from omac.adapters.git.user_config import FILES_MAX, FOLDER, INCLUDES_DEEP_MAX, agent_entry, entries
+from omac.adapters.git.user_config import FOLDER, INCLUDES_DEEP_MAX, agent_entry, entries
 from omac.domain.git.config import parse
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import COPY, LINK
@@ -289,8 +289,14 @@ def test_broken_and_endless_settings_are_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "big").write_bytes(b"#" * (1 << 20))
     made, warnings = entries(str(tmp_path), {}, agent=False)
-    assert 1 <= len(made) <= max(FILES_MAX, INCLUDES_DEEP_MAX)
-    assert any("too many files" in warning for warning in warnings)
+    includes = [f"{FOLDER}/included-{number}" for number in range(INCLUDES_DEEP_MAX)]
+    assert [entry.path for entry in made] == [*includes, str(config)]
+    for entry, included in zip(made, [None, *includes], strict=True):
+        following = [("include.path", included)] if included else []
+        assert parse(entry.content.decode()) == [("user.name", "Ada"), *following]
+    special = {f"{tmp_path}/{name} is left out: it is no file, too large, or one too many" for name in ("fifo", "big")}
+    targets = (config, tmp_path / "fifo", "/dev/zero", tmp_path / "big")
+    assert set(warnings) == special | {f"{path} is left out: it is included through too many files" for path in targets}
 
 
 def test_an_include_cannot_show_other_files(tmp_path: Path) -> None:

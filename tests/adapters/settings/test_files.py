@@ -5,8 +5,9 @@ import os
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import pytest
 from hypothesis import given
@@ -303,8 +304,29 @@ def test_a_place_that_cannot_be_written(environment: Environment, mine: Path) ->
     assert str(mine) in refusal.message
 
 
-def test_one_at_a_time(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simultaneous changes wait for each other. A change that hangs is not waited for without end."""
+def test_one_at_a_time(environment: Environment) -> None:
+    """Simultaneous changes wait for each other: no two run at once, and none is lost."""
+    values = {"secrets.store": "vault", "serve.unapproved": "refuse", "serve.auto_register": "false"}
+    running: list[str] = []
+    numbers_running: list[int] = []
+
+    def change_slowly(name: str) -> None:
+        with changing_user(environment, SETTINGS[name], values[name]) as change:
+            running.append(name)
+            sleep(0.05)
+            numbers_running.append(len(running))
+            assert change is not None
+            change.write()
+            running.remove(name)
+
+    with ThreadPoolExecutor(len(values)) as threads:
+        list(threads.map(change_slowly, values))
+    assert numbers_running == [1, 1, 1]
+    assert read_user(environment).values == values
+
+
+def test_a_change_that_hangs(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that hangs is not waited for without end."""
     monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
     folder = os.open(mine.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)

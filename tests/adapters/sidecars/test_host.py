@@ -367,11 +367,11 @@ async def test_a_strange_log_is_refused(spec: MakeSpec, tmp_path: Path, place: s
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (("no-such-program-here",), "no-such-program-here is not on the sidecar's PATH"),
-        (("./absent.sh",), r"/skills/demo/absent.sh is not there .*omac.yaml"),
-        (("./plain file.sh",), r"is not executable; run: chmod \+x '.*/plain file.sh'"),
-        (("/etc",), "/etc is not there or not a file"),
-        ((), "names no program"),
+        (("no-such-program-here",), r"no-such-program-here is not on the sidecar's PATH .*; install it, .*omac\.yaml"),
+        (("./absent.sh",), r"/skills/demo/absent\.sh is not there .*; correct sidecar\.command in .*/demo/omac\.yaml"),
+        (("./plain file.sh",), r"is not executable; run: chmod \+x '.*/plain file\.sh'"),
+        (("/etc",), r"/etc is not there or not a file; correct sidecar\.command in .*/demo/omac\.yaml"),
+        ((), r"names no program; set sidecar\.command in .*/demo/omac\.yaml"),
     ],
 )
 async def test_what_cannot_start_says_why(spawn: Spawn, skill: Path, command: tuple[str, ...], says: str) -> None:

@@ -35,7 +35,7 @@ def test_it_is_requested_then_done() -> None:
     assert after(REQUEST, ReportErased(), RequestErasure("w", ("k2",)), ReportErased()) == Subject(None, 2)
 
 
-def test_one_that_was_killed_goes_on() -> None:
+def test_a_killed_erasure_goes_on() -> None:
     """An erasure that was killed goes on with its own keys and those added since. A request for known keys records
     nothing."""
     assert decide(REQUEST, after(REQUEST)) == []

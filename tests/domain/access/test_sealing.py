@@ -42,7 +42,7 @@ def test_a_seal() -> None:
     assert after(REQUEST, ReportSealFailure("full")) == Sealing()
 
 
-def test_one_that_was_killed() -> None:
+def test_a_killed_seal() -> None:
     """A request after a killed seal first records that seal as failed, and may ask for other positions."""
     again = RequestSeal(1, 9, "g")
     assert decide(again, after(REQUEST)) == [
@@ -59,7 +59,7 @@ def test_positions_are_sealed_once(request_: RequestSeal) -> None:
 
 
 @pytest.mark.parametrize("last", [6, 7, 9])
-def test_one_whose_file_was_lost(last: int) -> None:
+def test_a_seal_whose_file_was_lost(last: int) -> None:
     """A seal whose file was lost can be requested again, up to any position; the record gives the reason."""
     state = after(REQUEST, SEALED)
     again = RequestSeal(1, last, "g", is_again=True)

@@ -250,7 +250,7 @@ COMMANDS = st.one_of(
 
 
 @given(st.lists(COMMANDS, max_size=12))
-def test_what_was_said_last_holds(commands: list[Command]) -> None:
+def test_the_last_command_holds(commands: list[Command]) -> None:
     """Each command leads to the state it asks for. The same command again decides nothing, unless it requests
     secrets."""
     state = Credential()
@@ -349,7 +349,7 @@ def test_a_known_fingerprint(value: str, known: str) -> None:
     assert credential.fingerprint(KEY, "omac/slack", "TOKEN", Hidden(value)) == known
 
 
-def test_a_fingerprint_is_of_a_place() -> None:
+def test_a_fingerprint_depends_on_key_service_and_name() -> None:
     """Another key, service, name or value gives another fingerprint, and none contains the value's plain hash."""
     inputs = itertools.product(
         (KEY, KEY[::-1]), ("omac/slack", "omac/slac"), ("TOKEN", "KTOKEN", "TOKE"), ("v", "N\0v", "w", "", "\ud800")

@@ -334,7 +334,7 @@ def test_settled(current: Sidecar, expected: bool) -> None:
     assert settled(spec("a"), current, ACTIVATING) is expected
 
 
-def test_the_way_to_mend_can_be_pasted() -> None:
+def test_the_fix_can_be_pasted() -> None:
     """The fix of a stub is quoted for a shell, even for a path with spaces and quotes."""
     state = replace(ACTIVE, path="/home/u/it's mine")
     (stubbed, _) = directory.decide(Settle({"a": gave_up("a")}), state)
@@ -351,7 +351,7 @@ def test_a_stub_is_a_route_with_a_reason() -> None:
     }
 
 
-def test_a_token_is_taken_from_nobody() -> None:
+def test_a_token_in_use_stays_with_its_session() -> None:
     """An admission with a token in use records nothing, so the launch or the other session keeps that token."""
     state = fold(ACTIVE, directory.decide(AdmitSession("s1", T3), ACTIVE))
     for digest in state.tokens:

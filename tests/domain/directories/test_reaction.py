@@ -162,7 +162,7 @@ def test_nothing_to_run() -> None:
     assert transcript.state.status == "active"
 
 
-def test_one_that_gives_up() -> None:
+def test_a_sidecar_that_gives_up() -> None:
     """A sidecar that gives up is stubbed while the others come online; a reload tries it again."""
     transcript = Transcript(plan_of("ab"), badly)
     transcript.run()
@@ -240,16 +240,16 @@ PLANS = st.builds(lambda runs, stubs, code: plan_of(runs, stubs.upper(), code), 
 def test_every_history_comes_to_rest(steps: list[tuple[ActivationPlan, Fare]]) -> None:
     """The sidecars that run at rest are the unbroken ones of the last plan, whatever was planned before; the end leaves
     none."""
-    given = Transcript(plan_of(""))
+    transcript = Transcript(plan_of(""))
     for plan, fare in steps:
-        given.plan, given.fare = plan, fare
-        given.run()
-        given.record(ReloadRequested())
-        given.run()
-        assert given.state.status in ("active", "active_partial")
-        running = {skill: current.spec for skill, current in given.sidecars.items() if current.live}
-        broken = {skill for skill, route in given.state.routes.items() if route.why is not None}
+        transcript.plan, transcript.fare = plan, fare
+        transcript.run()
+        transcript.record(ReloadRequested())
+        transcript.run()
+        assert transcript.state.status in ("active", "active_partial")
+        running = {skill: current.spec for skill, current in transcript.sidecars.items() if current.live}
+        broken = {skill for skill, route in transcript.state.routes.items() if route.why is not None}
         assert running == {skill: planned for skill, planned in plan.specs.items() if skill not in broken}
-    given.record(DeactivationRequested("asked for")).run()
-    assert given.state.status == "offline"
-    assert not any(current.live for current in given.sidecars.values())
+    transcript.record(DeactivationRequested("asked for")).run()
+    assert transcript.state.status == "offline"
+    assert not any(current.live for current in transcript.sidecars.values())

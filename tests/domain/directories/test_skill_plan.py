@@ -21,7 +21,7 @@ from omac.domain.skills.scope import SkillScope
 W = "/home/u/shop"
 
 
-def found(name: str = "echo", base: str = "agents", **sidecar: Any) -> FoundSkill:
+def found_skill(name: str = "echo", base: str = "agents", **sidecar: Any) -> FoundSkill:
     sidecar = {"command": ("run",), "mount": name} | sidecar
     folder = f"{W}/.{base}/skills"
     return FoundSkill(name, base, folder, f"{folder}/{name}", "sha256:1", Meta(name, sidecar=SidecarMeta(**sidecar)))
@@ -37,11 +37,12 @@ def planned(
     unapproved: Unapproved = "refuse",
     host: dict[str, str] | None = None,
     harness: str = "opencode",
-    given: Credential = Credential(),  # noqa: B008  # frozen
+    credential: Credential = Credential(),  # noqa: B008  # frozen
     workdir: str = W,
 ) -> ActivationPlan:
     records = {
-        skill.name: KnownSkill(Registration(code(skill), code(skill) if approved else None), given) for skill in skills
+        skill.name: KnownSkill(Registration(code(skill), code(skill) if approved else None), credential)
+        for skill in skills
     }
     return plan(skills, SkillScope(workdir, harness), records, SkillPolicy(unapproved), host or {}, "run1")
 
@@ -49,7 +50,7 @@ def planned(
 def test_an_approved_skill_runs() -> None:
     """The spec of an approved skill holds all that its start needs, without reading its files again."""
     health = Health("/up", 1, 2, 3)
-    skill = found(
+    skill = found_skill(
         command=("run", "${SIDECAR_PORT}"),
         health=health,
         env_passthrough=("HOME",),
@@ -70,19 +71,19 @@ def test_an_approved_skill_runs() -> None:
 @pytest.mark.parametrize(("limit", "expected"), [(None, MAX_BODY_BYTES), (0, 0), (7, 7)])
 def test_limits(limit: int | None, expected: int) -> None:
     """A skill's own body limit counts, even 0; without one, omac's limit counts."""
-    assert planned(found(limits=Limits(limit))).max_body_bytes == {"echo": expected}
+    assert planned(found_skill(limits=Limits(limit))).max_body_bytes == {"echo": expected}
 
 
 def test_what_cannot_be_read_is_broken() -> None:
     """Rule 1: the stub of an unreadable skill gives the reason, and a command that opens the file to mend. The skill
     keeps its mount."""
-    broken = replace(found("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
+    broken = replace(found_skill("odd one"), meta=None, bundle_hash="", problem="line 3: not YAML")
     result = planned(broken)
     assert result.specs == {}
     stub = result.stubs["odd one"]
     assert (stub.mount, stub.why, stub.detail, stub.missing) == ("", "skill-broken", "line 3: not YAML", ())
     assert [shlex.split(command) for command in stub.fix] == [["${EDITOR:-vi}", f"{broken.source}/omac.yaml"]]
-    clash = planned(replace(found("echo"), meta=None, problem="x"), found("other", mount="echo"))
+    clash = planned(replace(found_skill("echo"), meta=None, problem="x"), found_skill("other", mount="echo"))
     assert clash.skills["echo"].mount == "echo"
     assert "already that of 'echo'" in clash.stubs["other"].detail
 
@@ -98,13 +99,13 @@ def test_a_folder_of_skills_that_cannot_be_read_is_broken_too() -> None:
 
 def test_a_skill_without_sidecar_is_no_sidecar() -> None:
     """A guidance skill that is discovered all the same gets a stub with that reason."""
-    guidance = replace(found(), meta=Meta("echo"))
+    guidance = replace(found_skill(), meta=Meta("echo"))
     assert planned(guidance).stubs["echo"].detail == "it has no sidecar"
 
 
 def test_of_two_with_one_mount_the_first_has_it() -> None:
     """Rule 2: the later skill is broken and has no mount, and its stub names the first skill."""
-    result = planned(found("a", mount="m"), found("b", mount="m"), found("c", mount="m"))
+    result = planned(found_skill("a", mount="m"), found_skill("b", mount="m"), found_skill("c", mount="m"))
     assert list(result.specs) == ["a"]
     assert [result.skills[name].mount for name in "abc"] == ["m", "", ""]
     for name in "bc":
@@ -114,7 +115,7 @@ def test_of_two_with_one_mount_the_first_has_it() -> None:
 
 def test_no_unapproved_skill_takes_the_mount_of_an_approved_one() -> None:
     """Rule 2: an approved skill keeps its mount, even if an agent writes a folder whose name comes first."""
-    skills = found("aaa", mount="m"), found("echo", mount="m")
+    skills = found_skill("aaa", mount="m"), found_skill("echo", mount="m")
     records = {
         "aaa": KnownSkill(Registration(code(skills[0]))),
         "echo": KnownSkill(Registration(code(skills[1]), code(skills[1]))),
@@ -127,7 +128,7 @@ def test_no_unapproved_skill_takes_the_mount_of_an_approved_one() -> None:
 
 def test_an_unapproved_skill_does_not_run() -> None:
     """Rule 3: the stub of an unapproved skill has the command that approves it."""
-    result = planned(found(), approved=False, harness="claude")
+    result = planned(found_skill(), approved=False, harness="claude")
     assert result.specs == {}
     assert result.stubs["echo"] == RouteStubbed(
         "echo", "echo", "skill-broken", "not host-approved: no approval on this machine covers its code", (),
@@ -141,7 +142,7 @@ def test_an_unapproved_skill_does_not_run() -> None:
 def test_code_that_drifted_does_not_run(approved: Code) -> None:
     """An approval covers one folder and one hash. The stub names both hashes in the form that --hash takes, and a
     command that compares the files."""
-    skill = found()
+    skill = found_skill()
     records = {"echo": KnownSkill(Registration(code(skill), approved))}
     result = plan([skill], SkillScope(W), records, SkillPolicy(), {}, "run1")
     folder = "" if approved.source == skill.source else " in /elsewhere"
@@ -156,18 +157,25 @@ def test_code_that_drifted_does_not_run(approved: Code) -> None:
 def test_allowed_but_unapproved_gets_nothing_of_the_host() -> None:
     """Rule 3: the spec of a skill that is allowed without approval marks it as unapproved. Its environment gets no
     declared host variable and no stored value."""
-    skill = found(env_passthrough=("AGENT",), config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),))
-    host = {"AGENT": "/run/agent", "HOST_MODE": "secret"}
+    skill = found_skill(
+        env_passthrough=("AGENT",),
+        secrets=(Secret("KEY", required=False, default_from_env="HOST_KEY"),),
+        config=(Config("MODE", default="fast", default_from_env="HOST_MODE"),),
+    )
+    host = {"AGENT": "/run/agent", "HOST_KEY": "host's", "HOST_MODE": "host's"}
+    stored = {"MODE": Hidden("stored"), "KEY": Hidden("stored")}
+    approved = environment(planned(skill, host=host).specs["echo"], 1, host, stored)
+    assert (approved["AGENT"], approved["KEY"], approved["MODE"]) == ("/run/agent", "stored", "stored")
     spec = planned(skill, approved=False, unapproved="allow", host=host).specs["echo"]
     assert not spec.approved
-    variables = environment(spec, 1, host, {"MODE": Hidden("planted"), "KEY": Hidden("planted")})
-    assert "AGENT" not in variables
+    variables = environment(spec, 1, host, stored)
+    assert not variables.keys() & {"AGENT", "KEY"}
     assert variables["MODE"] == "fast"
 
 
 def test_an_approval_without_a_copy_approves_nothing() -> None:
     """An approval from an omac that froze no copies approves nothing, since the code it covered cannot run any more."""
-    skill = found()
+    skill = found_skill()
     records = {"echo": KnownSkill(Registration(code(skill, ""), code(skill, "")))}
     stub = plan([skill], SkillScope(W), records, SkillPolicy(), {}, "run1").stubs["echo"]
     assert "without a copy" in stub.detail
@@ -177,7 +185,7 @@ def test_an_approval_without_a_copy_approves_nothing() -> None:
 @pytest.mark.parametrize(("run", "runs"), [("run1", True), ("run2", False)])
 def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
     """A change that one run accepts runs in that run, from its own frozen copy, and in no other run."""
-    skill = found()
+    skill = found_skill()
     approved, accepted = Code(skill.source, "sha256:0", "sha256:old"), code(skill, "sha256:new")
     records = {"echo": KnownSkill(Registration(accepted, approved, W, accepted, "run1"))}
     result = plan([skill], SkillScope(W), records, SkillPolicy(bundle_drift="accept"), {}, run)
@@ -186,11 +194,11 @@ def test_changes_are_accepted_by_one_run(run: str, runs: bool) -> None:
         assert (result.specs["echo"].digest, result.specs["echo"].approved) == ("sha256:new", True)
 
 
-def test_a_skill_that_nobody_registered() -> None:
+def test_an_unregistered_skill() -> None:
     """The stub of a skill that discovery does not register has the command that registers it."""
-    stub = plan([found()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1").stubs[
-        "echo"
-    ]
+    stub = plan(
+        [found_skill()], SkillScope(""), {"echo": KnownSkill()}, SkillPolicy(auto_register=False), {}, "run1"
+    ).stubs["echo"]
     assert stub.detail.startswith("not host-approved: it is not registered")
     assert stub.fix == ("omac register echo --global --harness opencode",)
 
@@ -199,7 +207,7 @@ STORED = Stored("hmac:1", "vault")
 
 
 @pytest.mark.parametrize(
-    ("given", "variables"),
+    ("credential", "variables"),
     [
         (Credential(), (Variable("S", None, "HS", secret=True), Variable("M", "fast", "HM"))),
         (
@@ -208,28 +216,28 @@ STORED = Stored("hmac:1", "vault")
         ),
     ],
 )
-def test_what_was_given_comes_first(given: Credential, variables: tuple[Variable, ...]) -> None:
+def test_a_stored_value_comes_before_the_default(credential: Credential, variables: tuple[Variable, ...]) -> None:
     """Rule 5: a given value comes before the default. A spec has a secret's fingerprint, so that a new secret is a new
     spec."""
-    skill = found(
+    skill = found_skill(
         secrets=(Secret("S", default_from_env="HS", required=False),),
         config=(Config("M", default="fast", default_from_env="HM", required=False),),
     )
-    assert planned(skill, given=given, host={"HS": "x"}).specs["echo"].variables == variables
+    assert planned(skill, credential=credential, host={"HS": "x"}).specs["echo"].variables == variables
 
 
-def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
+def test_an_unapproved_skill_gets_no_values_of_its_name() -> None:
     """An unapproved skill gets neither the values given to its name nor a fix that would give it more."""
-    skill = found(secrets=(Secret("S"),))
-    stub = planned(skill, approved=False, unapproved="allow", given=Credential({"S": STORED})).stubs["echo"]
+    skill = found_skill(secrets=(Secret("S"),))
+    stub = planned(skill, approved=False, unapproved="allow", credential=Credential({"S": STORED})).stubs["echo"]
     assert stub.fix == (APPROVE,)
-    optional = found(secrets=(Secret("S", required=False),))
-    spec = planned(optional, approved=False, unapproved="allow", given=Credential({"S": STORED})).specs["echo"]
+    optional = found_skill(secrets=(Secret("S", required=False),))
+    spec = planned(optional, approved=False, unapproved="allow", credential=Credential({"S": STORED})).specs["echo"]
     assert (spec.stored, spec.digest) == ({}, "")
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "host", "problem"),
+    ("field", "stored", "host", "problem"),
     [
         (Config("M", type="int"), {"M": "many"}, {}, "must be a whole number"),
         (Config("M", type="bool", default_from_env="HM"), {}, {"HM": "perhaps"}, "(in $HM)"),
@@ -239,12 +247,12 @@ def test_values_given_to_a_name_are_not_for_whoever_takes_the_name() -> None:
     ],
 )
 def test_a_value_that_its_rules_refuse_is_missing(
-    field: Secret | Config, given: dict[str, str], host: dict[str, str], problem: str
+    field: Secret | Config, stored: dict[str, str], host: dict[str, str], problem: str
 ) -> None:
     """A refused value is reported as missing, with the problem but never the secret itself, and the skill does not
     start."""
     fields = {"secrets": (field,)} if isinstance(field, Secret) else {"config": (field,)}
-    stub = planned(found(**fields), given=Credential({}, {}, given), host=host).stubs["echo"]
+    stub = planned(found_skill(**fields), credential=Credential({}, {}, stored), host=host).stubs["echo"]
     assert stub.missing == ("M",)
     assert problem in stub.detail
     assert "hunter2" not in stub.detail
@@ -279,7 +287,7 @@ def test_what_lacks_a_required_value_is_pending(
 ) -> None:
     """Rule 5: a stub names the missing values, in order, and the commands that mend them. An empty variable is no
     value."""
-    result = planned(found(**fields), approved=approved, unapproved="allow", host=host)
+    result = planned(found_skill(**fields), approved=approved, unapproved="allow", host=host)
     assert ("echo" in result.specs) == (not missing)
     if missing:
         stub = result.stubs["echo"]
@@ -290,17 +298,17 @@ def test_what_lacks_a_required_value_is_pending(
 @given(st.text(min_size=1).filter(lambda text: "\0" not in text))
 def test_the_approve_command_survives_a_shell(path: str) -> None:
     """A shell reads the pasted approve command as intended, with spaces, quotes or dollars in the path."""
-    command = shlex.split(approve_command(found(), SkillScope(path)))
+    command = shlex.split(approve_command(found_skill(), SkillScope(path)))
     assert command == ["omac", "approve", "echo", "--workdir", path, "--harness", "opencode", "--hash", "sha256:1"]
 
 
 def test_a_plan_covers_every_skill_once() -> None:
     """Each skill of a plan either runs or is stubbed, whatever the others are like."""
     skills = [
-        found("a"),
-        replace(found("b"), problem="x", meta=None),
-        found("c", mount="a"),
-        found("d", secrets=(KEY,)),
+        found_skill("a"),
+        replace(found_skill("b"), problem="x", meta=None),
+        found_skill("c", mount="a"),
+        found_skill("d", secrets=(KEY,)),
     ]
     result = planned(*skills)
     assert result.specs.keys() | result.stubs.keys() == set("abcd") == result.skills.keys()

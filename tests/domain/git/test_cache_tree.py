@@ -130,7 +130,7 @@ BELOW_D = tree(b"40000 d\0" + A)
 
 
 @pytest.mark.parametrize(
-    ("extension", "found"),
+    ("extension", "index_entries"),
     [
         (b"\x000 0\n" + tree(), []),
         (b"\x001 0\n" + A, [one(b"a")]),
@@ -141,12 +141,12 @@ BELOW_D = tree(b"40000 d\0" + A)
         (b"\x00-1 1\nd\x001 0\n" + OID, [one(b"d/", FOLDER)]),
     ],
 )
-def test_trees_of_the_entries(extension: bytes, found: list[tuple[bytes, bytes]]) -> None:
-    assert tree_problem(extension, found, 20) == ""
+def test_trees_of_the_entries(extension: bytes, index_entries: list[tuple[bytes, bytes]]) -> None:
+    assert tree_problem(extension, index_entries, 20) == ""
 
 
 @pytest.mark.parametrize(
-    ("extension", "found", "problem"),
+    ("extension", "index_entries", "problem"),
     [
         (b"\x001 0\n" + A, [one(b"b")], "other entries"),
         (b"\x001 0\n" + A, [one(b"a"), one(b"b")], "other entries"),
@@ -168,8 +168,8 @@ def test_trees_of_the_entries(extension: bytes, found: list[tuple[bytes, bytes]]
         (b"\x00-1 1\n" + b"d" * 4097 + b"\x00-1 0\n", [], "not one that git writes"),
     ],
 )
-def test_what_is_not_of_the_entries(extension: bytes, found: list[tuple[bytes, bytes]], problem: str) -> None:
-    assert problem in tree_problem(extension, found, 20)
+def test_what_is_not_of_the_entries(extension: bytes, index_entries: list[tuple[bytes, bytes]], problem: str) -> None:
+    assert problem in tree_problem(extension, index_entries, 20)
 
 
 @pytest.mark.parametrize(("bound", "most"), [("CLAIMS_MAX", 1), ("LINES_BYTES_MAX", 28)])

@@ -78,11 +78,11 @@ def test_what_is_written(build: Build) -> None:
         assert list(written([content], 20, nothing)) == []
 
 
-def test_a_link_in_the_place_of_what_is_reached() -> None:
+def test_a_link_where_a_reached_path_is_expected() -> None:
     assert ObeyedPaths([], [], [b"e"]).has(b"e", b"\0\0\xa0\0" + b"o" * 20)
 
 
-def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkout, "ENTRIES_MAX", 2)
     monkeypatch.setattr(checkout, "FOLDERS_MAX", 2)
     with pytest.raises(checkout.TooMany):
@@ -94,7 +94,7 @@ def test_more_than_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         git_folders([version_2("a/b/c/d/e")], 20, lambda _: False)
 
 
-def test_what_stands_for_an_entry() -> None:
+def test_the_digest_of_an_entry() -> None:
     """The digest of an entry is short, however long the name is, and differs for another name, mode, object or
     stage."""
     pairs = [(b"a" * 4096, b"1"), (b"b", b"1"), (b"b", b"2"), (b"a", b"12"), (b"2a", b"1")]

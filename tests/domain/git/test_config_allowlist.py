@@ -26,7 +26,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("setting", ALLOWED)
-def test_what_names_no_program_and_no_place_is_allowed(setting: str) -> None:
+def test_a_setting_without_program_and_location_is_allowed(setting: str) -> None:
     key, _, value = setting.partition("=")
     assert allowed(key, value)
 

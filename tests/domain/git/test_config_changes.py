@@ -45,7 +45,7 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
         "[remote]\npushDefault = origin\n",
     ],
 )
-def test_comes_home(added: str) -> None:
+def test_is_copied_back(added: str) -> None:
     """Settings of a new branch, the own branch or a new remote are copied back, and so are those that name no program
     and no location."""
     copied, refused = judged(added)
@@ -120,7 +120,7 @@ def test_bounded() -> None:
     assert (len(answer.wanted), len(answer.refused)) == (CHANGES_MAX, 5)
 
 
-def test_what_was_removed_is_told_as_that() -> None:
+def test_a_removal_is_reported_as_removed() -> None:
     """A removed remote stays on the host, and the refusal reports it as removed, not as set (`git remote remove`)."""
     answer = changes(b'[remote "up"]\nurl = x\n', b'[remote "up"]\nurl = y\n', BRANCHES)
     assert answer.refused == [("remote.up.url", STAYS)]
@@ -141,20 +141,20 @@ def test_a_scheme_that_names_a_program() -> None:
     assert judged('[remote "up"]\nurl = ssh://a\n') == (["remote.up.url"], [])
 
 
-@pytest.mark.parametrize("place", ["/home/me/private", "../private", "file:///home/me/private", "private"])
-def test_a_place_on_this_machine(place: str) -> None:
+@pytest.mark.parametrize("url", ["/home/me/private", "../private", "file:///home/me/private", "private"])
+def test_a_path_on_this_machine(url: str) -> None:
     """A new remote leads to another machine or to the target of a host's remote; any other local path is refused."""
     host = '[remote "up"]\nurl = /srv/up.git\n'
-    new = f'{host}[remote "new"]\nurl = {place}\n'
+    new = f'{host}[remote "new"]\nurl = {url}\n'
     assert ("remote.new.url", STAYS) in changes(host.encode(), new.encode(), BRANCHES).refused
-    module = f'{host}[submodule "new"]\nurl = {place}\n'
+    module = f'{host}[submodule "new"]\nurl = {url}\n'
     assert changes(host.encode(), module.encode(), BRANCHES).refused == [("submodule.new.url", STAYS)]
-    same = changes(host.encode(), new.replace(place, "/srv/up.git").encode(), BRANCHES)
+    same = changes(host.encode(), new.replace(url, "/srv/up.git").encode(), BRANCHES)
     assert same.refused == []
 
 
 @pytest.mark.parametrize("url", ["", "url = ../private\n", "url = ext::sh\n"])
-def test_a_remote_without_a_url_that_comes_home(url: str) -> None:
+def test_a_remote_without_a_url(url: str) -> None:
     """git takes the name of a remote without a URL for a path, where a link may lie. Neither that remote nor a branch's
     setting that names it is copied back."""
     added = f'[branch "new"]\nremote = up\npushRemote = up\n[remote "up"]\n{url}fetch = refs/heads/x\nprune = true\n'

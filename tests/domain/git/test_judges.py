@@ -110,28 +110,28 @@ class InProject(Nowhere):
         return path in ("/p", "/p/.git", "/p/x", "/p/x/.git/HEAD", "/p/bare.git", "/p/empty", *_BARE)
 
 
-def mended(settings: str, before: str = "", place: JudgedFolder | None = None) -> str:
+def cleaned(settings: str, before: str = "", folder: JudgedFolder | None = None) -> str:
     """Return the settings of a new configuration that stay; the judge accepts the result."""
-    place = place or Nowhere()
-    content = CLEANERS["without_problems"](settings.encode(), before.encode(), place)
-    assert JUDGES["config"](content, before.encode(), place) == ""
+    folder = folder or Nowhere()
+    content = CLEANERS["without_problems"](settings.encode(), before.encode(), folder)
+    assert JUDGES["config"](content, before.encode(), folder) == ""
     return content.decode()
 
 
 def test_settings_that_were_there_may_stay() -> None:
     before = "[core]\n\thooksPath = .husky\n"
     assert JUDGES["config"](f"{before}[core]\n\tpager = x\n".encode(), before.encode(), Nowhere()) == "sets core.pager"
-    assert "pager" not in mended(f"{before}[core]\n\tpager = x\n", before)
-    assert "hookspath" in mended(before, before)
+    assert "pager" not in cleaned(f"{before}[core]\n\tpager = x\n", before)
+    assert "hookspath" in cleaned(before, before)
 
 
 def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
     """A remote of a bare repository may fetch all refs, as for a mirror; elsewhere a fetch writes only refs named after
     its remote."""
     mirror = '[remote "up"]\n\turl = https://a.example/x\n\tfetch = +refs/*:refs/*\n\tmirror = true\n'
-    assert mended(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
-    assert "fetch" not in mended(f"[core]\n\tbare = false\n{mirror}")
-    assert "fetch" not in mended(f"[core]\n\tbare = true\n\tworktree = ..\n{mirror}")
+    assert cleaned(f"[core]\n\tbare = true\n{mirror}").count("\n\t") == 4
+    assert "fetch" not in cleaned(f"[core]\n\tbare = false\n{mirror}")
+    assert "fetch" not in cleaned(f"[core]\n\tbare = true\n\tworktree = ..\n{mirror}")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_fetch_writes_everything_in_a_bare_repository_alone() -> None:
 )
 def test_a_remote_leads_to_a_repository_of_the_project_or_far_away(url: str) -> None:
     settings = f'[remote "up"]\n\turl = {url}\n[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
-    assert mended(settings, place=InProject()).count("\n\t") == 3
+    assert cleaned(settings, folder=InProject()).count("\n\t") == 3
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_it_leads_nowhere_else_on_this_machine(url: str) -> None:
     there before stay."""
     remote = f'[remote "up"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/up/*\n'
     settings = f'{remote}[branch "b"]\n\tremote = up\n[submodule "s"]\n\turl = {url}\n'
-    assert mended(settings, place=InProject()) == ""
-    assert mended(settings, settings, InProject()).count("\n\t") == 4
+    assert cleaned(settings, folder=InProject()) == ""
+    assert cleaned(settings, settings, InProject()).count("\n\t") == 4

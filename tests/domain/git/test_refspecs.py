@@ -21,11 +21,17 @@ NOT_FETCHED = (
     "a:refs/remotes/up/x:y",
     "+refs/heads/*:refs/remotes/up/../../replace/*", "+refs/*/*:refs/remotes/up/*/*", "^refs/x:refs/remotes/up/x",
 )  # fmt: skip
+NOT_READ = {
+    "+refs/heads/*:refs/remotes/up", "refs/heads/*:refs/remotes/up/main", "refs/heads/*", "a b",
+    "a:refs/remotes/up/x:y", "+refs/heads/*:refs/remotes/up/../../replace/*", "+refs/*/*:refs/remotes/up/*/*",
+    "^refs/x:refs/remotes/up/x",
+}  # fmt: skip
 PUSHED = ("refs/heads/*:refs/heads/*", "HEAD:refs/for/main", "+refs/heads/x", "refs/tags/v1", ":", "HEAD")
 NOT_PUSHED = (
     "refs/heads/x:refs/replace/x", "+refs/*:refs/*", "refs/replace/*", "x:replace/y", "replace/x", ":refs/heads/main",
     "refs/heads/*:refs/heads/x", "a b", "",
 )  # fmt: skip
+NOT_READ_TO_PUSH = {"refs/heads/*:refs/heads/x", "a b", ""}
 
 
 @pytest.mark.parametrize("value", FETCHED)
@@ -35,9 +41,10 @@ def test_a_fetch_writes_what_its_remote_is_named_by(value: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("value", NOT_FETCHED)
-def test_it_writes_nothing_else(value: str) -> None:
-    """A refspec that writes other refs, or that git does not accept, is refused."""
+def test_it_writes_nothing_else(value: str, tmp_path: Path) -> None:
+    """A refspec that names other refs, or no ref of its remote, or that git cannot read, is refused."""
     assert not may_fetch("up", value)
+    assert _is_read_by_git("fetch", value, tmp_path) == (value not in NOT_READ)
 
 
 def test_a_remote_whose_name_means_other_ones() -> None:
@@ -54,8 +61,9 @@ def test_a_push_writes_branches_and_tags(value: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", NOT_PUSHED)
-def test_a_push_writes_nothing_else(value: str) -> None:
+def test_a_push_writes_nothing_else(value: str, tmp_path: Path) -> None:
     assert not may_push(value)
+    assert _is_read_by_git("push", value, tmp_path) == (value not in NOT_READ_TO_PUSH)
 
 
 def test_a_mirror_has_no_worktree() -> None:

@@ -5,13 +5,13 @@ import pytest
 from omac.domain.guard.guard import SHOWN_CHARS_MAX, Call, Denial, Unclear, call_of, readings, shown
 
 
-def call(tool: str, given: object, **more: object) -> Call | None:
+def call(tool: str, tool_input: object, **more: object) -> Call | None:
     """Return the call of a payload."""
-    return call_of({"tool_name": tool, "tool_input": given, "cwd": "/w", "session_id": "s", **more})
+    return call_of({"tool_name": tool, "tool_input": tool_input, "cwd": "/w", "session_id": "s", **more})
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "paths"),
+    ("tool", "tool_input", "paths"),
     [
         ("Write", {"file_path": "a", "content": "file_path"}, ("a",)),
         ("Edit", {"file_path": "a", "path": "b"}, ("a", "b")),
@@ -26,16 +26,16 @@ def call(tool: str, given: object, **more: object) -> Call | None:
         ("Bash", {"command": "apply_patch '*** Begin Patch\n*** Add File: a\n*** odd'"}, ("a",)),
     ],
 )  # fmt: skip
-def test_paths(tool: str, given: object, paths: tuple[str, ...]) -> None:
+def test_paths(tool: str, tool_input: object, paths: tuple[str, ...]) -> None:
     """The paths of a call are those that its tool's input names, and never text that is only content."""
-    parsed = call(tool, given)
+    parsed = call(tool, tool_input)
     assert parsed is not None
     assert (parsed.paths, parsed.tool, parsed.session, parsed.cwd) == (paths, tool, "s", "/w")
     assert parsed.harness == ("codex" if tool in ("apply_patch", "Bash") else "claude")
 
 
 @pytest.mark.parametrize(
-    ("tool", "given"),
+    ("tool", "tool_input"),
     [
         ("Read", {"file_path": "a"}),
         ("Bash", {"command": "rm -rf /"}),
@@ -45,13 +45,13 @@ def test_paths(tool: str, given: object, paths: tuple[str, ...]) -> None:
         ("Bash", None),
     ],
 )
-def test_no_write(tool: str, given: object) -> None:
+def test_no_write(tool: str, tool_input: object) -> None:
     """The guard ignores a call that names no file by itself."""
-    assert call(tool, given) is None
+    assert call(tool, tool_input) is None
 
 
 @pytest.mark.parametrize(
-    ("tool", "given"),
+    ("tool", "tool_input"),
     [
         ("Write", {}),
         ("Write", None),
@@ -63,10 +63,10 @@ def test_no_write(tool: str, given: object) -> None:
         ("Bash", {"command": "cd ~ && apply_patch '*** Begin Patch\n*** Add File: a'"}),
     ],
 )
-def test_unclear(tool: str, given: object) -> None:
+def test_unclear(tool: str, tool_input: object) -> None:
     """A call that the guard cannot understand is refused; its paths are not guessed."""
     with pytest.raises(Unclear):
-        call(tool, given)
+        call(tool, tool_input)
 
 
 def test_depth() -> None:

@@ -99,7 +99,7 @@ def test_where_a_patch_applies(before: str, expected: tuple[str, ...]) -> None:
         "alias x='cd ..'; ",
     ],
 )  # fmt: skip
-def test_where_a_patch_applies_cannot_be_said(before: str) -> None:
+def test_the_base_folder_of_a_patch_is_unclear(before: str) -> None:
     """A patch after any other command that could change the folder may not have relative paths; absolute ones need no
     folder."""
     with pytest.raises(Unclear, match="use absolute paths"):

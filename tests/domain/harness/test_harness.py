@@ -64,7 +64,7 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "path"),
     [
         ("claude", ".claude/settings.json"),
         ("claude", ".claude/plugins/"),
@@ -76,7 +76,7 @@ def test_a_hook_is_called_for_the_tools_that_the_guard_reads(harness: Harness) -
         ("pi", ".pi/agent/extensions/"),
     ],
 )
-def test_what_runs_code_at_the_next_start_is_pinned(name: str, place: str) -> None:
+def test_what_runs_code_at_the_next_start_is_pinned(name: str, path: str) -> None:
     """A session cannot plant hooks, plugins and tool servers, which would run in the next session, sandbox or not."""
-    assert place in harness_named(name).pinned
-    assert not any(place == folder for folder in harness_named(name).folders)
+    assert path in harness_named(name).pinned
+    assert not any(path == folder for folder in harness_named(name).folders)

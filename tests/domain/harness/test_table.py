@@ -8,7 +8,7 @@ from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES, harness_named
 from omac.domain.kernel.refusal import Refusal
 
 
-def test_each_module_says_what_its_line_says() -> None:
+def test_each_module_agrees_with_its_line() -> None:
     """A module has the name of its harness, and the line says whether it has a hook."""
     assert tuple(harness.name for harness in HARNESSES) == NAMES
     assert {harness.name: harness.hook is not None for harness in HARNESSES} == HAS_HOOK
@@ -29,4 +29,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(Refusal, match="opencode or oc, claude or claude-code or cc") as caught:
         harness_named(name)
     assert caught.value.reason == "misuse"
+    listed = caught.value.message.rpartition("known are: ")[2].replace(", ", " or ").split(" or ")
+    assert listed == [known for harness in HARNESSES for known in (harness.name, *harness.aliases)]
     assert DEFAULT_HARNESS.name == "opencode"

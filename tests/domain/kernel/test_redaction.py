@@ -135,7 +135,7 @@ def test_a_token_is_known_by_its_form() -> None:
     ],
     ids=shlex.join,
 )
-def test_what_is_ordinary_is_told_as_it_is(words: list[str]) -> None:
+def test_ordinary_words_are_recorded_as_they_are(words: list[str]) -> None:
     """Ordinary words are recorded as they are: a record that hides everything is of no use."""
     assert redacted(words) == tuple(words)
 
@@ -156,7 +156,7 @@ def test_a_cut_lays_nothing_bare(before: int) -> None:
         assert SECRET not in " ".join(redacted(["run", word]))
 
 
-def test_what_is_long_is_cut_and_says_so() -> None:
+def test_long_words_are_cut_and_their_length_recorded() -> None:
     """A long word and a long command line are cut, and the record has their length."""
     (word,) = redacted(["x" * 5_000])
     assert word == f"{'x' * WORD_MAX}... (5000 characters)"
@@ -166,7 +166,7 @@ def test_what_is_long_is_cut_and_says_so() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=())), max_size=8))
-def test_whatever_is_given_is_printable_and_bounded(words: list[str]) -> None:
+def test_any_record_is_printable_and_bounded(words: list[str]) -> None:
     """The record is printable and bounded, even for bytes that are no text and for characters that move a terminal's
     cursor."""
     record = redacted(words)

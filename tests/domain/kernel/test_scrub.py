@@ -95,7 +95,7 @@ def test_many_tokens_in_a_row() -> None:
     assert scrub_text(TOKEN * 5_000 + "0f", LIVING) == SCRUBBED * 5_000 + "0f"
 
 
-def test_a_token_that_does_not_live_is_only_text() -> None:
+def test_a_dead_token_is_only_text() -> None:
     """A token that does not live stays, since it opens nothing any more."""
     assert scrub_text(f"/{TOKEN}/x", set()) == f"/{TOKEN}/x"
 
@@ -112,7 +112,7 @@ def test_a_token_that_does_not_live_is_only_text() -> None:
         ((Inner("a"), Inner(TOKEN)), (Inner("a"), Inner(SCRUBBED))),
     ],
 )
-def test_wherever_in_an_event_it_stands(value: Any, clean: Any) -> None:
+def test_a_token_in_any_part_of_an_event(value: Any, clean: Any) -> None:
     """A token is replaced in a text, a tuple, a dict's keys and values, a structure, and in any of them within
     another."""
     assert scrub(Noted(value), LIVING) == Noted(clean)

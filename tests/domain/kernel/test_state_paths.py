@@ -6,7 +6,7 @@ from omac.domain.kernel.state_paths import configuration, state
 
 
 @pytest.mark.parametrize(
-    ("environment", "place"),
+    ("environment", "path"),
     [
         ({"OMAC_STATE_DIR": "/a", "XDG_STATE_HOME": "/b"}, "/a"),
         ({"OMAC_STATE_DIR": "a"}, "a"),
@@ -16,14 +16,14 @@ from omac.domain.kernel.state_paths import configuration, state
         ({}, "/h/.local/state/omac"),
     ],
 )
-def test_the_state_directory(environment: dict[str, str], place: str) -> None:
+def test_the_state_directory(environment: dict[str, str], path: str) -> None:
     """The state directory is omac's variable, else that of the desktop standard, else its default. A relative one of
     the standard is void."""
-    assert state(environment, "/h") == place
+    assert state(environment, "/h") == path
 
 
 @pytest.mark.parametrize(
-    ("environment", "place"),
+    ("environment", "path"),
     [
         ({"XDG_CONFIG_HOME": "/c"}, "/c/omac"),
         ({"XDG_CONFIG_HOME": ""}, "/h/.config/omac"),
@@ -31,9 +31,9 @@ def test_the_state_directory(environment: dict[str, str], place: str) -> None:
         ({}, "/h/.config/omac"),
     ],
 )
-def test_the_folder_of_settings(environment: dict[str, str], place: str) -> None:
+def test_the_folder_of_settings(environment: dict[str, str], path: str) -> None:
     """A relative variable is void: a project's own folder must not become that of the user's settings."""
-    assert configuration(environment, "/h") == place
+    assert configuration(environment, "/h") == path
 
 
 def test_a_home_that_is_the_root() -> None:

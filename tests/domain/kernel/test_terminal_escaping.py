@@ -41,8 +41,10 @@ def test_json_means_the_same(value: object) -> None:
 
 
 def test_json_escapes() -> None:
-    """C1 controls, DEL, directions, separators and tags beyond the first plane are escaped; visible characters stay."""
+    """C1 controls, DEL, directions and separators are escaped, and so are, beyond the first plane, tags, variation
+    selectors, private and unassigned characters; visible characters stay."""
     assert printable_json('"\u009b\x7f\u202e\u2028\U000e0041é🦊"') == r'"\u009b\u007f\u202e\u2028\udb40\udc41é🦊"'
+    assert printable_json('"\U000e0100\U000f0000\U0003ffff🐧"') == r'"\udb40\udd00\udb80\udc00\ud8bf\udfff🐧"'
 
 
 @given(st.text())

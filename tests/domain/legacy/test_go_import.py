@@ -52,12 +52,12 @@ SEEN = Seen(HASH, "sha256:d", {})
 TOKEN = KeychainSecret("omac/slack", Hidden("x-secret"))
 
 
-def told(steps: list[Step]) -> list[tuple[str, str]]:
+def verdicts(steps: list[Step]) -> list[tuple[str, str]]:
     """Return the names and verdicts of the steps."""
     return [(step.name, step.verdict) for step in steps]
 
 
-def test_what_is_found_is_registered_once() -> None:
+def test_a_discovered_skill_is_registered_once() -> None:
     """A discovered skill is registered, unless the same code is registered already. A skill that cannot be read is
     skipped."""
     assert judge_registration(PRESENT, ENTRY).verdict == "take"
@@ -132,7 +132,7 @@ def test_links_were_not_in_the_old_hash() -> None:
     assert judge_approval(present, old, current, loose_of({}, {"lib": "dist"})).verdict == "skip"
 
 
-def test_what_changes_while_it_is_looked_at() -> None:
+def test_a_skill_that_changes_during_the_inspection() -> None:
     """A skill that changes during the inspection is not approved; nor is an unreadable one, which is reported with the
     reason."""
     old = Old(approvals=(APPROVAL,))
@@ -162,7 +162,7 @@ def test_secrets_go_to_approved_code() -> None:
     held = {"TOKEN": TOKEN, "GONE": TOKEN, "OTHER": TOKEN, "PORT": TOKEN}
     names = ("TOKEN", "GONE", "OTHER", "PORT", "ABSENT")
     steps = judge_secrets(APPROVED, True, names, held)
-    assert told(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
+    assert verdicts(steps) == [("GONE", "there"), ("OTHER", "skip"), ("PORT", "skip"), ("TOKEN", "take")]
     (step,) = judge_secrets(PRESENT, False, (), {})
     assert (step.verdict, step.fix) == ("skip", ("omac secrets set slack TOKEN --workdir /w --harness opencode",))
 
@@ -188,7 +188,7 @@ def test_settings_in_the_order_of_their_files() -> None:
         assert step.value is None
 
 
-def test_settings_that_nobody_saw() -> None:
+def test_unseen_settings() -> None:
     """An agent can have written the project's settings. Unseen ones do not count, and those of the user do."""
     project, user = OldValues("p", {"slack": {"PORT": "8"}}), OldValues("u", {"slack": {"PORT": "9"}})
     unseen_values, seen_values, vouched_values = (
@@ -202,12 +202,12 @@ def test_settings_that_nobody_saw() -> None:
     assert second == Step("setting", "take", "u", "PORT", "9")
     for counted in (seen_values, vouched_values):
         assert judge_settings(PRESENT, True, (counted, user)) == [Step("setting", "take", "p", "PORT", "8", BY_AGENT)]
-        assert told(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
+        assert verdicts(judge_settings(PRESENT, False, (counted, user))) == [("PORT", "skip")]
     present = FoundHere(SkillScope("/w"), SKILL, given=Credential(config={"PORT": "8"}))
-    assert told(judge_settings(present, True, (unseen_values,))) == [("PORT", "there")]
+    assert verdicts(judge_settings(present, True, (unseen_values,))) == [("PORT", "there")]
 
 
-def test_a_setting_too_long_to_be_looked_at() -> None:
+def test_a_setting_too_long_to_be_seen() -> None:
     """A setting of more than a screenful does not count as seen, but the user may vouch for its file."""
     sidecar = SidecarMeta(("run",), "slack", config=(Config("URL"),))
     present = FoundHere(SkillScope("/w"), replace(SKILL, meta=Meta("slack", sidecar=sidecar)))
@@ -219,13 +219,13 @@ def test_a_setting_too_long_to_be_looked_at() -> None:
             assert all(command.endswith(" -- " + "-" * length) for command in step.fix)
 
 
-def test_what_was_given_since_stays() -> None:
+def test_newer_values_stay() -> None:
     """Values that were given since stay, whatever the old omac has."""
     credential = Credential({"TOKEN": Stored("f", "vault")}, config={"PORT": "1"})
     present = FoundHere(SkillScope("/w"), SKILL, given=credential)
-    assert told(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
+    assert verdicts(judge_secrets(present, True, (), {"TOKEN": TOKEN})) == [("TOKEN", "there")]
     values = OldValues("p", {"slack": {"PORT": "9"}})
-    assert told(judge_settings(present, True, (values,))) == [("PORT", "there")]
+    assert verdicts(judge_settings(present, True, (values,))) == [("PORT", "there")]
 
 
 def test_what_is_remembered() -> None:
@@ -236,9 +236,9 @@ def test_what_is_remembered() -> None:
         Step("default", "take", "u", "PORT", "9"),
     ]
     remembered = {"PORT": Default(HASH, "1"), "TOKEN": Default(HASH, None, Stored("f", "vault"))}
-    assert told(judge_defaults(PRESENT, remembered, values, {})) == [("PORT", "there")]
+    assert verdicts(judge_defaults(PRESENT, remembered, values, {})) == [("PORT", "there")]
     refused = OldValues("u", {}, {"slack": {"PORT": "x"}})
-    assert told(judge_defaults(PRESENT, {}, refused, {})) == [("PORT", "skip")]
+    assert verdicts(judge_defaults(PRESENT, {}, refused, {})) == [("PORT", "skip")]
 
 
 def test_what_is_not_there() -> None:
@@ -275,7 +275,7 @@ PROJECT_VALUES = st.dictionaries(
     ),
     project=st.builds(OldValues, st.just("p"), PROJECT_VALUES, PROJECT_VALUES),
 )
-def test_no_file_of_a_project_brings_values_about(entries: list[Any], project: OldValues) -> None:
+def test_no_file_of_a_project_leads_to_values(entries: list[Any], project: OldValues) -> None:
     """The files of a project lead to no more than a registration without the user's approval, whatever an agent writes
     there."""
     old = Old(tuple(entries), project=project)

@@ -54,7 +54,7 @@ def obeys(path: str) -> str | None:
 
 
 @pytest.mark.parametrize(("who", "path"), [(who, path) for who, paths in KNOWN.items() for path in paths.split()])
-def test_who_obeys_what(who: str, path: str) -> None:
+def test_files_that_programs_obey(who: str, path: str) -> None:
     """A program obeys its files at the top of a project and below."""
     assert obeys(path) == obeys(f"packages/a b/{path}") == who
 

@@ -7,7 +7,7 @@ import pytest
 from omac.domain.sandbox.briefing import BriefingFacts, briefing
 
 
-def told(**facts: Any) -> str:
+def briefing_of(**facts: Any) -> str:
     defaults: dict[str, Any] = {
         "writable": ("/w",),
         "cache": "/c",
@@ -20,7 +20,7 @@ def told(**facts: Any) -> str:
 
 def test_it_begins_as_agents_know_it() -> None:
     """The briefing begins with the sentence that agents know, and each fact is a point of a list."""
-    first, empty, *points, last = told().split("\n")
+    first, empty, *points, last = briefing_of().split("\n")
     assert first == "You are running inside the **omac sandbox**."
     assert (empty, last) == ("", "")
     assert len(points) == 6
@@ -28,7 +28,7 @@ def test_it_begins_as_agents_know_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "said", "unsaid"),
+    ("facts", "expected", "unexpected"),
     [
         ({}, "what is in /w. ", "/x"),
         ({"writable": ("/w", "/x")}, "what is in /w, and in /x. ", ""),
@@ -41,6 +41,6 @@ def test_it_begins_as_agents_know_it() -> None:
         ({"kept": False}, "are in /c (`OMAC_CACHE_DIR`), gone when the sandbox ends", "kept for"),
     ],
 )
-def test_what_it_says_of_a_launch(facts: dict[str, Any], said: str, unsaid: str) -> None:
-    assert said in told(**facts)
-    assert not unsaid or unsaid not in told(**facts)
+def test_the_facts_of_a_launch(facts: dict[str, Any], expected: str, unexpected: str) -> None:
+    assert expected in briefing_of(**facts)
+    assert not unexpected or unexpected not in briefing_of(**facts)

@@ -46,7 +46,7 @@ def test_only_what_is_listed_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name", "value"),
+    ("option", "name", "value"),
     [
         ("AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", "s3cret"),
         ("AWS_PROFILE=work", "AWS_PROFILE", "work"),
@@ -57,9 +57,9 @@ def test_only_what_is_listed_passes() -> None:
         ("OMAC_ECHO_BASE=x", "OMAC_ECHO_BASE", "x"),
     ],
 )
-def test_what_a_person_names_passes(given: str, name: str, value: str) -> None:
+def test_what_a_person_names_passes(option: str, name: str, value: str) -> None:
     """A variable that the user names passes with the host's value, or with the one that is written."""
-    assert filtered(HOST, given=[given])[name] == value
+    assert filtered(HOST, given=[option])[name] == value
 
 
 def test_a_name_without_a_value_outside_is_left_out() -> None:
@@ -101,11 +101,11 @@ def test_what_is_omacs_own_never_passes(name: str) -> None:
             filtered({name: "x"}, given=[option])
 
 
-@pytest.mark.parametrize("given", ["", "=x", "A B=c", "1A", "A-B", "A*", "Ä", "A\n"])
-def test_what_is_no_name_is_refused(given: str) -> None:
+@pytest.mark.parametrize("option", ["", "=x", "A B=c", "1A", "A-B", "A*", "Ä", "A\n"])
+def test_what_is_no_name_is_refused(option: str) -> None:
     """A pattern, or another text that is no variable's name, is refused: each variable that passes is named."""
     with pytest.raises(Refusal, match="not the name of a variable"):
-        filtered(HOST, given=[given])
+        filtered(HOST, given=[option])
 
 
 def test_a_harness_gets_its_credentials() -> None:
@@ -128,7 +128,7 @@ def test_proxies_pass_with_the_hosts_network_alone() -> None:
         ({}, 0),
     ],
 )
-def test_a_password_in_a_proxy_is_told(environment: dict[str, str], count: int) -> None:
+def test_a_password_in_a_proxy_is_reported(environment: dict[str, str], count: int) -> None:
     """A proxy with a password passes, since there is no other way out. The user is warned, and the password is not
     repeated."""
     warnings = proxy_warnings(filtered(environment))
@@ -155,4 +155,4 @@ def test_nothing_passes_by_itself(host: dict[str, str]) -> None:
     listed = {*ORDINARY, *PROXIES, *CERTIFICATES}
     for name, value in filtered(host).items():
         assert name in listed or name.startswith("LC_")
-        assert host.get(name, DEFAULT_PATH) == value or name == "PATH"
+        assert value == (host.get(name) or DEFAULT_PATH if name == "PATH" else host[name])

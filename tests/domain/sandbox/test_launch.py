@@ -79,7 +79,7 @@ def test_what_a_launch_is_stays_known_after_its_end() -> None:
 
 
 @pytest.mark.parametrize("status", get_args(Status))
-def test_only_what_lives_is_lost(status: Status) -> None:
+def test_only_a_live_launch_is_lost(status: Status) -> None:
     """A launch that is lost gets an end without a status, since its end was not seen. A launch that has ended keeps its
     end."""
     state = Sandbox(status, REQUESTED)

@@ -17,7 +17,7 @@ def after(*events: Event) -> Sandbox:
 
 
 @pytest.mark.parametrize("status", get_args(Status))
-def test_a_launch_whose_omac_lives_calls_for_nothing(status: Status) -> None:
+def test_a_launch_whose_omac_lives_needs_no_command(status: Status) -> None:
     assert react(Sandbox(status, REQUESTED), is_reported=True) is None
 
 

@@ -27,7 +27,7 @@ def test_what_is_typed_counts_most() -> None:
     assert (base.allow, typed.allow) == (["/a"], ["/b"])
 
 
-def test_the_defaults_choose_what_nobody_chose() -> None:
+def test_the_defaults_fill_in_the_rest() -> None:
     settled = SandboxRequest().over(defaults())
     assert (settled.backend, settled.network, settled.git_hooks, settled.git_refs) == ("auto", "host", "deny", "all")
 

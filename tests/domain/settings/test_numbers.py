@@ -6,7 +6,7 @@ from omac.domain.settings.numbers import Numbers, numbers_of
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "numbers"),
     [
         ("none", {"": None}),
         ("8", {"": 8}),
@@ -18,9 +18,9 @@ from omac.domain.settings.numbers import Numbers, numbers_of
         (",".join(f"s{number}=1" for number in range(300)), None),
     ],
 )
-def test_words(word: str, said: dict[str, int | None] | None) -> None:
+def test_words(word: str, numbers: dict[str, int | None] | None) -> None:
     """A word has one number for all skills, and one for each skill that is named; any other text is no such word."""
-    assert numbers_of(word) == said
+    assert numbers_of(word) == numbers
 
 
 def test_what_a_setting_takes() -> None:

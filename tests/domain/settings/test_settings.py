@@ -27,7 +27,7 @@ USER = "/home/u/settings.toml"
 DEFAULTS = {name: Resolved(setting.default, "default") for name, setting in SETTINGS.items()}
 
 
-def said(
+def setting_of(
     name: str, flag: str | None = None, variable: str = "", project: str | None = None, user: str | None = None
 ) -> Resolved:
     """Return the setting that holds with these words of the four sources."""
@@ -53,7 +53,7 @@ def test_the_table_is_sound(setting: Setting) -> None:
     assert setting.meaning
 
 
-def test_nothing_said() -> None:
+def test_no_source_has_a_word() -> None:
     """The defaults hold where no source has a word."""
     assert resolve({}, {}, None, None) == DEFAULTS
     assert resolve(dict.fromkeys(SETTINGS), {}, SettingsFile(PROJECT), SettingsFile(USER)) == DEFAULTS
@@ -75,7 +75,7 @@ def test_every_combination() -> None:
     for setting, words in CASES:
         allowed = words["project"] in setting.project
         heard = [who for who in ORIGINS if words[who] is not None and (who != "project" or allowed)]
-        resolved = said(setting.name, words["flag"], words["variable"] or "", words["project"], words["user"])
+        resolved = setting_of(setting.name, words["flag"], words["variable"] or "", words["project"], words["user"])
         if heard:
             assert resolved.value == words[heard[0]]
             assert resolved.origin == ORIGINS[heard[0]].format(setting.variable)
@@ -92,8 +92,8 @@ def test_a_project_never_widens() -> None:
     """A project never widens a setting: the word that holds would hold without the project, or is narrower."""
     for setting, words in CASES:
         above = (words["flag"], words["variable"] or "")
-        resolved = said(setting.name, *above, words["project"], words["user"])
-        without = said(setting.name, *above, None, words["user"])
+        resolved = setting_of(setting.name, *above, words["project"], words["user"])
+        without = setting_of(setting.name, *above, None, words["user"])
         assert setting.project or resolved.value == without.value
         if setting.words:
             assert setting.words.index(resolved.value) <= setting.words.index(without.value)
@@ -135,16 +135,16 @@ def test_a_project_never_widens() -> None:
         ),
     ],
 )
-def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
+def test_the_source_of_a_setting_is_reported(words: dict[str, str], resolved: Resolved) -> None:
     """A resolved setting has its source, and each ignored source with the reason."""
-    assert said(**words) == resolved
+    assert setting_of(**words) == resolved
 
 
 # ---- slips of people ----
 
 
 @pytest.mark.parametrize(
-    ("flags", "environment", "told"),
+    ("flags", "environment", "expected"),
     [
         ({"serve.unapproved": "no"}, {}, "--unapproved takes refuse, confine or allow, not 'no'"),
         ({"serve.unapproved": ""}, {}, "not ''"),
@@ -160,12 +160,12 @@ def test_what_is_told(words: dict[str, str], resolved: Resolved) -> None:
         ({}, {"OMAC_SERVE_\udcff": "x"}, "not a setting"),
     ],
 )
-def test_slips_on_the_command_line(flags: dict[str, str | None], environment: dict[str, str], told: str) -> None:
+def test_slips_on_the_command_line(flags: dict[str, str | None], environment: dict[str, str], expected: str) -> None:
     """A word or a name that does not exist is misuse, and the refusal names those that do."""
     with pytest.raises(Refusal) as caught:
         resolve(flags, environment, None, None)
     assert caught.value.reason == "misuse"
-    assert told in caught.value.message
+    assert expected in caught.value.message
     assert caught.value.message.isprintable()
     assert caught.value.fix
 
@@ -201,30 +201,30 @@ SLIPS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "told"), SLIPS)
-def test_slips_in_a_users_file(document: Mapping[str, object], told: str) -> None:
+@pytest.mark.parametrize(("document", "expected"), SLIPS)
+def test_slips_in_a_users_file(document: Mapping[str, object], expected: str) -> None:
     """A mistake in a user's file is refused with the file, the key, and the words that it takes."""
     with pytest.raises(Refusal) as caught:
         user_settings(USER, document)
     assert caught.value.reason == "settings-invalid"
     assert caught.value.message.startswith(f"{USER}: ")
-    assert told in caught.value.message
+    assert expected in caught.value.message
     assert caught.value.message.isprintable()
 
 
-@pytest.mark.parametrize(("document", "told"), SLIPS)
-def test_slips_in_a_projects_file(document: Mapping[str, object], told: str) -> None:
+@pytest.mark.parametrize(("document", "expected"), SLIPS)
+def test_slips_in_a_projects_file(document: Mapping[str, object], expected: str) -> None:
     """A mistake in a project's file is a warning, and the valid settings beside it still hold."""
     file = project_settings(PROJECT, {**document, "secrets": {"store": "vault"}})
     assert file.values == {"secrets.store": "vault"}
     (warning,) = file.warnings
     assert warning.startswith(f"{PROJECT}: ")
-    assert told in warning
+    assert expected in warning
     assert warning.isprintable()
     assert warning.endswith("; ignored")
 
 
-def test_what_a_file_says() -> None:
+def test_the_words_of_a_file() -> None:
     """A file has words by name; TOML's own true and false are words too."""
     document = {"serve": {"auto_register": False, "unapproved": "confine"}, "secrets": {"store": "vault"}}
     values = {"serve.auto_register": "false", "serve.unapproved": "confine", "secrets.store": "vault"}
@@ -234,7 +234,7 @@ def test_what_a_file_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("paths", "value"),
     [
         (["/var/scratch", "/srv/x"], "/var/scratch:/srv/x"),
         ("/var/scratch", "/var/scratch"),
@@ -244,9 +244,9 @@ def test_what_a_file_says() -> None:
         ("", None),
     ],
 )
-def test_a_setting_of_paths(said: object, value: str | None) -> None:
+def test_a_setting_of_paths(paths: object, value: str | None) -> None:
     """A setting of paths takes absolute ones, as a list or as in PATH; a project may not set any."""
-    document = {"guard": {"scratch": said}}
+    document = {"guard": {"scratch": paths}}
     if value is None:
         with pytest.raises(Refusal, match="absolute paths"):
             user_settings(USER, document)
@@ -272,7 +272,7 @@ keys = st.sampled_from(["serve", "secrets", "store", "unapproved", "auto_registe
 
 
 @given(st.dictionaries(keys, st.dictionaries(keys, values, max_size=4) | values, max_size=4))
-def test_any_file_of_a_project_is_understood_or_told_of(document: dict[str, object]) -> None:
+def test_any_file_of_a_project_is_understood_or_reported(document: dict[str, object]) -> None:
     """A project's file never stops omac or makes a setting wider than its default, whatever an agent writes there."""
     resolved = resolve({}, {}, project_settings(PROJECT, document), None)
     for name, result in resolved.items():

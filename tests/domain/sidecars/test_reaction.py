@@ -46,7 +46,7 @@ def test_each_state_calls_for_one_effect(status: Status, has_process: bool, effe
     assert react(sidecar(status), has_process=has_process, is_revoked=False) == effect
 
 
-def test_what_is_revoked_ends_in_whatever_state() -> None:
+def test_a_revoked_sidecar_ends_in_any_state() -> None:
     """A revoked sidecar ends at once in any state, or in its grace once its stop is recorded."""
     for status, has_process in itertools.product(get_args(Status), (True, False)):
         effect = react(sidecar(status), has_process=has_process, is_revoked=True)

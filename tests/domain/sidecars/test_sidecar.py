@@ -178,7 +178,7 @@ def test_failures_count_pauses_double_and_it_gives_up() -> None:
     assert state.detail == "gave up after 5 failures in a row; the last: it fell"
 
 
-def test_a_stable_life_is_a_clean_slate() -> None:
+def test_a_stable_process_resets_the_failures() -> None:
     """A failure counts as the first again when the process lived for `stable_ms`."""
     state = replace(state_of("healthy"), failures=4)
     stable = sidecar.decide(ReportExit(Exit(1), 1_000, "it fell", POLICY), state)
@@ -186,7 +186,7 @@ def test_a_stable_life_is_a_clean_slate() -> None:
     assert isinstance(sidecar.decide(ReportExit(Exit(1), 999, "it fell", POLICY), state)[1], GaveUp)
 
 
-def test_a_limit_of_nothing_gives_up_at_once() -> None:
+def test_a_limit_of_zero_gives_up_at_once() -> None:
     """A restart limit of 0 gives up at once, for problems that another try would not mend."""
     events = sidecar.decide(ReportExit(Exit(), 0, "changed", RestartPolicy(limit=0)), state_of("requested"))
     state = fold(state_of("requested"), events)

@@ -95,7 +95,7 @@ TREE: tuple[TreeEntry, ...] = (
 )
 
 
-def test_the_tree_digest_is_what_its_docstring_says() -> None:
+def test_the_framing_of_the_tree_digest() -> None:
     """The framing of the digest is fixed, so that a later omac finds a copy of today."""
 
     def framed(text: bytes) -> bytes:

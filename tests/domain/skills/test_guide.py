@@ -14,7 +14,7 @@ LONG = "x" * (DESCRIPTION_CHARS_MAX + 1)
 
 
 @pytest.mark.parametrize(
-    ("document", "name", "description", "said"),
+    ("document", "name", "description", "expected"),
     [
         ({"name": "echo", "description": "Says it again."}, "echo", "Says it again.", None),
         ({"name": "echo", "description": "two\nlines\n", "license": 5}, "echo", "two\nlines", None),
@@ -36,15 +36,15 @@ LONG = "x" * (DESCRIPTION_CHARS_MAX + 1)
         ("text", "", "", "line 0: must be a mapping"),
     ],
 )
-def test_what_a_guide_says(document: object, name: str, description: str, said: str | None) -> None:
+def test_name_and_description_of_a_guide(document: object, name: str, description: str, expected: str | None) -> None:
     """A guide's name and description are text, and the name is the skill's. Of several problems the first is
     reported."""
     guide = parse_guide(document, "echo", where)
     assert (guide.name, guide.description) == (name, description)
-    assert (guide.problem is None) == (said is None)
+    assert (guide.problem is None) == (expected is None)
     if guide.problem is not None:
-        assert said is not None
-        assert said in guide.problem
+        assert expected is not None
+        assert expected in guide.problem
         assert guide.problem.startswith("/s/SKILL.md, line ")
         assert guide.problem.isprintable()
 

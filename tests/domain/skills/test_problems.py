@@ -21,7 +21,7 @@ def test_a_good_document_has_none() -> None:
     assert meta.name == "s"
 
 
-def test_each_problem_is_found_once() -> None:
+def test_each_problem_is_reported_once() -> None:
     """Each problem is reported once, of whatever kind it is: types, patterns, missing names, duplicates, bounds."""
     document = {
         "name": "no name",

@@ -163,7 +163,7 @@ def test_only_an_approval_approves() -> None:
     lambda c: Discover(c, W), lambda c: Accept(c, "r1"), lambda c: Register(c, W), lambda c: Approve(c, W),
     lambda c: Revoke("x"), lambda c: Deregister(),
 ]), st.sampled_from([A, B, C, A_SEEN, A_VENDORED])), max_size=30))  # fmt: skip
-def test_whatever_is_decided_folds(commands: list[Command]) -> None:
+def test_every_decided_event_can_be_folded(commands: list[Command]) -> None:
     """Commands in any order mean no event that their state would refuse."""
     state = Registration()
     for command in commands:

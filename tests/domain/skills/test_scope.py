@@ -14,7 +14,7 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
 
 
 @pytest.mark.parametrize(
-    ("place", "flags", "shown"),
+    ("scope", "flags", "shown"),
     [
         (SkillScope("/w/shop"), "--workdir /w/shop --harness opencode", "/w/shop"),
         (SkillScope("/w/my shop"), "--workdir '/w/my shop' --harness opencode", "/w/my shop"),
@@ -26,9 +26,9 @@ PATHS = st.text(st.characters(exclude_characters="\0"), max_size=30).map(lambda 
         (SkillScope("", "codex"), "--global --harness codex", "all projects"),
     ],
 )
-def test_how_a_place_is_said(place: SkillScope, flags: str, shown: str) -> None:
+def test_flags_and_text_of_a_scope(scope: SkillScope, flags: str, shown: str) -> None:
     """A scope has flags for a command, and a text for the user."""
-    assert (place.flags, place.shown) == (flags, shown)
+    assert (scope.flags, scope.shown) == (flags, shown)
 
 
 @given(PATHS, st.sampled_from([harness.name for harness in HARNESSES]))

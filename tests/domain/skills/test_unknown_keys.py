@@ -61,7 +61,7 @@ def in_sidecar(**sidecar: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_was_probably_meant(document: dict[str, Any], text: str) -> None:
+def test_the_nearest_name_is_suggested(document: dict[str, Any], text: str) -> None:
     """The message has the key and its section, then the nearest name there, the section with such a key, or the keys
     there."""
     assert explained(document) == [f"omac.yaml has an unknown key {text}"]

@@ -64,7 +64,7 @@ def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "expected"),
     [
         (config("bool"), "maybe", "'maybe' must be true or false"),
         (config("bool"), "", "true or false"),
@@ -85,9 +85,9 @@ def test_a_value_has_one_spelling(field: Config, text: str, seen: str) -> None:
         (config(), "é" * (VALUE_BYTES_MAX // 2 + 1), "too long: at most 120 KiB"),
     ],
 )
-def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
+def test_values_that_are_refused(field: Config, text: str, expected: str) -> None:
     """A refusal describes the problem and shows the value shortened, and no terminal obeys its text."""
-    assert told in problem_of(field, text)
+    assert expected in problem_of(field, text)
 
 
 # ---- secrets ----
@@ -103,13 +103,13 @@ def test_values_that_are_refused(field: Config, text: str, told: str) -> None:
         (Secret("X", pattern="^ghp_[a-z]{4}$"), "ghp_abcd"),
     ],
 )
-def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
+def test_secrets_are_not_trimmed(field: Secret, text: str) -> None:
     """A secret is neither trimmed nor respelled, and the result hides it."""
     assert check_secret(field, text) == Hidden(text)
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "told"),
+    ("field", "text", "expected"),
     [
         (Secret("X"), "", "is empty"),
         (Secret("X", multiline=True), "", "is empty"),
@@ -123,10 +123,10 @@ def test_secrets_are_taken_as_they_stand(field: Secret, text: str) -> None:
         (Secret("X", pattern="a.{900}b"), "Q" * 100_000, "too long for the pattern"),
     ],
 )
-def test_secrets_that_are_refused(field: Secret, text: str, told: str) -> None:
+def test_secrets_that_are_refused(field: Secret, text: str, expected: str) -> None:
     """A refusal describes the problem, and shows nothing of the value."""
     problem = problem_of(field, text)
-    assert told in problem
+    assert expected in problem
     assert "QQ" not in problem
 
 
@@ -156,7 +156,7 @@ def test_any_value_of_a_setting_is_taken_or_refused(
 
 
 @given(anything, patterns, st.booleans())
-def test_the_refusal_of_any_secret_gives_nothing_away(text: str, pattern: str | None, multiline: bool) -> None:
+def test_the_refusal_of_any_secret_reveals_nothing(text: str, pattern: str | None, multiline: bool) -> None:
     """Four characters of a secret are in its refusal only if they are in refusals of other values as well."""
     field = Secret("X", pattern=pattern, multiline=multiline)
     answer = outcome(check_secret, field, text)
@@ -199,7 +199,7 @@ def test_hostile_patterns_are_answered_soon(pattern: str, text: str) -> None:
 
 
 @given(patterns.filter(lambda pattern: pattern is not None), anything)
-def test_any_pattern_can_be_used_or_says_why_not(pattern: str, text: str) -> None:
+def test_any_pattern_can_be_used_or_has_a_problem(pattern: str, text: str) -> None:
     """A pattern that check_pattern accepts can be matched; the problem of any other is short and can be shown."""
     problem = pattern_problem(pattern)
     if problem is None:
@@ -249,7 +249,7 @@ def test_lines_of_values(text: str, values: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("A=1\nSECRET", 2, 'no "="'),
         ("export SECRET=x", 1, "export"),
@@ -263,12 +263,12 @@ def test_lines_of_values(text: str, values: dict[str, str]) -> None:
         ("SECRET=1\nB=2\r\nSECRET=1", 3, "variable of line 1 again"),
     ],
 )
-def test_lines_that_are_refused(text: str, line: int, told: str) -> None:
+def test_lines_that_are_refused(text: str, line: int, expected: str) -> None:
     """A refusal names the line, and shows nothing of it."""
     with pytest.raises(ValueRefused) as caught:
         parse_lines(text)
     assert caught.value.name == f"line {line}"
-    assert told in caught.value.problem
+    assert expected in caught.value.problem
     assert "SECRET" not in str(caught.value)
 
 

@@ -90,14 +90,14 @@ def test_no_way_leads_to_a_directory_that_goes_offline(shop: Any, host: HostId) 
         resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
-def test_a_way_is_closed_as_soon_as_its_sidecar_is_told_to_stop(shop: Any, host: HostId) -> None:
+def test_a_route_is_closed_as_soon_as_its_sidecar_is_to_stop(shop: Any, host: HostId) -> None:
     """A sidecar that is about to stop gets no new call."""
     shop.sidecar("ready", sidecar.RequestStop("replaced"))
     with pytest.raises(Refusal, match="ready: its sidecar is stopping"):
         resolve_route(system_of(shop), host, LAUNCH, "ready")
 
 
-def test_find_skill_tells_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
+def test_find_skill_returns_as_much_as_the_token_opens(shop: Any, host: HostId) -> None:
     """A dead token finds nothing, an unknown mount only the directory, and a known mount the skill and its route."""
     system = system_of(shop)
     assert find_skill(system, host, DEAD, "ready") == (directory.Directory(), None, None)

@@ -43,7 +43,7 @@ def test_an_end_kills_the_tokens_of_its_directory(index: TokenIndex, end: Event)
     assert index.streams == {"blog": BLOG, "blog-s1": BLOG}
 
 
-def test_the_next_life_has_other_tokens(index: TokenIndex) -> None:
+def test_the_next_activation_has_other_tokens(index: TokenIndex) -> None:
     """A new activation has other tokens, and the old ones stay dead."""
     apply(index, SHOP, DeactivationRequested("x"), ActivationRequested("/shop", "opencode", TokenDigest("new")))
     assert index.streams == {"blog": BLOG, "blog-s1": BLOG, "new": SHOP}

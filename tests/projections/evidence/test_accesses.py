@@ -170,7 +170,7 @@ def test_what_is_held_is_bounded_while_an_access_lasts(ends: bool) -> None:
     assert positions == [*range(2, 2 * count, 2), *last]
 
 
-def test_who_forwards_is_known_while_it_is_under_way() -> None:
+def test_the_run_that_forwards_an_open_access_is_known() -> None:
     """The run that forwards an open access is known, for the recovery of a run that died."""
     accesses = Accesses()
     for position, run in ((1, "a"), (2, "b"), (3, "a")):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from omac.domain.access.access import AccessCompleted, AccessRequested
 from omac.domain.access.control import ControlCalled, ControlRefused
 from omac.domain.credentials import credential
 from omac.domain.directories.events import Activated, ActivationRequested, RouteStubbed
@@ -34,7 +35,7 @@ def example(event: type[Event]) -> Event:
 
 
 @pytest.mark.parametrize("event", [*registration.EVENTS, *credential.EVENTS])
-def test_every_change_of_trust_is_told(history: Any, event: type[Event]) -> None:
+def test_every_change_of_trust_is_reported(history: Any, event: type[Event]) -> None:
     """Each change of trust has its own kind, and the skill that it is about."""
     kind = "registration" if event in registration.EVENTS else "credential"
     tail = "agents/echo" if kind == "registration" else "echo"
@@ -78,10 +79,16 @@ def test_what_was_kept_from_running_is_refused(history: Any) -> None:
     ]
 
 
-def test_changes_stand_among_accesses(history: Any) -> None:
-    """A change of trust is a row of the audit, with its actor."""
-    history.append(
-        ids.registration_stream(HOST, SHOP, "agents", "echo"), registration.Approved("/s", "sha256:1", "sha256:d")
-    )
-    (row,) = audit_rows(history.records)
+def test_changes_are_rows_among_accesses(history: Any) -> None:
+    """A change of trust is a row of the audit, with its actor, in its place among the accesses: after
+    one that had begun, even if it ended later, and before the next."""
+    accesses = ids.access_stream(HOST)
+    begun = history.log(accesses, AccessRequested("/w/shop", "echo", "echo", None, "GET", "/before"))
+    skill = ids.registration_stream(HOST, SHOP, "agents", "echo")
+    history.append(skill, registration.Approved("/s", "sha256:1", "sha256:d"))
+    history.log(accesses, AccessCompleted(begun, 200, 1, 2, 3))
+    after = history.log(accesses, AccessRequested("/w/shop", "echo", "echo", None, "GET", "/after"))
+    history.log(accesses, AccessCompleted(after, 200, 1, 2, 3))
+    before_row, row, after_row = audit_rows(history.records)
+    assert (before_row.path, after_row.path) == ("/before", "/after")
     assert (row.kind, row.outcome, row.actor, row.detail) == ("skill.approved", "done", "omac", "sha256:d in /s")

@@ -37,7 +37,7 @@ class Listed:
         return [record for record in self.records if record.stream == stream]
 
 
-def found(position: int, *events: tuple[StreamId, Event]) -> int | None:
+def cause_position(position: int, *events: tuple[StreamId, Event]) -> int | None:
     """Return the position of the cause of the call that ended at a position."""
     journal = Listed(*events)
     ended = journal.at(position)
@@ -60,7 +60,7 @@ def test_the_last_before_a_refusal(namespace: HostId) -> None:
         (stream, STUB), (stream, STUB), (stream, waits), (stream, OTHER), (CALLS, refused("skill-broken")),
         (stream, STUB),
     )  # fmt: skip
-    assert found(5, *events) == 2
+    assert cause_position(5, *events) == 2
 
 
 def test_a_stopped_sidecar() -> None:
@@ -68,27 +68,27 @@ def test_a_stopped_sidecar() -> None:
     last."""
     own, shared = (ids.sidecar_stream(HOST, scope, "echo") for scope in (ids.scope_of("/w"), ids.GLOBAL))
     stops: tuple[tuple[StreamId, Event], ...] = ((own, StopRequested("w")), (own, Stopped()), (shared, Stopped()))
-    assert found(4, *stops, (CALLS, refused("sidecar-down"))) == 2
-    assert found(4, *stops, (CALLS, refused("sidecar-down", mount=f"{ids.SHARED}/m"))) == 3
+    assert cause_position(4, *stops, (CALLS, refused("sidecar-down"))) == 2
+    assert cause_position(4, *stops, (CALLS, refused("sidecar-down", mount=f"{ids.SHARED}/m"))) == 3
 
 
 def test_what_cut_a_call() -> None:
     """The cause of a cut came while the call was under way, or is recorded a moment after the call's end."""
     cut = AccessAborted(2, "revoked")
     before = (OWN, STUB)
-    assert found(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
-    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4
+    assert cause_position(4, before, (CALLS, REQUEST), (OWN, STUB), (CALLS, cut)) == 3
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, DeactivationRequested("asked for"))) == 4
     ended = SessionEnded("s", TokenDigest("d"))
-    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, ended)) == 4
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), (OWN, ended)) == 4
     other_session = (OWN, SessionEnded("t", TokenDigest("d")))
-    assert found(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
-    assert found(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
+    assert cause_position(3, before, (CALLS, REQUEST), (CALLS, cut), other_session, (OWN, STUB)) is None  # too late
+    assert cause_position(2, (OWN, STUB), (CALLS, AccessAborted(1, "revoked"))) is None  # its request is none
 
 
 def test_the_call_itself_is_the_reason() -> None:
     """A call that no event ended has no cause."""
     mounted = (OWN, RouteMounted("echo", "m"))
-    assert found(2, mounted, (CALLS, refused("body-too-large"))) is None
-    assert found(2, mounted, (CALLS, refused("unknown-mount", skill=None))) is None
-    assert found(2, mounted, (CALLS, refused("skill-broken"))) is None
-    assert found(1, mounted) is None
+    assert cause_position(2, mounted, (CALLS, refused("body-too-large"))) is None
+    assert cause_position(2, mounted, (CALLS, refused("unknown-mount", skill=None))) is None
+    assert cause_position(2, mounted, (CALLS, refused("skill-broken"))) is None
+    assert cause_position(1, mounted) is None

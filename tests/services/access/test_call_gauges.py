@@ -133,7 +133,7 @@ def test_calls_of_all_skills_by_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "owners", "told"),
+    ("own", "owners", "expected"),
     [
         (1, None, "the limit of its omac.yaml; try again: omac show echo"),
         (1, 5, "the limit of its omac.yaml; try again: omac show echo"),
@@ -148,9 +148,11 @@ def test_calls_of_all_skills_by_second() -> None:
         ("per_second", "calls_per_second", "1 call of it began within a second"),
     ],
 )
-def test_whose_limit_it_is(own: int | None, owners: int | None, told: str, field: str, name: str, what: str) -> None:
+def test_whose_limit_it_is(
+    own: int | None, owners: int | None, expected: str, field: str, name: str, what: str
+) -> None:
     """The stricter limit of the skill's and the owner's holds, and the refusal names it."""
     gauges, route = CallGauges(Clock()), limited(**{field: own}).within(SkillBounds(**{field: owners}))
     gauges.check(route)
     gauges.reserve(route)
-    assert message(gauges, route) == f"echo: {what}, {told.format(name)}"
+    assert message(gauges, route) == f"echo: {what}, {expected.format(name)}"

@@ -117,7 +117,7 @@ async def test_a_cancelled_admission_has_a_known_outcome(serving: Serving, onlin
         assert omac.engine.system.accesses.open == {}
 
 
-async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
+async def test_a_refused_access_with_a_dead_token_is_recorded_without_it(
     serving: Serving, online: Any, records: Records
 ) -> None:
     """The path of such a request may hold part of a secret: neither token, mount nor path is recorded."""
@@ -129,7 +129,9 @@ async def test_a_refused_access_with_a_dead_token_says_nothing_of_it(
         assert event == AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
 
 
-async def test_a_refused_access_with_a_living_token_says_who(serving: Serving, online: Any, records: Records) -> None:
+async def test_a_refused_access_with_a_living_token_has_its_session(
+    serving: Serving, online: Any, records: Records
+) -> None:
     """The record has the session, a bounded part of the path, and the mount only of a skill: others may be secret."""
     async with serving() as omac:
         token = await online(omac, "s1")

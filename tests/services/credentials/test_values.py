@@ -118,11 +118,11 @@ async def give(credentials: Credentials, values: Values, **more: Any) -> tuple[R
     return (await credentials.give(SHOP, "slack", CODE, values, BY, **more)).problems
 
 
-def spec(given: Credential, workdir: str = "/w/shop") -> SidecarSpec:
+def spec(credential: Credential, workdir: str = "/w/shop") -> SidecarSpec:
     """Return the spec of a start of the skill with all values that were given to it."""
     variables = [
         Variable(name, secret=True, fingerprint=secret.fingerprint, store=secret.store)
-        for name, secret in given.secrets.items()
+        for name, secret in credential.secrets.items()
     ]
     return SidecarSpec("slack", "chat", workdir, "/s", "/", CODE, True, ("run",), variables=tuple(variables))
 
@@ -143,11 +143,11 @@ async def test_requested_then_kept_then_recorded_then_remembered(
     durable: list[list[str]] = []
     begin = shelf._begin
 
-    def look(what: str, store: str, service: str) -> None:
+    def note_kinds(what: str, store: str, service: str) -> None:
         durable.append(kinds(path))
         begin(what, store, service)
 
-    monkeypatch.setattr(shelf, "_begin", look)
+    monkeypatch.setattr(shelf, "_begin", note_kinds)
     await give(credentials, Values({"TOKEN": Hidden(FIRST)}, {"REGION": "eu"}))
     requested = ["secret.write-requested"]
     stored = [*requested, "secret.written", "config.written"]
@@ -367,7 +367,7 @@ async def test_secrets_of_one_skill_in_two_stores(credentials: Credentials, shel
 # ---- taking back, and defaults ----
 
 
-async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds) -> None:
+async def test_a_removal_counts_at_once(credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds) -> None:
     """A removal is recorded first: a locked store does not keep a secret in force. The journal knows the value that
     stays in the store, and a second removal erases it."""
     await give(credentials, token())
@@ -391,7 +391,7 @@ async def test_taking_back_counts_at_once(credentials: Credentials, shelf: Shelf
     assert len(shelf.done) == done, "and then no store is asked again"
 
 
-async def test_taking_back_what_was_cut_short(credentials: Credentials, shelf: Shelf) -> None:
+async def test_a_removal_after_an_interrupted_write(credentials: Credentials, shelf: Shelf) -> None:
     """A value that reached a store without a record is removed from it too."""
     shelf.afterwards = {f"write vault {SERVICE}": Crash()}
     with pytest.raises(Crash):
@@ -401,9 +401,7 @@ async def test_taking_back_what_was_cut_short(credentials: Credentials, shelf: S
     assert credentials.values_of(SHOP, "slack") == Credential(taken=("TOKEN",))
 
 
-async def test_taking_back_what_was_never_given(
-    credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds
-) -> None:
+async def test_a_removal_of_a_missing_value(credentials: Credentials, shelf: Shelf, path: str, kinds: Kinds) -> None:
     """A removal of a value that was never given records nothing, and asks no store."""
     await credentials.take(SHOP, "slack", ["TOKEN", "REGION"], BY)
     assert (kinds(path), shelf.done) == ([], [])
@@ -527,7 +525,7 @@ async def test_purging_what_was_cut_short(credentials: Credentials, shelf: Shelf
     assert credentials.values_of(DEFAULTS, "slack") == Credential()
 
 
-async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, shelf: Shelf) -> None:
+async def test_a_failing_store_does_not_stop_a_removal(credentials: Credentials, shelf: Shelf) -> None:
     """A removal asks all stores, and raises the refusal in the end."""
     await give(credentials, token(), mirror=False)
     shelf.use = "keychain"
@@ -539,7 +537,7 @@ async def test_one_store_that_fails_keeps_no_other(credentials: Credentials, she
     assert credentials.values_of(SHOP, "slack").left == {"TOKEN": ("vault",)}
 
 
-async def test_what_cannot_be_remembered_is_given(credentials: Credentials, shelf: Shelf) -> None:
+async def test_a_value_counts_although_saving_its_default_fails(credentials: Credentials, shelf: Shelf) -> None:
     """The value counts, and the failure to save it as a default is returned; the earlier default stays."""
     await give(credentials, token())
     shelf.instead = {f"write vault {REMEMBERED}": LOCKED}
@@ -635,7 +633,7 @@ def credentials_settled(credentials: Credentials) -> bool:
     return not any(state.writing or state.left for state in states)
 
 
-async def test_who_waits_too_long_changes_nothing(
+async def test_a_writer_that_waits_too_long_changes_nothing(
     journal: Journal, shelf: Shelf, tmp_path: Path, path: str, kinds: Kinds, autojump_clock: object
 ) -> None:
     """A writer that waits too long changes nothing, and its refusal names the process that holds the lock."""
@@ -661,7 +659,9 @@ async def test_who_waits_too_long_changes_nothing(
         ("/w/shop", "claude", "--workdir /w/shop --harness claude"),
     ],
 )
-async def test_the_fix_names_the_place(credentials: Credentials, workdir: str, harness: str, flags: str) -> None:
+async def test_the_fix_names_directory_and_harness(
+    credentials: Credentials, workdir: str, harness: str, flags: str
+) -> None:
     """A fix names the directory and the harness, so that a person can paste it."""
     lost = spec(Credential({"TOKEN": Stored("hmac:0", "vault")}), workdir)
     with pytest.raises(SecretsMissing) as caught:

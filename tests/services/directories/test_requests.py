@@ -206,7 +206,7 @@ async def test_a_failed_grant_leaves_no_token_behind(serving: Serving) -> None:
         assert omac.directories._minted == {}
 
 
-async def test_one_session_ends_and_others_live(serving: Serving, skill: MakeSkill) -> None:
+async def test_the_end_of_a_session_leaves_others(serving: Serving, skill: MakeSkill) -> None:
     """The end of a session is recorded with the call that asked for it. An unknown session and an offline directory
     change nothing; a name that no session can have is refused."""
     async with serving() as omac:
@@ -239,7 +239,7 @@ async def test_a_reload_keeps_tokens(serving: Serving, skill: MakeSkill) -> None
         assert omac.gate.resolve(token, "echo").session == "a"
 
 
-async def test_a_reload_during_an_activation_looks_again(serving: Serving, skill: MakeSkill) -> None:
+async def test_a_reload_during_an_activation_discovers_again(serving: Serving, skill: MakeSkill) -> None:
     """Discovery that is under way may have come too early for the change, so a reload runs it again."""
     async with serving() as omac:
         await put(omac, skill("slow"))
@@ -373,7 +373,7 @@ async def test_all_directories_of_a_run_go_offline_together(serving: Serving, sk
         assert whys == ["asked for", "asked by SIGTERM", "asked by SIGTERM"]
 
 
-async def test_whoever_deactivates_is_not_held_by_the_next_life(serving: Serving, skill: MakeSkill) -> None:
+async def test_a_deactivation_does_not_wait_for_the_next_activation(serving: Serving, skill: MakeSkill) -> None:
     """Many callers turn a directory on and off at once, and each of them gets an answer."""
     async with serving() as omac:
         await put(omac, skill("echo"))

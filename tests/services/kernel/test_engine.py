@@ -35,7 +35,7 @@ OTHER_STREAM = ids.registration_stream(HOST, "scope", "agents", "other")
 BESIDE = Addressed(control.AGGREGATE, ids.control_stream(HOST), ControlCalled("reload", "/w", "socket"))
 
 
-def found(number: int) -> Discover:
+def discover(number: int) -> Discover:
     return Discover(Code("/s", f"sha256:{number}"), "/w")
 
 
@@ -48,14 +48,14 @@ def other(path: str, clock: Callable[[], int]) -> Iterator[Journal]:
 
 
 def append(journal: Journal, number: int, stream: Any = STREAM) -> None:
-    decide_now(journal, registration.AGGREGATE, stream, found(number))
+    decide_now(journal, registration.AGGREGATE, stream, discover(number))
 
 
 async def test_a_decision_is_folded_when_execute_returns(serving: Serving) -> None:
     """An appending caller sees its own events, with versions from 1, and the events beside them."""
     async with serving(reactors=False) as omac:
         recorded = await omac.engine.execute(
-            registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"), beside=[BESIDE]
+            registration.AGGREGATE, STREAM, discover(1), Cause("person", "c1"), beside=[BESIDE]
         )
         assert [(r.position, r.version, r.correlation) for r in recorded] == [(1, None, "c1"), (2, 1, "c1")]
         assert omac.engine.system.registrations[STREAM].state.found == Code("/s", "sha256:1")
@@ -66,16 +66,16 @@ async def test_no_events_no_record(serving: Serving) -> None:
     """A decision without events appends nothing, not even the events beside it."""
     async with serving(reactors=False) as omac:
         for _ in range(2):
-            await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
-        assert await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), beside=[BESIDE]) == ()
+            await omac.engine.execute(registration.AGGREGATE, STREAM, discover(1))
+        assert await omac.engine.execute(registration.AGGREGATE, STREAM, discover(1), beside=[BESIDE]) == ()
         assert omac.journal.store.head() == 1
 
 
 async def test_what_follows_names_what_it_follows_from(serving: Serving) -> None:
     """An event without a cause of its own follows from the last of its stream, in the same conversation."""
     async with serving(reactors=False) as omac:
-        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1), Cause("person", "c1"))
-        (second,) = await omac.engine.execute(registration.AGGREGATE, STREAM, found(2))
+        await omac.engine.execute(registration.AGGREGATE, STREAM, discover(1), Cause("person", "c1"))
+        (second,) = await omac.engine.execute(registration.AGGREGATE, STREAM, discover(2))
         assert (second.actor, second.correlation, second.causation) == ("omac", "c1", 1)
 
 
@@ -84,7 +84,7 @@ async def test_one_decision_at_a_time_for_each_aggregate(serving: Serving) -> No
     async with serving(reactors=False) as omac:
         async with trio.open_nursery() as tasks:
             for number in range(50):
-                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, found(number))
+                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, discover(number))
         assert omac.engine.system.registrations[STREAM].version == 50
 
 
@@ -95,7 +95,7 @@ async def test_every_record_is_observed_once_in_order(serving: Serving, other: J
         omac.engine.observe(lambda record: positions.append((record.position, omac.engine.system.position)))
         for number in range(10):
             append(other, number, OTHER_STREAM)
-            await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
+            await omac.engine.execute(registration.AGGREGATE, STREAM, discover(number))
         await omac.caught_up()
         assert positions == [(position, position) for position in range(1, 21)]
 
@@ -125,7 +125,7 @@ async def test_a_reader_does_not_wait_for_a_journal_that_stalls(serving: Serving
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             async with trio.open_nursery() as tasks:
-                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, found(1))
+                tasks.start_soon(omac.engine.execute, registration.AGGREGATE, STREAM, discover(1))
                 await wait_all_tasks_blocked()
                 began = trio.current_time()
                 await omac.engine.catch_up_for_reading()
@@ -148,18 +148,18 @@ async def test_moved_wakes_for_its_streams_only(serving: Serving) -> None:
             tasks.start_soon(wait, "both", STREAM, OTHER_STREAM)
             tasks.start_soon(wait, "other", OTHER_STREAM)
             await wait_all_tasks_blocked()
-            await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
+            await omac.engine.execute(registration.AGGREGATE, STREAM, discover(1))
             await wait_all_tasks_blocked()
             assert woken == ["both"]
             tasks.cancel_scope.cancel()
         assert omac.engine._moved == {}
 
 
-async def test_moved_misses_nothing_since_the_look(serving: Serving) -> None:
+async def test_moved_misses_nothing_since_its_position(serving: Serving) -> None:
     """A wait from a position read before ends at once for an event that came while its caller was suspended."""
     async with serving(reactors=False) as omac:
         looked = omac.engine.system.position
-        await omac.engine.execute(registration.AGGREGATE, STREAM, found(1))
+        await omac.engine.execute(registration.AGGREGATE, STREAM, discover(1))
         await omac.engine.moved([OTHER_STREAM, STREAM], looked)
         with trio.move_on_after(0) as patience:
             await omac.engine.moved([STREAM], omac.engine.system.position)
@@ -183,8 +183,8 @@ async def test_until_asks_at_once_and_after_each_event(serving: Serving) -> None
             tasks.start_soon(omac.engine.until, [STREAM], holds)
             for number in (1, 2):
                 await wait_all_tasks_blocked()
-                await omac.engine.execute(registration.AGGREGATE, STREAM, found(number))
-                await omac.engine.execute(registration.AGGREGATE, OTHER_STREAM, found(number))
+                await omac.engine.execute(registration.AGGREGATE, STREAM, discover(number))
+                await omac.engine.execute(registration.AGGREGATE, OTHER_STREAM, discover(number))
         assert versions == [0, 1, 2]
         assert omac.engine._moved == {}
 

@@ -37,7 +37,7 @@ PERSON = Cause("person", "c1", 7)
 Carrier = Callable[[], AbstractAsyncContextManager[Execution]]
 
 
-def found(number: int) -> Discover:
+def discover(number: int) -> Discover:
     """Return a command that decides one event, unless the same code was found last."""
     return Discover(Code("/s", f"sha256:{number}"), "/w")
 
@@ -81,7 +81,7 @@ async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: st
     """Events have their cause and the events beside them on record; the entry has them when `execute` returns."""
     async with carrier() as execution:
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
-        recorded = await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED])
+        recorded = await execution.execute(REGISTRATION, STREAM, discover(1), PERSON, beside=[CALLED])
         assert list(recorded) == records(path)
         assert [(record.position, record.version, type(record.event)) for record in recorded] == [
             (1, None, ControlCalled),
@@ -95,7 +95,7 @@ async def test_what_is_decided_is_recorded_and_folded(carrier: Carrier, path: st
         assert (execution.host, execution.run) == (HOST, RunId("run1"))
 
 
-async def test_several_events_of_one_command_stand_together(carrier: Carrier, path: str) -> None:
+async def test_several_events_of_one_command_are_recorded_together(carrier: Carrier, path: str) -> None:
     """Each event of one command has the next version, and all have one time."""
     async with carrier() as execution:
         recorded = await execution.execute(REGISTRATION, STREAM, Approve(Code("/s", "sha256:1", "d"), "/w"))
@@ -103,11 +103,11 @@ async def test_several_events_of_one_command_stand_together(carrier: Carrier, pa
         assert len({record.at for record in records(path)}) == 1
 
 
-async def test_a_command_that_means_nothing_records_nothing(carrier: Carrier, path: str) -> None:
+async def test_a_command_that_decides_nothing_records_nothing(carrier: Carrier, path: str) -> None:
     """A command that decides nothing records nothing, not even the events beside it."""
     async with carrier() as execution:
-        await execution.execute(REGISTRATION, STREAM, found(1), PERSON)
-        assert await execution.execute(REGISTRATION, STREAM, found(1), PERSON, beside=[CALLED]) == ()
+        await execution.execute(REGISTRATION, STREAM, discover(1), PERSON)
+        assert await execution.execute(REGISTRATION, STREAM, discover(1), PERSON, beside=[CALLED]) == ()
         assert len(records(path)) == 1
 
 
@@ -121,7 +121,7 @@ async def test_a_refusal_to_decide_is_the_callers(carrier: Carrier, path: str) -
         with pytest.raises(Refusal, match="not so"):
             await execution.execute(toy(refuse), STREAM, "anything", PERSON, beside=[CALLED])
         assert records(path) == []
-        await execution.execute(REGISTRATION, STREAM, found(1))
+        await execution.execute(REGISTRATION, STREAM, discover(1))
 
 
 def toy(decide: Callable[[Any, Registration], list[Event]]) -> Aggregate[Registration, Any]:
@@ -143,7 +143,7 @@ async def test_an_event_that_cannot_fold_is_never_durable(carrier: Carrier, path
             await execution.record([CALLED, replace(CALLED, command=Activated())], PERSON)
         assert records(path) == []
         assert execution.entry(REGISTRATION, STREAM) == Latest(Registration())
-        await execution.execute(REGISTRATION, STREAM, found(1))
+        await execution.execute(REGISTRATION, STREAM, discover(1))
         assert [record.version for record in records(path)] == [1]
 
 
@@ -154,7 +154,7 @@ async def test_facts_are_appended_all_or_nothing(carrier: Carrier, path: str) ->
         assert [(record.position, record.version) for record in recorded] == [(1, None), (2, None)]
         assert list(recorded) == records(path)
         with pytest.raises(AssertionError, match="registration is decided on its state"):
-            await execution.record([Addressed(REGISTRATION, STREAM, found(1))], PERSON)
+            await execution.record([Addressed(REGISTRATION, STREAM, discover(1))], PERSON)
 
 
 async def test_no_living_token_is_recorded(carrier: Carrier, path: str, other: Journal) -> None:
@@ -182,8 +182,8 @@ async def test_a_conflict_is_decided_again(carrier: Carrier, path: str, other: J
         def command_now() -> Discover:
             turns.append(execution.entry(REGISTRATION, STREAM).state.found)
             if len(turns) < DECISIONS_MAX:
-                decide_now(other, REGISTRATION, STREAM, found(len(turns)))
-            return found(1_000)
+                decide_now(other, REGISTRATION, STREAM, discover(len(turns)))
+            return discover(1_000)
 
         recorded = await execution.execute_latest(REGISTRATION, STREAM, command_now, PERSON, beside=[CALLED])
         assert turns == [None, *(Code("/s", f"sha256:{number}") for number in range(1, DECISIONS_MAX))]
@@ -196,8 +196,8 @@ async def test_a_conflict_can_make_a_decision_needless(carrier: Carrier, path: s
     async with carrier() as execution:
 
         def command_now() -> Discover:
-            decide_now(other, REGISTRATION, STREAM, found(1))
-            return found(1)
+            decide_now(other, REGISTRATION, STREAM, discover(1))
+            return discover(1)
 
         assert await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED]) == ()
         assert [record.run for record in records(path)] == ["other"]
@@ -210,8 +210,8 @@ async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journa
 
         def command_now() -> Discover:
             turns.append(1)
-            decide_now(other, REGISTRATION, STREAM, found(len(turns)))
-            return found(1_000)
+            decide_now(other, REGISTRATION, STREAM, discover(len(turns)))
+            return discover(1_000)
 
         with pytest.raises(Refusal) as refused:
             await execution.execute_latest(REGISTRATION, STREAM, command_now, beside=[CALLED])
@@ -219,7 +219,7 @@ async def test_contention_is_given_up(carrier: Carrier, path: str, other: Journa
         assert STREAM in refused.value.message
         assert {record.run for record in records(path)} == {"other"}
         assert DECISIONS_MAX == 5
-        await execution.execute(REGISTRATION, STREAM, found(1_000))
+        await execution.execute(REGISTRATION, STREAM, discover(1_000))
 
 
 async def test_side_by_side(carrier: Carrier, path: str) -> None:
@@ -228,7 +228,7 @@ async def test_side_by_side(carrier: Carrier, path: str) -> None:
 
     async def call(execution: Execution, number: int) -> None:
         stream = ids.registration_stream(HOST, "scope", "agents", f"skill{number}")
-        decided = [*await execution.execute(REGISTRATION, stream, found(number), PERSON, beside=[CALLED])]
+        decided = [*await execution.execute(REGISTRATION, stream, discover(number), PERSON, beside=[CALLED])]
         by_task[number] = [*decided, *await execution.record([CALLED], PERSON)]
         assert execution.entry(REGISTRATION, stream).version == 1
 
@@ -245,7 +245,7 @@ async def test_one_aggregate_changed_by_many_at_once(carrier: Carrier, path: str
     async with carrier() as execution:
         async with trio.open_nursery() as tasks:
             for number in range(DECISIONS_MAX):
-                tasks.start_soon(execution.execute, REGISTRATION, STREAM, found(number))
+                tasks.start_soon(execution.execute, REGISTRATION, STREAM, discover(number))
         assert execution.entry(REGISTRATION, STREAM).version == DECISIONS_MAX
     assert [record.version for record in records(path)] == list(range(1, DECISIONS_MAX + 1))
 
@@ -261,14 +261,14 @@ def file(name: str, happened: int = 77, run: str = "program") -> Spooled:
 async def test_a_file_of_a_spool_is_recorded_once(carrier: Carrier, path: str, other: Journal) -> None:
     """The second decision on a file raises AlreadyRecorded, in the same process and with another process between."""
     async with carrier() as execution:
-        await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
+        await execution.execute(REGISTRATION, STREAM, discover(1), PERSON, spooled=file("f"))
         for stream in (STREAM, ids.registration_stream(HOST, "scope", "agents", "another")):
             with pytest.raises(AlreadyRecorded):
-                await execution.execute(REGISTRATION, stream, found(2), PERSON, spooled=file("f"))
+                await execution.execute(REGISTRATION, stream, discover(2), PERSON, spooled=file("f"))
         third = OpenedJournal(other, HOST)
-        await third.execute(REGISTRATION, STREAM, found(3), PERSON, spooled=file("g"))
+        await third.execute(REGISTRATION, STREAM, discover(3), PERSON, spooled=file("g"))
         with pytest.raises(AlreadyRecorded):
-            await execution.execute(REGISTRATION, STREAM, found(4), PERSON, spooled=file("g"))
+            await execution.execute(REGISTRATION, STREAM, discover(4), PERSON, spooled=file("g"))
         assert len(records(path)) == 2
 
 
@@ -276,7 +276,7 @@ async def test_the_files_that_are_recorded_are_known(carrier: Carrier) -> None:
     """The recorded files of a host are known, so that their own effects are not taken for a fault of theirs."""
     async with carrier() as execution:
         assert execution.recorded_files(HOST) == frozenset()
-        await execution.execute(REGISTRATION, STREAM, found(1), PERSON, spooled=file("f"))
+        await execution.execute(REGISTRATION, STREAM, discover(1), PERSON, spooled=file("f"))
         assert execution.recorded_files(HOST) == {"f"}
         assert execution.recorded_files(HostId("host0002")) == frozenset()
 
@@ -288,7 +288,7 @@ async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> Non
     async def call(execution: Execution, number: int, name: str) -> None:
         stream = ids.registration_stream(HOST, "scope", "agents", f"skill{number}")
         try:
-            await execution.execute(REGISTRATION, stream, found(1), PERSON, spooled=file(name))
+            await execution.execute(REGISTRATION, stream, discover(1), PERSON, spooled=file(name))
         except AlreadyRecorded:
             outcomes.append("there already")
         else:
@@ -304,11 +304,11 @@ async def test_two_files_of_one_name_at_once(carrier: Carrier, path: str) -> Non
 async def test_recorded_time_never_runs_back(carrier: Carrier, path: str, other: Journal) -> None:
     """Recorded time does not run back, with the clock or for an earlier event, which keeps its own time beside it."""
     other.clock = lambda: 2_000_000_000 * 10**9  # a process whose clock is far ahead
-    decide_now(other, REGISTRATION, STREAM, found(1))
+    decide_now(other, REGISTRATION, STREAM, discover(1))
     async with carrier() as execution:
         recorded = [
-            *await execution.execute(REGISTRATION, STREAM, found(2), PERSON, spooled=file("f", 77)),
-            *await execution.execute(REGISTRATION, STREAM, found(3), PERSON),
+            *await execution.execute(REGISTRATION, STREAM, discover(2), PERSON, spooled=file("f", 77)),
+            *await execution.execute(REGISTRATION, STREAM, discover(3), PERSON),
         ]
         assert [(record.at, record.happened, record.moment, record.run) for record in recorded] == [
             (2_000_000_000 * 10**9, 77, 77, "program"),

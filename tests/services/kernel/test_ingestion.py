@@ -113,7 +113,7 @@ def ingested(inbox: Inbox, journal: Journal, wait_s: float = 0.0) -> int:
     return trio.run(ingest, inbox, OpenedJournal(journal, inbox.host), wait_s)
 
 
-def told(path: Path) -> list[Recorded]:
+def all_records(path: Path) -> list[Recorded]:
     journal = ReadJournal(str(path))
     try:
         return list(journal.records())
@@ -123,7 +123,7 @@ def told(path: Path) -> list[Recorded]:
 
 def in_time(path: Path) -> list[Recorded]:
     """Return the records in the order of their events: streams are recorded side by side, each in its own order."""
-    records = told(path)
+    records = all_records(path)
     for stream in {record.stream for record in records}:
         versions = [record.version for record in records if record.stream == stream]
         assert versions == list(range(1, len(versions) + 1)) or set(versions) == {None}
@@ -131,7 +131,7 @@ def in_time(path: Path) -> list[Recorded]:
 
 
 def kinds(path: Path) -> list[str]:
-    return [KIND_OF[type(record.event)] for record in told(path)]
+    return [KIND_OF[type(record.event)] for record in all_records(path)]
 
 
 def rejected(folder: Path) -> list[str]:
@@ -159,11 +159,11 @@ def test_a_launch_and_a_denial(path: Path, folder: Path, program: Program, take:
         (stream, 1), (stream, 2), (stream, 3), (ids.guard_stream(HOST), None),
     ]  # fmt: skip
     assert [record.happened for record in in_time(path)] == [AT + n * 10**9 for n in (1, 2, 3, 4)]
-    assert {record.at for record in told(path)} == {AT}
+    assert {record.at for record in all_records(path)} == {AT}
     assert [record.actor for record in in_time(path)] == ["person", "person", "person", "agent"]
     assert [record.correlation for record in in_time(path)] == ["aa", "aa", "aa", None]
     assert os.listdir(folder) == []
-    assert status_of(System().replay(told(path))).sandboxes == ()
+    assert status_of(System().replay(all_records(path))).sandboxes == ()
 
 
 def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[..., int]) -> None:
@@ -172,14 +172,14 @@ def test_a_launch_that_was_refused(path: Path, program: Program, take: Callable[
     program.launch("bb", "launch-requested", "denied")
     program.launch("cc", "launch-requested", "launched", "denied")
     assert take() == 6
-    assert sum(isinstance(record.event, Denied) for record in told(path)) == 3
+    assert sum(isinstance(record.event, Denied) for record in all_records(path)) == 3
 
 
-def test_the_run_is_told(path: Path, program: Program, take: Callable[..., int]) -> None:
+def test_the_run_that_launched_is_recorded(path: Path, program: Program, take: Callable[..., int]) -> None:
     """The record names the run that launched, not the run that ingested."""
     program.put("sandbox.launch-requested", REQUEST, "aa", 1, run="r1")
     take()
-    assert told(path)[0].run == "r1"
+    assert all_records(path)[0].run == "r1"
 
 
 def test_fields_that_are_missing_have_their_defaults(path: Path, program: Program, take: Callable[..., int]) -> None:
@@ -188,7 +188,7 @@ def test_fields_that_are_missing_have_their_defaults(path: Path, program: Progra
     program.put("sandbox.launch-requested", fields, "aa", 1)
     program.put("sandbox.exited", {"status": 3}, "aa", 2)
     assert take() == 2
-    assert told(path)[1].event == LaunchExited(3, workdir="/w/shop")
+    assert all_records(path)[1].event == LaunchExited(3, workdir="/w/shop")
 
 
 def test_nothing_to_take(path: Path, inbox: Inbox, take: Callable[..., int]) -> None:
@@ -225,7 +225,7 @@ def test_versions_count_and_not_the_clock(path: Path, program: Program, take: Ca
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject) -> None:
+def test_records_in_any_order(tmp_path_factory: Any, data: st.DataObject) -> None:
     """The journal is sound and has each launch whole, with any clocks and any cuts between ingestions."""
     root = tmp_path_factory.mktemp("order")
     program, journal = Program(root / "spool"), open_journal(str(root / "journal.db"), "r", lambda: AT)
@@ -248,12 +248,15 @@ def test_whatever_order_they_come_in(tmp_path_factory: Any, data: st.DataObject)
     assert os.listdir(root / "spool") == []
 
 
-def test_a_record_that_was_lost_holds_nothing_up(path: Path, program: Program, take: Callable[..., int]) -> None:
+def test_a_lost_record_does_not_block_later_ones(path: Path, program: Program, take: Callable[..., int]) -> None:
     """A launch whose `launched` was lost in a power failure still gets its `exited`."""
     paths = program.launch("aa", *WHOLE)
     os.unlink(paths[1])
     assert take() == 2
-    assert [(record.version, type(record.event)) for record in told(path)] == [(1, LaunchRequested), (2, LaunchExited)]
+    assert [(record.version, type(record.event)) for record in all_records(path)] == [
+        (1, LaunchRequested),
+        (2, LaunchExited),
+    ]
 
 
 def test_what_waits_for_its_beginning(
@@ -293,8 +296,8 @@ def test_an_end_that_was_settled_by_others_stays_settled(
     journal.close()
     os.rename(folder / REJECTED / (os.path.basename(paths[2]) + ".later"), paths[2])
     assert take() == 0
-    assert [type(record.event) for record in told(path)] == [LaunchRequested, Launched, LaunchExited]
-    assert told(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
+    assert [type(record.event) for record in all_records(path)] == [LaunchRequested, Launched, LaunchExited]
+    assert all_records(path)[2].event == LaunchExited(None, (), "gone", workdir="/w/shop")
     assert rejected(folder) == [os.path.basename(paths[2])]
 
 
@@ -310,7 +313,7 @@ def test_nothing_that_cannot_follow_gets_in(
     program.launch("aa", *steps)
     program.deny("bb")
     take()
-    System().replay(told(path))
+    System().replay(all_records(path))
     assert len(rejected(folder)) == 1
     assert kinds(path).count("guard.denied") == 1
     assert len(kinds(path)) == len(steps)
@@ -369,11 +372,11 @@ def test_two_processes_at_once(path: Path, folder: Path, program: Program, take:
     take()
     assert [err for _, err in outs] == [""] * 3
     assert (len(kinds(path)), os.listdir(folder)) == (200, [])
-    system = System().replay(told(path))
+    system = System().replay(all_records(path))
     assert (len(system.sandboxes.entries), system.guarded.denied) == (50, 50)
 
 
-def test_whoever_is_second_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
+def test_a_second_ingestion_can_wait(folder: Path, program: Program, take: Callable[..., int]) -> None:
     """A second ingestion waits as long as its caller wants; the lock ends with the process that holds it."""
     program.deny("a")
     holder = os.open(folder, os.O_RDONLY)
@@ -399,7 +402,7 @@ def test_while_programs_go_on_spooling(path: Path, folder: Path, take: Callable[
     assert [process.communicate() for process in processes] == [("", "")] * 2
     take()
     assert (len(kinds(path)), os.listdir(folder)) == (360, [])
-    System().replay(told(path))
+    System().replay(all_records(path))
 
 
 # ---- what cannot be taken ----
@@ -546,7 +549,7 @@ def test_a_rejected_that_is_no_folder(folder: Path, program: Program, take: Call
         ),
     )
 )  # fmt: skip
-def test_no_file_whatsoever_harms(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
+def test_no_file_damages_the_journal(journal: Journal, folder: Path, inbox: Inbox, document: Any) -> None:
     """A hostile file is recorded, waits, or is set aside; the journal can be folded."""
     Program(folder)
     at, id_, version = document.get("at"), document.get("id"), document.get("version")
@@ -580,7 +583,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, program: Program, folder: Pat
     assert len(os.listdir(folder)) == 50
 
 
-def test_what_cannot_be_ingested_is_said_and_left(
+def test_a_bad_spool_is_reported_and_left(
     journal: Journal, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A command that has more important work leaves a bad spool as it is, until the next time."""
@@ -616,7 +619,7 @@ def test_a_journal_from_before_there_was_a_spool(path: Path, inbox: Inbox, progr
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE spooled")
     connection.close()
-    assert told(path) == []
+    assert all_records(path) == []
     program.deny("a")
     with closing(open_journal(str(path), "r", lambda: AT)) as journal:
         assert ingested(inbox, journal) == 1

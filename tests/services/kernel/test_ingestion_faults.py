@@ -55,11 +55,11 @@ async def test_a_journal_that_cannot_be_read_meanwhile_is_a_refusal(
     program.launch("aa", "denied")
     assert await ingest(inbox, taker) == 1
     program.put("sandbox.launched", {"pid": 43}, "aa", 2)
-    looks = iter([True, False])
+    answers = iter([True, False])
     entry = OpenedJournal.entry
 
     def unreadable(self: OpenedJournal, *of: Any) -> Any:
-        if next(looks, False):
+        if next(answers, False):
             return entry(self, *of)
         raise Refusal("journal-unavailable", "it cannot be read right now")
 

@@ -19,7 +19,7 @@ from omac.journal.inbox import Inbox
 from omac.journal.opening import open_journal
 from omac.projections.status import Status
 from omac.services.kernel.ingestion import ingest
-from omac.services.kernel.intake import Intake, settle_lost
+from omac.services.kernel.intake import POLL_S, Intake, settle_lost
 from omac.services.kernel.opened import OpenedJournal
 
 Serving = Callable[..., AbstractAsyncContextManager[Any]]
@@ -36,6 +36,19 @@ def inbox(tmp_path: Path) -> Inbox:
 @pytest.fixture
 def program(inbox: Inbox) -> Program:
     return Program(Path(inbox.folder))
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[Intake]:
+    """Return a list that has an item for each ingestion that an intake has begun."""
+    tries, take_in = list[Intake](), Intake.take_in
+
+    async def counted(taking: Intake) -> None:
+        tries.append(taking)
+        await take_in(taking)
+
+    monkeypatch.setattr(Intake, "take_in", counted)
+    return tries
 
 
 @asynccontextmanager
@@ -71,13 +84,16 @@ async def test_a_server_that_runs_takes_in_what_comes(
 
 
 async def test_what_waits_is_tried_again_when_something_changes(
-    serving: Serving, path: str, inbox: Inbox, program: Program
+    serving: Serving, path: str, inbox: Inbox, program: Program, tries: list[Intake]
 ) -> None:
-    """A launch whose beginning is not in the spool yet is ingested when the beginning appears."""
+    """A launch whose beginning is not in the spool yet is ingested when the beginning appears, and not tried again
+    before the spool changes."""
     launch = program.launch("aa", *WHOLE)
     os.rename(launch[0], Path(inbox.folder).parent / "begin")
     async with serving(reactors=False) as omac, intake(omac, inbox):
-        await until(lambda: omac.engine.system.position == 0 and len(inbox.names()) == 2)
+        await until(lambda: len(tries) == 1)
+        await trio.sleep(3 * POLL_S)
+        assert (len(tries), len(inbox.names()), omac.engine.system.position) == (1, 2, 0)
         program.deny("bb")
         await until(lambda: omac.engine.system.guarded.denied == 1)
         os.rename(Path(inbox.folder).parent / "begin", launch[0])
@@ -86,18 +102,11 @@ async def test_what_waits_is_tried_again_when_something_changes(
 
 async def test_a_spool_that_cannot_be_used_stops_nothing(
     serving: Serving, path: str, inbox: Inbox, program: Program, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tries: list[Intake],
 ) -> None:  # fmt: skip
     """A bad spool is reported once, and tried again and again."""
     monkeypatch.setattr("omac.services.kernel.intake.RETRY_S", 0.01)
     os.chmod(inbox.folder, 0o777)
-    tries, take_in = list[Intake](), Intake.take_in
-
-    async def counted(taking: Intake) -> None:
-        tries.append(taking)
-        await take_in(taking)
-
-    monkeypatch.setattr(Intake, "take_in", counted)
     program.deny("a")
     async with serving(reactors=False) as omac, intake(omac, inbox):
         await until(lambda: "writable by other users" in caplog.text)

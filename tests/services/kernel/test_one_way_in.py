@@ -349,9 +349,9 @@ FOLD = """
     mock.patch("omac.domain.directories.directory.SESSIONS_MAX", 1).start()
     digest = hashlib.sha256()
     steps = [(aggregate, list(walk(aggregate))) for aggregate in AGGREGATES]
-    for place, name in [(time, "time"), (time, "time_ns"), (time, "monotonic"), (random, "random"), (os, "urandom"),
-                        (secrets, "token_hex"), (uuid, "uuid4")]:
-        setattr(place, name, unwanted)
+    for module, name in [(time, "time"), (time, "time_ns"), (time, "monotonic"), (random, "random"), (os, "urandom"),
+                         (secrets, "token_hex"), (uuid, "uuid4")]:
+        setattr(module, name, unwanted)
     for aggregate, decisions in steps:
         for step in decisions:
             state = step.state
@@ -406,7 +406,7 @@ def test_no_kind_carries_a_living_token(examples: Mapping[str, Event]) -> None:
 # ---- rule 5: the domain is pure ----
 
 
-def test_the_import_contract_of_purity_stands() -> None:
+def test_the_import_contract_of_purity_is_whole() -> None:
     """import-linter enforces the contract (`./test`); this test only checks that it was not softened."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (purity,) = [contract for contract in contracts if contract["name"] == "The domain and the projections are pure"]

@@ -29,7 +29,7 @@ async def test_an_error_of_the_system_is_tried_again(
     assert [record.getMessage() for record in caplog.records] == ["the spool: Too many open files; omac goes on trying"]
 
 
-async def test_other_errors_are_not_kept_quiet() -> None:
+async def test_other_errors_end_their_task() -> None:
     """A bug ends its task."""
     with pytest.raises(KeyError):
         async with Retries("x").attempt():

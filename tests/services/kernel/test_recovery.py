@@ -37,10 +37,14 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
     """Return a function that writes the events of a run that dies, with two open sidecars and two open accesses."""
 
     def leave(
-        run_name: str = "dead", host: HostId = HOST, stopped: bool = False, place: str = "/w/shop", namespace: str = ""
+        run_name: str = "dead",
+        host: HostId = HOST,
+        stopped: bool = False,
+        project: str = "/w/shop",
+        namespace: str = "",
     ) -> None:
         journal = open_journal(path, run_name, clock)
-        workdir = ids.workdir_id(place)
+        workdir = ids.workdir_id(project)
         where = HostId(namespace or host)
 
         def does(aggregate: Aggregate[Any, Any], stream: StreamId, *commands: Any, cause: Cause = PERSON) -> None:
@@ -51,14 +55,14 @@ def dead(path: str, clock: Callable[[], int]) -> Callable[..., None]:
             started = RunStarted("opencode", "1", 42, 7, "boot", ("/w",))
             own = ids.run_stream(host, RunId(run_name))
             does(run.AGGREGATE, own, run.Start(started))
-            spec = SidecarSpec("echo", "echo", place, "/s", "/", "sha256:1", True, ("run",))
-            request = directory.RequestActivation(place, "opencode", ids.token_digest(run_name))
+            spec = SidecarSpec("echo", "echo", project, "/s", "/", "sha256:1", True, ("run",))
+            request = directory.RequestActivation(project, "opencode", ids.token_digest(run_name))
             does(directory.AGGREGATE, ids.directory_stream(where, workdir), request, cause=Cause("person", "c1"))
             spawn = sidecar.RequestSpawn(spec, 1)
             echo, slow = (ids.sidecar_stream(where, workdir, name) for name in ("echo", "slow"))
             does(sidecar.AGGREGATE, echo, spawn, sidecar.ReportStarted(BIRTH), cause=Cause("omac"))
             does(sidecar.AGGREGATE, slow, spawn, cause=Cause("omac"))
-            event = AccessRequested(place, "echo", "echo", None, "GET", "/")
+            event = AccessRequested(project, "echo", "echo", None, "GET", "/")
             does(access.AGGREGATE, ids.access_stream(host), event, event, cause=Cause("agent"))
             if stopped:
                 does(run.AGGREGATE, own, run.Stop("x"))
@@ -112,10 +116,10 @@ async def test_the_request_comes_before_the_kill(serving: Serving, dead: Any, ki
     async with serving(reactors=False) as omac:
         durable: list[str] = []
 
-        async def look(_: Birth) -> None:
+        async def note_kinds(_: Birth) -> None:
             durable.extend(kinds(omac.path, "sidecar.stop", "directory.deactivation"))
 
-        omac.host.before_orphan = look
+        omac.host.before_orphan = note_kinds
         await settle(omac)
         assert durable[0] == "directory.deactivation-requested"
         assert "sidecar.stop-requested" in durable
@@ -135,7 +139,7 @@ async def test_recovery_twice_changes_nothing(serving: Serving, dead: Any) -> No
 async def test_a_run_that_lives_is_left_alone(serving: Serving, dead: Any) -> None:
     """A living run holds its lock, and still owns its directories and sidecars."""
     dead("living")
-    dead("dead", place="/w/blog")
+    dead("dead", project="/w/blog")
     async with serving(reactors=False) as omac:
         assert await settle(omac, frozenset({"living"})) == ["dead"]
         assert omac.directory("/w/shop").status == "activating"
@@ -156,7 +160,7 @@ async def test_other_hosts_settle_their_own(serving: Serving, dead: Any) -> None
 async def test_several_dead_runs_are_settled_each(serving: Serving, dead: Any) -> None:
     """Each dead run has its own counts; the newest owner of a directory settles it."""
     dead("dead1")
-    dead("dead2", place="/w/blog")
+    dead("dead2", project="/w/blog")
     async with serving(reactors=False) as omac:
         assert await settle(omac) == ["dead1", "dead2"]
         recovered = [r.event for r in omac.journal.records() if isinstance(r.event, RunRecovered)]

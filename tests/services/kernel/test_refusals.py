@@ -50,7 +50,7 @@ async def test_the_first_is_recorded_at_once_and_the_rest_together(serving: Serv
         assert omac.status().accesses["refused"] == 1_001
 
 
-async def test_kinds_are_told_apart(serving: Serving) -> None:
+async def test_kinds_are_counted_apart(serving: Serving) -> None:
     """Each kind has a first call, and a count of its own."""
     async with serving(reactors=False) as omac:
         for kind in "abab":

@@ -38,7 +38,7 @@ async def no_threads() -> AsyncIterator[None]:
         threading.stack_size(before)
 
 
-async def test_no_thread_is_what_python_says() -> None:
+async def test_the_refusal_of_a_thread_has_the_text_of_python() -> None:
     """The text by which omac recognizes the refusal is that of this Python."""
     async with no_threads():
         with pytest.raises(RuntimeError, match=NO_THREAD):
@@ -64,7 +64,7 @@ async def test_the_work_is_done_when_there_is_a_thread(caplog: pytest.LogCapture
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-async def test_who_waits_can_be_cancelled() -> None:
+async def test_a_waiting_caller_can_be_cancelled() -> None:
     """A caller that gives up gets no thread later."""
     done: list[int] = []
     async with no_threads():

@@ -39,7 +39,7 @@ def test_a_locale_without_its_letters(mine: Box) -> None:
     assert json.loads(explained(mine, "--json", "--", "echo", "é", extra=plain))["command"][1] == "é"
 
 
-def test_limits_are_told_exactly(mine: Box) -> None:
+def test_limits_are_printed_exactly(mine: Box) -> None:
     """Limits are printed to the byte: two limits that differ are two policies."""
     text = explained(mine, "--limit", "memory=4294967297,files=500", "--", "true")
     assert "memory=4294967297 by" in text

@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_lies_high_is_found_first(project: Path) -> None:
+def test_files_near_the_top_are_hidden_first(project: Path) -> None:
     """A search that finds too many files hides those near the top, and warns that the others can be read."""
     search = HiddenSearch(HiddenNames(), PORTS, entries_max=35)
     search.search(str(project))
@@ -33,7 +33,7 @@ def test_what_lies_high_is_found_first(project: Path) -> None:
     assert search.warnings() == [f"{project} has more than 35 files: .env files among the rest can be read"]
 
 
-def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
+def test_a_pattern_is_searched_for_everywhere_or_refused(project: Path) -> None:
     """A denied name is searched for everywhere; in a folder with too many files, --deny-name is refused."""
     with pytest.raises(Refusal, match="too many for --deny-name") as caught:
         HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS, entries_max=10).search(str(project))
@@ -41,7 +41,7 @@ def test_a_pattern_is_looked_for_everywhere_or_refused(project: Path) -> None:
     assert HiddenSearch(HiddenNames(patterns=["*.pem"]), PORTS).search(str(project)).complete
 
 
-def test_what_is_denied_or_looked_through_is_left_out(project: Path) -> None:
+def test_denied_and_searched_folders_are_left_out(project: Path) -> None:
     """A readable folder is searched once, without the denied folders in it, and not at all where no file is hidden."""
     entries = [Entry(str(project), READ, ""), Entry(f"{project}/node_modules", DENY, "")]
     search = HiddenSearch(HiddenNames(), PORTS)

@@ -76,10 +76,10 @@ async def test_nothing_is_spawned_before_its_request_is_durable(
     async with serving() as omac:
         requests: list[int] = []
 
-        def look(_label: str, _spec: SidecarSpec) -> None:
+        def count_requests(_label: str, _spec: SidecarSpec) -> None:
             requests.append(sum(isinstance(record.event, SpawnRequested) for record in records(omac.path)))
 
-        omac.host.before_spawn = look
+        omac.host.before_spawn = count_requests
         await spawned(omac)
         await reach(omac, "healthy")
         omac.host.process("echo").end(Exit(code=1))
@@ -98,7 +98,7 @@ async def test_the_label_names_directory_and_skill(serving: Serving, spawned: An
         assert labels == [f"{workdir[:12]}-echo"]
 
 
-async def test_what_ends_unasked_is_started_again(serving: Serving, spawned: Any, records: Records) -> None:
+async def test_a_sidecar_that_ends_by_itself_is_started_again(serving: Serving, spawned: Any, records: Records) -> None:
     """A pause that doubles precedes each restart, until the failures in a row exceed the policy's limit."""
     async with serving(restarts=RestartPolicy(base_ms=1, max_ms=3, limit=3)) as omac:
         omac.host.failing.add("echo")
@@ -123,7 +123,7 @@ async def test_giving_up_is_not_for_ever(serving: Serving, spawned: Any) -> None
         assert (omac.sidecar("echo").failures, omac.sidecar("echo").generation) == (0, 2)
 
 
-async def test_who_lived_long_enough_has_a_clean_slate(serving: Serving, spawned: Any) -> None:
+async def test_a_stable_process_resets_the_failures(serving: Serving, spawned: Any) -> None:
     """Failures count in a row: a process that was stable before ends the row."""
     async with serving(restarts=RestartPolicy(base_ms=1, limit=1, stable_ms=0)) as omac:
         await spawned(omac)
@@ -218,7 +218,7 @@ async def test_a_stop_wins(serving: Serving, spawned: Any, moment: str) -> None:
         assert omac.host.transcript.count("spawn echo") == 1
 
 
-async def test_a_stop_that_comes_with_the_good_news(serving: Serving, spawned: Any) -> None:
+async def test_a_stop_at_the_moment_of_healthy(serving: Serving, spawned: Any) -> None:
     """A stop recorded at the same moment as `healthy` takes effect, however the tasks are scheduled."""
     async with serving() as omac:
         for generation in range(1, 40):

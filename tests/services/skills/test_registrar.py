@@ -191,7 +191,7 @@ async def test_defaults_are_adopted_by_approved_code_only(
             assert omac.sidecar("slack", "/w/b").spec.variables[1].default == "fast"
 
 
-async def test_finding_registers_unless_told_otherwise(serving: Serving, skill: MakeSkill) -> None:
+async def test_discovery_registers_unless_set_otherwise(serving: Serving, skill: MakeSkill) -> None:
     """An unregistered skill with `serve.auto_register = false` is broken, and its fix is the command to register it."""
     async with serving(policy=SkillPolicy(auto_register=False)) as omac:
         echo = skill("echo")
@@ -364,7 +364,7 @@ async def test_what_lost_its_approval_before_its_start_is_not_started(serving: S
         assert "no longer approved" in omac.sidecar("echo").detail
 
 
-async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, skill: MakeSkill) -> None:
+async def test_shared_skills_may_go_offline_during_discovery(serving: Serving, skill: MakeSkill) -> None:
     """The directory comes online, and other directories are not harmed."""
     async with serving() as omac:
         omac.folders.put("", shared(skill("weather")))
@@ -381,7 +381,7 @@ async def test_what_all_share_may_go_offline_during_a_look(serving: Serving, ski
         assert (await omac.activate("/w/c")).state == "active"
 
 
-async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, skill: MakeSkill) -> None:
+async def test_changes_that_cannot_be_copied_break_one_skill(serving: Serving, skill: MakeSkill) -> None:
     """Changed code that cannot be copied breaks one skill, also in a run that accepts changes."""
     async with serving(policy=SkillPolicy(bundle_drift="accept")) as omac:
         old, other = skill("echo"), skill("other")
@@ -393,7 +393,7 @@ async def test_changes_that_cannot_be_copied_harm_one_skill(serving: Serving, sk
         assert omac.skill_states() == {"echo": "broken", "other": "ready"}
 
 
-async def test_unlocking_looks_again_at_what_waits(serving: Serving, skill: MakeSkill) -> None:
+async def test_unlocking_reloads_waiting_directories(serving: Serving, skill: MakeSkill) -> None:
     """An unlocked store makes omac reload the directories that wait for it, and no others."""
     async with serving() as omac:
         slack = wants(skill("slack", workdir="/w/a"), Secret("A"))

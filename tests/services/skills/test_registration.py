@@ -185,7 +185,7 @@ async def test_a_harness_sees_its_own_folder_and_the_shared_one(skill: MakeSkill
     assert (candidate.skill.base, candidate.place.harness) == (harness.base, harness.name)
 
 
-async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skill: MakeSkill) -> None:
+async def test_a_harness_without_a_folder_names_the_shared_one(skill: MakeSkill) -> None:
     """A command can name the skill in .agents beside one in .opencode."""
     folders = Folders({"opencode": [below(skill("a"), "opencode")], "agents": [skill("a")]}, {})
     candidates = await every(folders, SHOP)
@@ -198,7 +198,7 @@ async def test_a_shared_folder_is_meant_by_a_harness_without_one_of_its_own(skil
         assert (await find(folders, search, "a", "omac register")).skill == candidate.skill
 
 
-async def test_who_means_several_is_told_of_each(skill: MakeSkill) -> None:
+async def test_a_name_of_several_skills_is_refused_with_each(skill: MakeSkill) -> None:
     """A name that means several skills, over harnesses and scopes, is refused with each of them."""
     folders = Folders({"claude": [below(skill("a"), "claude")]}, {"agents": [skill("a", workdir="/home")]})
     refusal = await refused(folders, SHOP, "a")
@@ -207,7 +207,7 @@ async def test_who_means_several_is_told_of_each(skill: MakeSkill) -> None:
     assert [command.split()[3] for command in refusal.fix] == ["--workdir", "--global"]
 
 
-async def test_who_is_not_there_is_refused_with_what_is(skill: MakeSkill) -> None:
+async def test_a_missing_skill_is_refused_with_those_present(skill: MakeSkill) -> None:
     """The message names the searched place, and the skills there."""
     refusal = await refused(Folders({"agents": [skill("a"), skill("b")]}, {}), SHOP, "c")
     assert (refusal.reason, refusal.exit_code) == ("skill-not-found", 4)
@@ -248,7 +248,7 @@ async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) ->
     assert (desk.kinds(), desk.store.kept) == ([], {})
 
 
-async def test_registering_approves_and_gives_values(desk: Desk, echo: Candidate) -> None:
+async def test_registering_approves_and_stores_values(desk: Desk, echo: Candidate) -> None:
     """Given values are mirrored to the defaults; values from there are recorded as adopted, with their origin."""
     values = Values({"KEY": SECRET}, {"NOTE": "x"})
     await desk.registering.register(echo, values)
@@ -271,7 +271,7 @@ async def test_what_all_projects_share_is_not_remembered(desk: Desk, skill: Make
     assert desk.credentials.defaults("echo") == {}
 
 
-async def test_a_store_that_fails_gives_nothing(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
+async def test_a_failing_store_leaves_no_value_in_force(desk: Desk, echo: Candidate, skill: MakeSkill) -> None:
     """A failing store leaves no value in force and the code unapproved; an earlier approval stays."""
     desk.store.refusal = Refusal("vault-locked", "the vault is locked")
     with pytest.raises(Refusal, match="the vault is locked"):
@@ -299,7 +299,7 @@ async def test_values_are_there_before_the_code_may_run(desk: Desk, echo: Candid
     assert desk.credentials.defaults("echo")["NOTE"].code == approved.digest
 
 
-async def test_what_cannot_be_remembered_is_given_all_the_same(desk: Desk, echo: Candidate) -> None:
+async def test_values_count_although_saving_defaults_fails(desk: Desk, echo: Candidate) -> None:
     """The problem is returned, and the code is approved."""
     desk.store.locked = {f"omac/{DEFAULTS}/echo"}
     (problem,) = await desk.registering.register(echo, Values({"KEY": SECRET}))
