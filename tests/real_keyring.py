@@ -73,6 +73,19 @@ class PrivateKeyring(PrivateBus):
         """Lock the default collection."""
         self.call("/org/freedesktop/secrets", "org.freedesktop.Secret.Service", "Lock", "ao", [self.collection])
 
+    def unlock(self) -> None:
+        """Unlock the default collection, like a prompt of the desktop, but over one connection without encryption."""
+        service = DBusAddress("/org/freedesktop/secrets", NAME, "org.freedesktop.Secret.Service")
+        private = service.with_interface("org.gnome.keyring.InternalUnsupportedGuiltRiddenInterface")
+        collection = self.collection
+        with open_dbus_connection(self["DBUS_SESSION_BUS_ADDRESS"]) as connection:
+            open_session = new_method_call(service, "OpenSession", "sv", ("plain", ("s", "")))
+            _output, session = connection.send_and_get_reply(open_session, timeout=START_S).body
+            secret = (session, b"", PASSWORD.encode(), "text/plain")
+            unlock = new_method_call(private, "UnlockWithMasterPassword", "o(oayays)", (collection, secret))
+            reply = connection.send_and_get_reply(unlock, timeout=START_S)
+        assert reply.header.message_type is not MessageType.error, reply
+
     def ready(self) -> bool:
         """Return whether the daemon has its name and an open default collection: it takes the name first."""
         return self.has_secret_service() and self.collection != "/" and not self.locked()

@@ -30,7 +30,7 @@ class Attack(NamedTuple):
     """An attack and its twin. Without `lost` only the output counts. `options` are those of `omac sandbox run`.
 
     `landlock`: "same" as under bubblewrap; "declared": Landlock alone does not prevent it, as SECURITY.md declares
-    under `exception`; "refused": it refuses to run that policy at all. `alone`: in a sandbox of its own, with
+    under `exception`. `alone`: in a sandbox of its own, with
     descriptors of the victim's left open for it; the others run one after the other in one that stays open
     (`runner.Runner`).
     """

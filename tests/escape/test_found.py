@@ -231,7 +231,8 @@ def test_settings_that_take_long_to_read(world: Box) -> None:
 
 
 def test_a_root_in_a_root(world: Box) -> None:
-    """A linked worktree may be a root below another root: commits work, and omac reports nothing."""
+    """A linked worktree may be a root below another root: commits work, and omac reports nothing; what it finds there
+    it reports once."""
     main = world.home / "main"
     main.mkdir()
     os.chown(main, world.uid, world.uid)
@@ -241,6 +242,9 @@ def test_a_root_in_a_root(world: Box) -> None:
     done = world.run("bash", "-c", script, options=("--root", str(world.workdir / "w")), extra=DATES)
     assert (done.status, done.err) == (0, "")
     assert "inside" in git(world, "log", "--format=%s", "work", cwd=main).out
+    script = "cd w; git init -q n; git -C n config core.fsmonitor x"
+    done = world.run("bash", "-c", script, options=("--root", str(world.workdir / "w")))
+    assert done.err.count("is a nested repository") == done.err.count("sets core.fsmonitor") == 1, done
 
 
 @pytest.mark.parametrize(
@@ -248,28 +252,33 @@ def test_a_root_in_a_root(world: Box) -> None:
     spread(["<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"], ["bubblewrap", "landlock"]),
 )
 def test_closed_standard_streams(world: Box, backend: str, closed: str) -> None:
-    """A program gets /dev/null for closed standard streams, and no file of omac's; its status is passed on."""
+    """A program gets /dev/null for closed standard streams, the others as they are, and no file of omac's; its status
+    is passed on."""
     script = (
-        "import os, sys; shown = [os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)];"
-        " open('fds', 'w').write('\\n'.join(shown)); sys.exit(3)"
+        "import os, sys; workdir = os.getcwd(); os.chdir('/proc/self/fd');"
+        " shown = [os.readlink(name) for name in sorted(os.listdir()) if os.path.lexists(name)];"
+        " os.chdir(workdir); open('fds', 'w').write('\\n'.join(shown)); sys.exit(3)"
     )
     line = world.omac("sandbox", "run", "--backend", backend, "--", "/usr/bin/python3", "-c", script)
     done = world.host("sh", "-c", f'"$@" {closed}', "sh", *line)
     assert done.status == 3, done
-    targets = (world.workdir / "fds").read_text().splitlines()
-    for number, sign in enumerate(("<&-", ">&-", "2>&-")):
-        if sign in closed.split():
-            assert targets[number] == "/dev/null"
+    stdin, *outputs = (world.workdir / "fds").read_text().splitlines()
+    assert stdin == "/dev/null"  # of the test, too
+    kinds = ["/dev/null" if sign in closed.split() else "pipe" for sign in (">&-", "2>&-")]
+    assert [target.partition(":")[0] for target in outputs] == kinds
 
 
 @pytest.mark.parametrize("folder", [".git", ".git/refs", ".git/objects .git/refs"])
 def test_a_nested_repository_that_cannot_be_changed(world: Box, folder: str) -> None:
-    """A nested repository that cannot be changed does not keep the next launch from running; omac reports it."""
+    """A nested repository that cannot be changed does not keep the next launch from running, and keeps its files; omac
+    reports it."""
     repository(world)
     folders = " ".join(f"n/{name}" for name in folder.split())
     assert world.run("sh", "-c", f"git init -q n; chmod 0 {folders}").status == 0
+    before = {path: path.lstat().st_mode for path in (world.workdir / "n").rglob("*")}
     done = world.run("sh", "-c", "echo ran")
     assert done.out == "ran\n", done
+    assert {path: path.lstat().st_mode for path in (world.workdir / "n").rglob("*")} == before
     assert ("nothing is granted for" in done.err) == bool(world.uid)  # root may change it all the same
 
 

@@ -250,7 +250,8 @@ for number in range(4000): os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRON
 
 @pytest.mark.full
 def test_findings_without_end(ground: Ground) -> None:
-    """Thousands of findings with paths of 50,000 characters take little memory and print few lines of bounded size."""
+    """Thousands of findings with paths of 50,000 characters take little memory and print few lines of bounded size; the
+    rest are in a file."""
     ground.renew("plain")
     with (ground.world.top / "said").open("w+") as log:
         process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=log)
@@ -262,6 +263,9 @@ def test_findings_without_end(ground: Ground) -> None:
     assert usage.ru_maxrss < RSS_KIB_MAX
     assert len(lines) <= FINDINGS_MAX + 5
     assert max(map(len, lines)) <= FINDING_CHARACTERS_MAX + 200
+    (path,) = (ground.world.state / "set-aside").glob("*/findings")
+    assert str(path) in "\n".join(lines)
+    assert path.read_bytes().count(b"\n") >= 4000
 
 
 def test_deeper_than_is_looked(ground: Ground) -> None:

@@ -586,8 +586,8 @@ NONSENSE = [
     (["audit", "--page", "5"], 2, "--page takes one row or more, with --after"),
     (["audit", "--after", "start", "-n", "5"], 2, "--after excludes -n"),
     (["audit", "--follow", "--count-by", "skill"], 2, "--follow and --count-by exclude each other"),
-    (["audit", "--follow", "--until", "1h"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
-    (["audit", "--follow", "--to", "9"], 2, "--follow goes on with what is new, so it excludes --until and --to"),
+    (["audit", "--follow", "--until", "1h"], 2, "--follow prints rows as they end, so it excludes --until and --to"),
+    (["audit", "--follow", "--to", "9"], 2, "--follow prints rows as they end, so it excludes --until and --to"),
     (["audit", "--csv", "--json"], 2, "--csv and --json exclude each other"),
     (["replay", "--at", "soon"], 2, "'soon' is not a time"),
     (["replay", "--at", "²"], 2, "is not a time"),
@@ -605,9 +605,10 @@ NONSENSE = [
     ids=lambda value: " ".join(value).encode("ascii", "replace").decode() if isinstance(value, list) else "",
 )
 def test_commands_that_make_no_sense(house: Omac, server: Serving, command: list[str], status: int, said: str) -> None:
-    """A wrong command line is refused with a message and the exit code of its kind."""
+    """A wrong command line is refused with a message of one line and the exit code of its kind."""
     done = house.run(*command)
     refused(done, status, said)
+    assert [line for line in done.err.splitlines() if not line.startswith("  try: ")] == done.err.splitlines()[:1]
     assert "secret" not in done.err
 
 

@@ -131,7 +131,7 @@ def test_invalid_settings(omac: Omac) -> None:
 def test_states(omac: Omac, program: Path) -> None:
     """The status names bridges that are outdated, changed by hand, unreadable, or only the write guard.
 
-    omac neither removes nor overwrites a plugin that others have written.
+    Another installation mends them, but omac neither removes nor overwrites a plugin that others have written.
     """
     path = home(omac) / FILES["claude"]
     omac.ok("bridge", "install", "claude")
@@ -140,15 +140,17 @@ def test_states(omac: Omac, program: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace(str(program), "/old/omac"))
     assert rows(omac)["claude"]["state"] == "outdated"
+    omac.ok("bridge", "install", "claude")
+    assert (rows(omac)["claude"]["state"], path.read_text()) == ("installed", text)
     path.write_text(text.replace('"SessionEnd"', '"SessionStop"'))
     assert rows(omac)["claude"]["state"] == "changed"
     status = omac.ok("bridge", "status")
     assert "changed by hand since" in status
     assert "try: omac bridge install claude" in status
     assert max(len(line) for line in status.splitlines() if str(home(omac)) not in line) <= 80
-    path.write_text(text)
-    omac.ok("bridge", "install", "claude")
-    assert rows(omac)["claude"]["state"] == "installed"
+    for harness in ("claude", "codex"):
+        omac.ok("bridge", "install", harness)
+        assert rows(omac)[harness]["state"] == "installed"
     plugin = home(omac) / FILES["opencode"]
     omac.ok("bridge", "install", "oc")
     plugin.write_text(plugin.read_text() + "// mine\n")

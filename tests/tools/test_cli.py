@@ -18,6 +18,7 @@ from command_walk import ALL
 from polling import eventually
 from real_omac import Omac, Serving, curl
 
+from omac.domain.directories.events import ActivationRequested
 from omac.tools.terminal.timestamps import rfc3339
 from omac.tools.terminal.version import VERSION
 
@@ -320,7 +321,7 @@ def test_what_a_server_knows_is_asked_of_it(house: Omac, server: Serving) -> Non
 
 
 def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
-    """`omac audit explain` prints the outcome of an access below its request."""
+    """`omac audit explain` prints the outcome of an access below its request, and an activation below its call."""
     position = used[0]["position"]
     explained = json.loads(house.ok("audit", "explain", str(position), "--json"))
     assert [(record["kind"], record["depth"]) for record in explained["records"]] == [
@@ -332,6 +333,12 @@ def test_a_record_is_explained(house: Omac, used: list[dict[str, Any]]) -> None:
     assert second.startswith(">   ")
     assert house.run("audit", "explain", "999999999").status != 0
     assert house.run("audit", "explain", "x").status == 2
+    activation = house.events(ActivationRequested)[0]
+    call, *effects = house.ok("audit", "explain", str(activation.position)).splitlines()
+    assert " control.called (by person) action=activate " in call
+    assert effects[0].startswith(f"> {activation.position}  ")
+    assert {"skill.planned", "sidecar.healthy", "directory.activated"} <= {line.split()[3] for line in effects[1:]}
+    assert all(line.startswith("    ") for line in effects[1:])
 
 
 def test_a_refusal_is_explained(house: Omac, server: Serving) -> None:

@@ -154,7 +154,8 @@ def test_killed_after_it_packed(beside: Beside) -> None:
 
 
 def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
-    """Settings that the host writes while an agent works are all there afterwards."""
+    """Settings that the host writes while an agent works are all there afterwards, but for the program that omac takes
+    out and reports."""
     agent = beside.agent("said ready; told go", beside.clone)
     beside.said("ready", beside.clone)
     script = (
@@ -163,8 +164,11 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
     )
     beside.world.host("sh", "-c", script, cwd=beside.clone)
     beside.tell("go", beside.clone)
-    agent.communicate(timeout=WITHIN_S)
-    assert git(beside.world, "config", "--list", cwd=beside.clone).count(".description=") == 20
+    output = agent.communicate(timeout=WITHIN_S)[0]
+    listed = git(beside.world, "config", "--list", cwd=beside.clone)
+    assert listed.count(".description=") == 20
+    assert "core.editor=" not in listed
+    assert "sets core.editor; that is taken out" in output
     assert not (beside.clone / ".git/config.lock").exists()
 
 

@@ -522,7 +522,8 @@ def test_values_that_are_refused(old: OldOmac) -> None:
 
 
 def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
-    """A locked or absent keychain is reported and exits with 8; approvals are imported all the same."""
+    """A locked or absent keychain is reported and exits with 8; approvals are imported all the same. An import after
+    the keychain was unlocked imports the secrets."""
     project = old.project("shop")
     old.keeps("omac/slack", "SLACK_TOKEN", SECRET + "all")
     second = old.project("other")
@@ -535,6 +536,10 @@ def test_a_keychain_that_is_locked_or_absent(old: OldOmac) -> None:
     assert done.status == 8, done
     assert "locked" in done.err
     assert len(old.omac.events(Approved)) == 2
+    assert old.omac.events(SecretWritten) == []
+    old.keyring.unlock()
+    assert old.moves(project).status == 0
+    assert [record.event.name for record in old.omac.events(SecretWritten)] == ["SLACK_TOKEN"]
 
 
 @pytest.mark.full

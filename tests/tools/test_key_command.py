@@ -291,11 +291,13 @@ def test_the_last_checkpoint_was_set_aside(used: Omac) -> None:
 
 
 @pytest.mark.full
-def test_beside_a_server(used: Omac) -> None:
-    """A running server signs with the new key after a rotation."""
+def test_beside_a_server(vault: Omac) -> None:
+    """A running server signs with the new key after a rotation and a move to the vault."""
+    used = vault
     first, serving = key_of(used), used.serve()
     used.ok("checkpoint")
     used.ok("key", "rotate")
+    used.ok("key", "move", "--to", "vault")
     from tools.test_snapshots import called_often
 
     from omac.services.kernel.checkpointing import WORTH
@@ -509,7 +511,10 @@ def keyring(used: Omac) -> Iterator[PrivateKeyring]:
 
 
 def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) -> None:
-    """A key in the keychain signs and is rotated there; while that is locked, `omac checkpoint` exits with 8."""
+    """A key in the keychain signs and is rotated there; while that is locked, `omac checkpoint` exits with 8.
+
+    Moved back to a file, the key signs without the keychain.
+    """
     first = key_of(used)
     used.ok("key", "move", "--to", "keychain")
     used.ok("checkpoint")
@@ -520,3 +525,8 @@ def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) ->
     assert used.run("checkpoint").status == 8
     assert verified(used)["checkpoints"] == 2
     assert os.path.exists(used.state / "signing.key")
+    keyring.unlock()
+    used.ok("key", "move", "--to", "file")
+    keyring.lock()
+    used.ok("checkpoint")
+    assert (shown(used)["store"], verified(used, "--key", first)["checkpoints"]) == ("file", 3)

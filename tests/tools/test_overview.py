@@ -110,11 +110,17 @@ def test_values_that_are_missing(house: Omac) -> None:
 
 @pytest.mark.parametrize("name", ["x" * 200, "evil\x1b[2J"])
 def test_names_that_an_agent_chose(house: Omac, name: str) -> None:
-    """A hostile project name is escaped, and a long one fits."""
+    """A hostile project or skill name is escaped, and a long one is elided."""
     project = house.project(name, "echo")
     house.skill(project, f"{name[:60]}", "name: [")
-    out = "\n".join(lines(house, project))
-    assert "\x1b" not in out
+    shown = lines(house, project)
+    assert not [line for line in shown if "\x1b" in line]
+    if "\x1b" in name:
+        assert shown[0].endswith("/evil\\x1b[2J")
+        assert "evil\\x1b[2J" in shown[1]
+    else:
+        assert "..." in shown[0]
+        assert shown[1].endswith("...")
 
 
 def test_inside_a_sandbox(house: Omac) -> None:

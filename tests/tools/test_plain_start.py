@@ -1,13 +1,12 @@
 """tools/cli/plain_start.py: a plain command line of `omac start` is parsed as Typer parses it, or left to Typer."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from command_walk import ALL
+from real_omac import Omac
 
 from omac.tools.cli import start
 from omac.tools.cli.plain_start import FLAGS, SHARED, VALUES, plain_start
@@ -95,15 +94,21 @@ def test_every_option_is_known_here() -> None:
     assert options - {"--help", "-h"} == {*FLAGS, *VALUES, *SHARED, "--explain", "--json"}
 
 
-def test_a_start_goes_without_typer(tmp_path: Path) -> None:
-    """A start is refused early, before Typer is loaded."""
+def test_a_start_goes_without_typer(omac: Omac) -> None:
+    """A start, with or without a sandbox, and its early refusal load no Typer."""
     begin = (
         f"import os, sys; sys.path[:0] = {sys.path!r}; leave = os._exit\n"
         "os._exit = lambda status: (print('typer' in sys.modules, status, flush=True), leave(0))\n"
         "from omac.tools.entry import main; main()"
     )
-    words = ("start", "--workdir", str(tmp_path / "missing"), "--", "true")
-    line = [sys.executable, "-I", "-S", "-c", begin, *words]
-    done = subprocess.run(line, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "False 2\n", done
-    assert done.stderr.startswith("omac: --workdir "), done
+    project = omac.root / "project"
+    project.mkdir()
+    for words, status, message in (
+        (("--workdir", str(omac.root / "missing"), "--", "true"), 2, "omac: --workdir "),
+        (("--workdir", str(project), "--", "sh", "-c", "exit 3"), 3, ""),
+        (("--workdir", str(project), "--no-sandbox", "--", "true"), 0, "omac: WARNING: "),
+    ):
+        line = [sys.executable, "-I", "-S", "-c", begin, "start", *words]
+        done = subprocess.run(line, env=omac.environment, capture_output=True, text=True, timeout=60)
+        assert done.stdout == f"False {status}\n", done
+        assert done.stderr.startswith(message), done

@@ -331,10 +331,12 @@ def test_a_full_disk(host: Omac) -> None:
 
 @pytest.mark.full
 def test_beside_who_reads(original: tuple[Omac, list[str], Path], host: Omac) -> None:
-    """Audits, verifications, checks, backups and approvals beside a prune succeed, or ask the user to try again."""
+    """Audits, verifications, checks, backups, exports and approvals beside a prune succeed, or ask the user to try
+    again."""
     until = head(host)
     state = host.ok("replay", "--at", str(until), "--json")
-    commands = ("audit verify", "journal check", "audit --json", "approvals", "journal backup {}", "approve echo")
+    commands = ("audit verify", "journal check", "audit --json", "approvals", "journal backup {}", "approve echo",
+                "export --out {}")  # fmt: skip
     results: list[tuple[str, int, str]] = []
     ended = threading.Event()
 

@@ -132,6 +132,15 @@ def test_another_project_folder_of_the_repository_inherits_nothing(omac: Omac, m
 # ---- what a person has of it ----
 
 
+def test_a_worktree_made_before_the_approval(omac: Omac) -> None:
+    """An approval by repository holds in worktrees made before it, too."""
+    main = repository(omac.project("main"))
+    linked = worktree(main, "one")
+    assert state(omac, linked) == "not registered"
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    assert state(omac, linked) == "approved"
+
+
 def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
     """An approval by repository holds in worktrees made later. The commands list, show, approvals, status and audit
     report that it is by repository."""
@@ -276,13 +285,18 @@ def test_trust_by_repository(omac: Omac) -> None:
 
 
 def test_without_a_repository_it_is_refused(omac: Omac) -> None:
-    """The refusal outside of a repository proposes the command for the directory alone."""
+    """The refusal outside of a repository proposes the command for the directory alone; that of a global skill, the
+    command for all projects."""
     project = omac.project("plain")
     done = omac.run("approve", "echo", "--workdir", str(project), "--repository")
     assert done.status == 2
     assert f"{project} is in no git repository" in done.err
     assert f"try: omac approve echo --workdir {project}  # for this directory alone" in done.err
     assert state(omac, project) == "not registered"
+    shutil.copytree(project / ".agents", Path(omac.environment["HOME"]) / ".agents")
+    done = omac.run("approve", "echo", "--global", "--repository")
+    assert (done.status, "omac approve echo --global\n" in done.err) == (2, True)
+    assert omac.ok("approvals", "--json") == ""
 
 
 def _await(serving: Serving, places: tuple[Path, ...], wanted: str, skill: str = "echo") -> None:

@@ -56,12 +56,16 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
 
 @pytest.mark.full
 def test_the_project_decides_which_agent(omac: Omac, shop: Path) -> None:
-    """The agent that ran last in the project is continued, also from --workdir; agents elsewhere do not count."""
+    """The agent that ran last in the project is continued, also from --workdir and from a folder below the project;
+    agents elsewhere do not count."""
     elsewhere = omac.project("other")
     for project, name in ((shop, "codex"), (shop, "claude"), (elsewhere, "codex")):
         assert omac.run(*BARE, "--workdir", str(project), name).status == 0
     assert omac.process("continue", "--no-sandbox", cwd=shop).out.startswith("claude ")
     assert omac.process("continue", "--no-sandbox", "--workdir", str(elsewhere)).out.startswith("codex ")
+    below = elsewhere / "src" / "deep"
+    below.mkdir(parents=True)
+    assert omac.process("continue", "--no-sandbox", cwd=below).out.startswith("codex ")
 
 
 @pytest.mark.full

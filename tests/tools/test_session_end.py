@@ -1,5 +1,6 @@
 """The report of `omac start` on stderr when its command has ended: in real sandboxes, with a real git."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from started import BARE
 from valued_skill import META, PROGRAM
 
 from omac.domain.sandbox.launch import LaunchExited
+from omac.tools.compose.agent_launch import HOOK
 from omac.tools.terminal.columns import columns
 
 TITLE = "omac: what happened in this session:\n"
@@ -34,7 +36,7 @@ def end_of(err: str) -> list[str]:
     return err.partition(TITLE)[2].splitlines()
 
 
-def test_it_tells_what_was_used_committed_lost_and_denied(omac: Omac, shop: Path) -> None:
+def test_it_tells_what_was_used_committed_and_lost(omac: Omac, shop: Path) -> None:
     """The report is a few lines on stderr, none on stdout. Its last command lists the calls, and the journal keeps what
     is lost."""
     script = f"""
@@ -80,6 +82,15 @@ def test_nothing_to_tell_is_silent(omac: Omac, shop: Path, sandbox: list[str]) -
     for project in (shop, omac.project("bare")):
         done = omac.run("start", *sandbox, "--workdir", str(project), "--", "sh", "-c", script)
         assert TITLE not in done.err, done
+
+
+def test_a_denied_write_is_named(omac: Omac) -> None:
+    """A write that the guard denied is in the report, with its path."""
+    project = omac.project("shop")
+    call = {"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}, "session_id": "s", "cwd": str(project)}
+    script = f"echo '{json.dumps(call)}' | {HOOK} pre-tool-use"
+    done = omac.run("start", "--workdir", str(project), "--", "sh", "-c", script)
+    assert end_of(done.err)[0] == "  denied    a write to /etc/x"
 
 
 @pytest.mark.full
@@ -178,7 +189,11 @@ def test_git_of_the_project_runs_nothing(omac: Omac, shop: Path) -> None:
     for name in ("core.fsmonitor", "core.pager", "gpg.program", "core.sshCommand", "core.alternateRefsCommand"):
         subprocess.run(["git", "-C", str(shop), "config", name, str(trap)], check=True, env=omac.environment)
     subprocess.run(["git", "-C", str(shop), "config", "log.showSignature", "true"], check=True, env=omac.environment)
+    hooks = "post-index-change reference-transaction pre-auto-gc post-commit"
     script = f"{AS_AGENT} -c core.fsmonitor= commit -q --allow-empty -m next"
+    script += f"; for hook in {hooks}; do cp {trap} .git/hooks/$hook; done"
     done = omac.run(*BARE, "--workdir", str(shop), "--", "sh", "-c", script)
     assert "  committed main: 1 commit, last 'next'" in done.err, done
     assert not (omac.folder / "ran").exists()
+    subprocess.run(["git", "-C", str(shop), "status"], check=False, env=omac.environment, capture_output=True)
+    assert (omac.folder / "ran").exists()  # the twin: git of the user

@@ -171,7 +171,7 @@ def test_changes_are_recorded(environment: Environment, project: Path, capsys: p
     not recorded."""
     for value in ("refuse", "refuse", "allow", None, None):
         assert change(environment, "serve.unapproved", value) == 0
-        assert shown(capsys, project, environment)["serve.unapproved"]["value"] == value or "refuse"
+        assert shown(capsys, project, environment)["serve.unapproved"]["value"] == (value or "refuse")
     records = recorded(environment)
     origin = f"user {user_path(environment)}"
     assert [record.event for record in records] == [

@@ -5,8 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from polling import eventually
 from real_omac import ECHO_SKILL, Omac, curl
 from tiers import some
+from valued_skill import piped, with_vault
 
 from omac.adapters.skills.new_folder import create_skill
 from omac.domain.skills.schema import schema
@@ -49,6 +51,20 @@ def test_the_commented_values_work(house: Omac) -> None:
     out = house.ok("config", "show", "slack", "--json", cwd=project)
     assert '"SLACK_TOKEN"' in out
     assert '"SLACK_GREETING"' in out
+
+
+def test_a_new_skill_waits_for_its_secret(omac: Omac) -> None:
+    """A new skill with a secret waits until that is stored, and its sidecar then uses it."""
+    with_vault(omac)
+    project = omac.root / "secretive"
+    project.mkdir()
+    omac.ok("skill", "new", "slack", "--secret", "SLACK_TOKEN", cwd=project)
+    omac.ok("approve", "slack", cwd=project)
+    serving = omac.serve()
+    assert serving.skill(project, "slack")["missing"] == ["SLACK_TOKEN"]
+    assert piped(omac, b"12345", "secrets", "set", "slack", "SLACK_TOKEN", cwd=project).status == 0
+    eventually(lambda: serving.skill(project, "slack")["state"] == "ready", 20.0, "the skill with its secret")
+    assert curl(f"{serving.skill(project, 'slack')['base']}/hello").body == "hello, with a secret of 5 characters\n"
 
 
 def test_a_skill_that_asks_for_a_secret(house: Omac) -> None:

@@ -100,7 +100,7 @@ def test_with_a_new_key_file(omac: Omac, key: Path) -> None:
 
 
 def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
-    """A key file needs a folder that can be made, and is not written over an existing file."""
+    """A key file needs a folder that can be made, for its owner alone, and is not written over an existing file."""
     done = omac.run("vault", "init", "--key-file", "/proc/nobody/here/key")
     assert (done.status, done.out) == (5, ""), done
     assert "cannot be made" in done.err
@@ -109,6 +109,9 @@ def test_without_a_place_for_the_key(omac: Omac, key: Path) -> None:
     done = omac.run("vault", "init", "--key-file", str(key))
     assert (done.status, key.read_text()) == (2, "mine")
     assert not status(omac)["exists"]
+    missing = key.parent / "deep" / "new.key"
+    omac.ok("vault", "init", "--key-file", str(missing))
+    assert stat.S_IMODE(missing.parent.stat().st_mode) == 0o700
 
 
 def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:

@@ -51,14 +51,14 @@ def test_what_only_root_may_read_stays_unread_by_root() -> None:
 
 
 def test_home_and_temporary_folders_are_its_own(world: Box) -> None:
-    """The home's files are missing inside, and files written to /tmp or the home are gone with the sandbox."""
+    """The home's files are missing inside, and files written to /tmp, /run or the home are gone with the sandbox."""
     world.give(world.home / ".ssh/id_ed25519", "private")
     world.give(world.home / ".cache/x", "cached")
-    script = "cat ~/.ssh/id_ed25519 ~/.cache/x; echo a > ~/.bashrc; echo a > /tmp/omac-left; echo seen; cat ~/.bashrc"
-    done = world.run("sh", "-c", script)
-    assert done.out == "seen\na\n"
-    assert not (world.home / ".bashrc").exists()
-    assert not Path("/tmp/omac-left").exists()
+    left = (world.home / ".bashrc", Path("/tmp/omac-left"), Path("/run/omac-left"))
+    script = "cat ~/.ssh/id_ed25519 ~/.cache/x; for path; do echo a > $path; cat $path; done"
+    done = world.run("sh", "-c", script, "sh", *map(str, left))
+    assert done.out == "a\n" * 3
+    assert not [path for path in left if path.exists()]
     done = world.run("sh", "-c", "cat ~/.ssh/id_ed25519", options=("--read", str(world.home / ".ssh")))
     assert done.out == "private"  # the twin: who names it gets it
 
@@ -190,12 +190,14 @@ def test_a_link_that_a_session_could_have_made_is_not_followed(tmp_path: Path) -
 
 
 def test_nothing_is_made_outside_the_home(tmp_path: Path) -> None:
-    """A link in the home that leads to a missing folder elsewhere makes no folder there."""
+    """A link in the home, or a variable, that leads to a missing folder elsewhere makes no folder there."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".codex").symlink_to(tmp_path / "away/codex")
-    entries, _ = harness_entries(harness_named("codex"), str(home), {})
-    assert entries == []
+    for variables in ({}, {"CODEX_HOME": str(tmp_path / "away/codex")}):
+        entries, _ = harness_entries(harness_named("codex"), str(home), variables)
+        assert entries == []
+    assert list(tmp_path.iterdir()) == [home]
 
 
 ENTRIES = [Entry("/w", WRITE, ""), Entry("/h", PRIVATE, ""), Entry("/h/no", DENY, ""), Entry("/u", READ, "")]

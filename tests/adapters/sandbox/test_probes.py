@@ -136,18 +136,19 @@ def test_without_bubblewrap_it_says_how_to_get_it(probe: Callable[..., dict[str,
 
 
 def test_an_old_bubblewrap_is_not_enough(probe: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    """A bubblewrap that lacks an option that omac needs is reported as too old."""
+    """A bubblewrap that lacks an option that omac needs is reported as too old, before omac builds a sandbox by it."""
     old = tmp_path / "bwrap"
     old.write_text(
         '#!/bin/sh\ncase "$1" in\n--version) echo bubblewrap 0.4.1 ;;\n'
         "--help) /usr/bin/bwrap --help | grep -v disable-userns ;;\n"
-        '*) exec /usr/bin/bwrap "$@" ;;\nesac\n'
+        f"*) touch {tmp_path}/ran ;;\nesac\n"
     )
     old.chmod(0o755)
     report = probe("root", folders=str(tmp_path))
     assert report["machine"]["bwrap_lacks"] == ["--disable-userns"]
     assert "0.4.1" in report["findings"]["bubblewrap"]["says"]
     assert "too old" in report["failed"]["message"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_setting_that_root_could_write_inside_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

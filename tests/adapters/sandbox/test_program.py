@@ -254,7 +254,8 @@ def test_what_path_names_is_not_there_for_that(world: Box) -> None:
     ],
 )
 def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: list[str], status: int, says: str) -> None:
-    """A command that is not found ends with 127, and one that is no program with 126, as in a shell."""
+    """A command that is not found ends with 127, and one that is no program with 126, as in a shell; no launch is
+    recorded."""
     world.give(world.workdir / "data", "x")
     world.give(world.workdir / "script", "#!/no/interpreter\n", 0o755)
     with pytest.raises(Refusal, match=says) as caught:
@@ -265,6 +266,7 @@ def test_what_cannot_be_started_is_said_as_a_shell_does(world: Box, command: lis
         done = world.host(*world.omac("sandbox", "run", "--", *command))
         assert done.status == status
         assert says in done.err
+        assert not list(world.state.glob("spool/*"))
 
 
 @pytest.mark.parametrize("harness", HARNESSES, ids=lambda harness: harness.name)

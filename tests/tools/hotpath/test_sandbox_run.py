@@ -593,15 +593,18 @@ def test_the_size_of_the_window(mine: Box, typed: Typed) -> None:
 
 
 def test_folders_of_a_group(mine: Box) -> None:
-    """A program may set the group bit on folders of a project that has it; it can never set a set-uid bit."""
+    """A program may set the group bit in a project that has it, and only there; it can never set a set-uid bit."""
     mine.workdir.chmod(0o2770)
-    script = "mkdir sub && chmod 2770 sub && touch file && chmod 4755 file"
+    script = "umask 022; mkdir sub && chmod 2770 sub && touch file && chmod 755 file && echo made; chmod 4755 file"
     done = mine.run("sh", "-c", script)
+    assert (done.status, done.out) == (1, "made\n"), done
+    assert "Operation not permitted" in done.err
     assert (mine.workdir / "sub").stat().st_mode & 0o7777 == 0o2770
-    assert done.status != 0
-    assert (mine.workdir / "file").stat().st_mode & 0o6000 == 0
+    assert (mine.workdir / "file").stat().st_mode & 0o7777 == 0o755
     mine.workdir.chmod(0o700)
-    assert mine.run("chmod", "2755", "file").status != 0
+    done = mine.run("sh", "-c", "chmod 700 file; chmod 2755 file; mkdir other; chmod 2770 other")
+    assert done.err.count("Operation not permitted") == 2, done
+    assert [(mine.workdir / name).stat().st_mode & 0o7777 for name in ("file", "other")] == [0o700, 0o755]
 
 
 def test_a_broad_grant_of_settings_has_no_place_for_start_up_files(world: Box) -> None:

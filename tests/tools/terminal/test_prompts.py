@@ -274,6 +274,22 @@ def test_nobody_answers_any_more(tmp_path: Path) -> None:
         assert out == "prompt-ended: A: the input ended before an answer"
 
 
+@pytest.mark.parametrize("controls", [True, False])
+def test_a_terminal_that_hangs_up(tmp_path: Path, controls: bool) -> None:
+    """A terminal that hangs up ends the question without a value; the end of its own terminal may end a process."""
+    for question in ("ask_secret(Secret('A'))", "ask_config(Config('A'))"):
+        with at_terminal(tmp_path, question, controls=controls) as person, open(os.devnull, "rb") as null:
+            if controls:
+                person.sees("value")
+            else:
+                eventually(lambda: "value" in (tmp_path / "err").read_text(), 30, "the question")
+            person.types(b"half")
+            os.dup2(null.fileno(), person.terminal)  # the terminal is closed
+            outcome = (person.process.wait(30), told(tmp_path))
+        hung_up = (0, "prompt-ended: A: the input ended before an answer")
+        assert outcome == hung_up or (controls and outcome == (128 + signal.SIGHUP, ""))
+
+
 def test_confirming(tmp_path: Path) -> None:
     """Only a clear yes confirms."""
     for keys, yes in ((b"y\n", True), (b"YES\n", True), (b"\n", False), (b"yellow\n", False), (b"\x04", False)):
