@@ -124,7 +124,7 @@ def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
     omac.skill(project, "wrong", "name: [")
     done = omac.run("trust", str(project))
     assert (done.status, done.out) == (2, "")
-    assert "omac trust asks at a terminal" in done.err
+    assert "omac trust needs a terminal to ask about" in done.err
     for command in (
         f"omac show echo --workdir {project}",
         f"omac diff mail --workdir {project}",
