@@ -189,17 +189,19 @@ def _fits(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def described(project: str, path: str, who: str, *, since: str = "") -> str:
+def described(project: str, path: str, who: str, *, since: str = "", is_forged: bool = False) -> str:
     """Return what a finding says of a new or changed file that `who` obeys, with the command that shows the difference.
 
-    `path` is relative to `project`. `since` is the commit at launch, where git knew the file: an agent may have
-    committed it since. It is compared with the file itself, since the index may say of a changed file that it is not.
-    Empty: git did not know it, and the command shows the content. There is no command where the line of the finding,
-    which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
+    `path` is relative to `project`. `since` is the object that git had for it at launch, by its whole name: an agent
+    may have committed it since, and may call a branch like the beginning of an object's name. It is compared with the
+    file itself, since the index may say of a changed file that it is not. Empty: git did not know it, or its object is
+    not what its name says (`is_forged`), and the command shows the content. There is no command where the line of the
+    finding, which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
     """
     text = f"is new or changed, and {who} obeys it"
+    text += "; git's copy of it was changed, too, or cannot be read (git fsck)" if is_forged else ""
     file = f"{project}/{path}"
-    diff = f"git -C {quoted(project)} diff {quoted(f'{since}:{path}')} -- {quoted(path)}"
+    diff = f"git -C {quoted(project)} diff {since} -- {quoted(path)}"
     shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
     is_whole = shows.isprintable() and len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX

@@ -128,7 +128,7 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
     file.write_text("all: old\n")
     git("add", "-A")
     git(*COMMIT, "one")
-    launched = git("rev-parse", "HEAD")
+    launched = git("rev-parse", f"HEAD:{name}")
     file.write_text("all: new\n")
     if committed:
         git(*COMMIT, "two", "-a")
