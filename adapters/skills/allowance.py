@@ -4,11 +4,14 @@ An agent may write as many skills as it likes, and sparse or linked files cost i
 command in that project would parse and hash them for an hour.
 """
 
+import errno
 import os
 import stat
+from contextlib import suppress
 
-from omac.adapters.skills.tree import walk
+from omac.adapters.skills.tree import BUNDLE_ENTRIES_MAX, walk
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_counted, scalar_texts
+from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.bundle import UNCOPIED_FOLDERS
 
@@ -31,7 +34,7 @@ class YamlAllowance:
         if not self._takes(content):
             raise YamlFileError(
                 shown,
-                f"is not read: the skills hold more than {YAML_BYTES_MAX // 1024} KiB or {YAML_NODES_MAX} values of "
+                f"is not read: the skills found so far hold more than {YAML_BYTES_MAX // 1024} KiB or {YAML_NODES_MAX} values of "
                 "YAML in all; remove what does not belong",
             )
         document, nodes = parse_counted(content, shown)
@@ -63,19 +66,31 @@ class FilesAllowance:
 
     def problem_of(self, source: str) -> str:
         """Count all that a copy of the canonical `source` would hold; return why it is not read, or an empty text.
-        Raises OSError."""
-        for folder, _, entries in walk(source, UNCOPIED_FOLDERS):
-            for entry in entries:
-                self._files_left -= 1
-                status = os.lstat(entry.name, dir_fd=folder)
-                self._bytes_left -= status.st_size if stat.S_ISREG(status.st_mode) else 0
-            if self._files_left < 0 or self._bytes_left < 0:
-                shown = printable(os.path.dirname(source))
-                return (
-                    f"{printable(source)} is not read: the skills in {shown}, and those before them, hold more than "
-                    f"{FILES_MAX} files or {FILE_BYTES_MAX // 2**30} GiB in all; remove what does not belong"
-                )
-        return ""
+        Faults of single files are for those who read them. Raises OSError where descriptors or memory ran out."""
+        try:
+            for folder, _, entries in walk(source, UNCOPIED_FOLDERS):
+                for entry in entries:
+                    self._count(folder, entry.name)
+                if self._is_used_up():
+                    break
+        except OSError as error:
+            raise_exhaustion(error)
+            self._files_left -= BUNDLE_ENTRIES_MAX if error.errno == errno.EFBIG else 0
+        if not self._is_used_up():
+            return ""
+        return (
+            f"{printable(source)} is not read: the skills found so far hold more than {FILES_MAX} files or "
+            f"{FILE_BYTES_MAX // 2**30} GiB in all; remove what does not belong"
+        )
+
+    def _count(self, folder: int, name: str) -> None:
+        self._files_left -= 1
+        with suppress(FileNotFoundError):  # an editor's leavings come and go
+            status = os.lstat(name, dir_fd=folder)
+            self._bytes_left -= status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+    def _is_used_up(self) -> bool:
+        return self._files_left < 0 or self._bytes_left < 0
 
 
 class Allowance:
