@@ -119,8 +119,8 @@ class GenuineObjects:
         assert self._git.stdout is not None
         waiting = select.poll()
         waiting.register(self._git.stdout, select.POLLIN)
-        piece = b""
-        if waiting.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+        piece, left_s = b"", self._deadline - time.monotonic()
+        if left_s > 0 and waiting.poll(left_s * 1000):
             piece = os.read(self._git.stdout.fileno(), _CHUNK_BYTES)
         if not piece:
             raise ForgedObject

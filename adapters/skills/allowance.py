@@ -34,8 +34,8 @@ class YamlAllowance:
         if not self._takes(content):
             raise YamlFileError(
                 shown,
-                f"is not read: the skills found so far hold more than {YAML_BYTES_MAX // 1024} KiB or {YAML_NODES_MAX} values of "
-                "YAML in all; remove what does not belong",
+                f"is not read: the skills found so far hold more than {YAML_BYTES_MAX // 1024} KiB or "
+                f"{YAML_NODES_MAX} values of YAML in all; remove what does not belong",
             )
         document, nodes = parse_counted(content, shown)
         self._nodes_left -= nodes
