@@ -15,7 +15,6 @@ import time
 from omac.adapters.git.program import environment
 from omac.adapters.linux import host_programs
 
-WITHIN_S = 5.0  # for all that one repository is asked
 HELD_BYTES_MAX = 32 << 20  # of a commit or of a folder
 _CHUNK_BYTES = 1 << 16
 _HEADER_BYTES_MAX = 200
@@ -27,10 +26,11 @@ class ForgedObject(Exception):
 
 
 class GenuineObjects:
-    """The objects of the repository whose git folder is `git`, read by the host's git while this is open."""
+    """The objects of the repository whose git folder is `git`, read by the host's git while this is open, until the
+    `deadline` of the monotonic clock."""
 
-    def __init__(self, git: str) -> None:
-        self._deadline = time.monotonic() + WITHIN_S
+    def __init__(self, git: str, deadline: float) -> None:
+        self._deadline = deadline
         self._folders: dict[str, dict[bytes, tuple[bytes, str]]] = {}  # mode and object by name
         self._received = b""
         self._git = subprocess.Popen(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from omac.adapters.git import pointers, refs
 from omac.adapters.git.inspection import Finding
 from omac.domain.git.grammar import is_oid
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from omac.adapters.git.genuine_objects import GenuineObjects
     from omac.domain.git.folder import Folder
 
+COMPARED_WITHIN_S = 5.0  # all objects of one repository
 INDEX_BYTES_MAX = 32 << 20
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
 _EXTENDED = 0x40  # of the first byte of its flags: two more follow
@@ -96,6 +99,7 @@ class _Commit:
         self._commit = commit
         self._index = _index(git) if commit else b""
         self._objects: GenuineObjects | None = None
+        self._deadline = 0.0
 
     def blob_of(self, path: str) -> tuple[str, bool]:
         """Return the name of the blob at a path, empty if it has none; and whether an object on the way to it, or the
@@ -104,8 +108,12 @@ class _Commit:
             return "", False
         from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it
 
+        now = time.monotonic()
+        self._deadline = self._deadline or now + COMPARED_WITHIN_S
+        if now > self._deadline:
+            return "", True
         try:
-            self._objects = self._objects or GenuineObjects(self._git)
+            self._objects = self._objects or GenuineObjects(self._git, self._deadline)
             return self._objects.blob_of(self._commit, path), False
         except (ForgedObject, OSError, ValueError):
             self.close()  # where it stopped reading is not where an answer begins

@@ -10,6 +10,7 @@ from adapters.git.boxed import Outcome, act, host, note, run_inside
 from polling import file_times_pass
 
 from adapters.git import layouts
+from omac.adapters.git import tracked_files
 from omac.adapters.git.inspection import Budget, Exhausted
 from omac.adapters.git.inspections import act as act_within
 from omac.adapters.git.layout import GitChoices, lay_out
@@ -327,6 +328,27 @@ open(path, "wb").write(zlib.compress(kind + b" %d\\0" % len(content) + content))
 """
 
 
+ENDLESS = """
+import os, subprocess, sys, zlib
+zeros = bytes(1 << 24)
+for name in sys.argv[1:]:
+    oid = subprocess.check_output(["git", "rev-parse", "HEAD:" + name]).decode().strip()
+    open(name, "w").write("all: evil\\n")
+    path = ".git/objects/" + oid[:2] + "/" + oid[2:]
+    if name == sys.argv[1]:
+        first, packed = path, zlib.compressobj(1)
+        os.unlink(path)
+        with open(path, "wb") as file:
+            file.write(packed.compress(b"blob %d\\0" % (1 << 30)))
+            for _ in range(64):
+                file.write(packed.compress(zeros))
+            file.write(packed.flush())
+    else:
+        os.unlink(path)
+        os.link(first, path)
+"""
+
+
 @pytest.mark.parametrize("forged", ["HEAD", "HEAD:", "HEAD:sub", "HEAD:sub/Makefile"])
 def test_an_object_under_anothers_name_hides_no_difference(workdir: Path, home: Path, forged: str) -> None:
     """The command shows the content of a changed file where the program put another commit, folder or file under the
@@ -341,6 +363,27 @@ def test_an_object_under_anothers_name_hides_no_difference(workdir: Path, home: 
     (what,) = [finding.what for finding in inside.findings if finding.path.endswith("Makefile")]
     assert "git's copy of it was changed, too" in what
     assert host("sh", "-c", what.partition(": ")[2], cwd=home, home=home) == "all: after\n"
+
+
+@pytest.mark.full
+def test_objects_without_end_keep_nobody_waiting(workdir: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that take long to read cost one bounded time for all of them, and their files are reported."""
+    names = [f"m{number}/Makefile" for number in range(20)]
+    for name in names:
+        (workdir / name).parent.mkdir()
+        (workdir / name).write_text(f"all: {name}\n")
+    host("git", "add", ".", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "make", cwd=workdir, home=home)
+    (workdir / "forge.py").write_text(ENDLESS)
+    inside = run_inside(workdir, f"python3 forge.py {' '.join(names)}", home=home)
+    whats = [finding.what for finding in inside.findings if finding.path.endswith("Makefile")]
+    assert len(whats) == len(names)
+    assert all("cannot be read (git fsck): cat -v " in what for what in whats)
+    monkeypatch.setattr(tracked_files, "COMPARED_WITHIN_S", 0.5)
+    began = time.monotonic()
+    again = run_inside(workdir, f"for name in {' '.join(names)}; do echo >> $name; done", home=home)
+    assert time.monotonic() - began < 5, "each object took half a second"
+    assert len(again.findings) == len(names)
 
 
 @pytest.mark.parametrize(
