@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from omac.adapters.git import pointers, refs
 from omac.adapters.git.inspection import Finding
 from omac.domain.git.grammar import is_oid
@@ -12,10 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+    from omac.adapters.git.genuine_objects import GenuineObjects
     from omac.domain.git.folder import Folder
 
+COMPARED_WITHIN_S = 5.0  # all objects of one repository
 INDEX_BYTES_MAX = 32 << 20
-COMMIT_DIGITS = 12  # that are shown
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
 _EXTENDED = 0x40  # of the first byte of its flags: two more follow
 
@@ -73,20 +76,61 @@ def described(
 ) -> list[Finding]:
     """Return a finding for each (project, path in it, who obeys it), with the command that shows what is new. `had`:
     the paths of files that were there at launch, which alone can be in the commit of that time."""
-    indexes: dict[str, bytes] = {}
-    findings = []
-    for project, path, who in obeyed:
-        if project not in indexes:
-            indexes[project] = _index(project, folders)
-        commit = commits.get(project, "")
-        was_there = f"{project}/{path}" in had
-        since = commit[:COMMIT_DIGITS] if commit and was_there and _has(indexes[project], path) else ""
-        findings.append(Finding(f"{project}/{path}", sentence(project, path, who, since=since)))
-    return findings
+    before: dict[str, _Commit] = {}
+    try:
+        findings = []
+        for project, path, who in obeyed:
+            if project not in before:
+                before[project] = _Commit(_git_of(project, folders), commits.get(project, ""))
+            blob, is_forged = before[project].blob_of(path) if f"{project}/{path}" in had else ("", False)
+            text = sentence(project, path, who, since=blob, is_forged=is_forged)
+            findings.append(Finding(f"{project}/{path}", text))
+        return findings
+    finally:
+        for commit in before.values():
+            commit.close()
 
 
-def _index(project: str, folders: Mapping[str, Folder]) -> bytes:
-    git = next((path for path, folder in folders.items() if folder.worktree == project and not folder.only), "")
+class _Commit:
+    """The files of a commit of a repository, whose git folder is `git`; none where either is empty."""
+
+    def __init__(self, git: str, commit: str) -> None:
+        self._git = git
+        self._commit = commit
+        self._index = _index(git) if commit else b""
+        self._objects: GenuineObjects | None = None
+        self._deadline = 0.0
+
+    def blob_of(self, path: str) -> tuple[str, bool]:
+        """Return the name of the blob at a path, empty if it has none; and whether an object on the way to it, or the
+        blob, is not what its name says."""
+        if not _has(self._index, path):
+            return "", False
+        from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it
+
+        now = time.monotonic()
+        self._deadline = self._deadline or now + COMPARED_WITHIN_S
+        if now > self._deadline:
+            return "", True
+        try:
+            self._objects = self._objects or GenuineObjects(self._git, self._deadline)
+            return self._objects.blob_of(self._commit, path), False
+        except (ForgedObject, OSError, ValueError):
+            self.close()  # where it stopped reading is not where an answer begins
+            self._objects = None
+            return "", True
+
+    def close(self) -> None:
+        """End git, where it was begun."""
+        if self._objects is not None:
+            self._objects.close()
+
+
+def _git_of(project: str, folders: Mapping[str, Folder]) -> str:
+    return next((path for path, folder in folders.items() if folder.worktree == project and not folder.only), "")
+
+
+def _index(git: str) -> bytes:
     try:
         return (pointers.read(f"{git}/index", INDEX_BYTES_MAX) or b"") if git else b""
     except Refusal:

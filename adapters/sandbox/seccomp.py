@@ -81,6 +81,7 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # AF_*
 STREAM, DGRAM, SEQPACKET = 1, 2, 5  # SOCK_*; flags are above the low four bits
 PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6. MPTCP, SCTP and SMC connect and bind past Landlock
 TERMINAL = (0x5412, 0x541C, 0x541D, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD: input in another's name
+LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: whoever opens or renames the file outside waits for 45 s each time
 NAMESPACES = 0x7E020000  # CLONE_NEWNS, -CGROUP, -UTS, -IPC, -USER, -PID, -NET
 NEWTIME = 0x80  # CLONE_NEWTIME; in `clone` these bits are the signal at exit
 CREATES = 0o100 | 0o20000000  # O_CREAT, and what sets O_TMPFILE apart from O_DIRECTORY: only then is there a mode
@@ -162,6 +163,7 @@ def _checked(
         (("mknodat", 259, 33), mode_2),
         (("clone", 56, 220), _refuse(ERRNO | EPERM, (ANY_BIT, 0, NAMESPACES, ()))),
         (("unshare", 272, 97), _refuse(ERRNO | EPERM, (ANY_BIT, 0, NAMESPACES | NEWTIME, ()))),
+        (("fcntl", 72, 25), _refuse(ERRNO | EPERM, (AMONG, 1, WHOLE, LEASES))),
         (("ioctl", 16, 29), _refuse(ERRNO | EPERM, (AMONG, 1, WHOLE, TERMINAL))),
         (("sendto", 44, 206), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 3, FASTOPEN, ()))),
         (("sendmsg", 46, 211), _refuse(ERRNO | EOPNOTSUPP, (ANY_BIT, 2, FASTOPEN, ()))),

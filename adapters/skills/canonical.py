@@ -14,7 +14,7 @@ import os
 from collections.abc import Sequence
 
 from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS
-from omac.domain.kernel.exhaustion import EXHAUSTED
+from omac.domain.kernel.exhaustion import is_exhaustion
 from omac.domain.kernel.paths import below
 
 PATH_BYTES_MAX = 4095  # PATH_MAX without its NUL
@@ -66,7 +66,7 @@ class _Walk:
                     self._enter(os.open(part, PASS_FLAGS, dir_fd=self._folder), here)
                     continue
             except OSError as error:
-                if error.errno not in EXHAUSTED:
+                if not is_exhaustion(error):
                     self._require_inside(here)
                 raise
             if target.startswith("/"):

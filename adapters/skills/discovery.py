@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.adapters.skills.allowance import Allowance
 from omac.adapters.skills.canonical import OutsideRootsError, canonical_folder
 from omac.adapters.skills.guide_file import read_guide
 from omac.adapters.skills.paths import is_utf8, open_folder
 from omac.adapters.skills.worker_pool import go_on
-from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes, scalar_texts
+from omac.adapters.skills.yaml_file import YamlFileError, read_yaml_bytes
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.terminal_escaping import printable
@@ -24,6 +25,7 @@ SKILLS_PER_BASE_MAX = 256
 ENTRIES_PER_BASE_MAX = 10_000
 
 CodeHash = Callable[[str, Mapping[str, bytes]], str]  # `code_hash_of`, or what remembers it
+ScalarTexts = Callable[[bytes, str], list[str | None] | None]
 
 
 class SkillsRoot(NamedTuple):
@@ -66,11 +68,12 @@ def global_roots(environment: Mapping[str, str], bases: Sequence[str]) -> Iterat
 def discover(roots: Iterator[SkillsRoot], code_hash: CodeHash, *, guidance: bool) -> list[FoundSkill]:
     """Return the skills in these folders; the first of a name wins. With `guidance`, skills without a sidecar follow,
     if no other has their name."""
+    allowance = Allowance()
     skills: dict[str, FoundSkill] = {}
     guides: dict[str, FoundSkill] = {}
     folded: dict[str, FoundSkill] = {}
     for root in roots:
-        for skill in _SkillsFolder(root, code_hash, guidance).skills(skills):
+        for skill in _SkillsFolder(root, code_hash, guidance, allowance).skills(skills):
             if skill.problem is None and (skill.meta is None or skill.meta.sidecar is None):
                 guides.setdefault(skill.name, skill)
             elif skill.name not in skills:
@@ -95,10 +98,11 @@ def _unlike(skill: FoundSkill, first: FoundSkill) -> FoundSkill:
 class _SkillsFolder:
     """One folder of skills."""
 
-    def __init__(self, root: SkillsRoot, code_hash: CodeHash, guidance: bool) -> None:
+    def __init__(self, root: SkillsRoot, code_hash: CodeHash, guidance: bool, allowance: Allowance) -> None:
         self._root = root
         self._code_hash = code_hash
         self._guidance = guidance
+        self._allowance = allowance
         self._within = root.within
 
     def skills(self, taken: Mapping[str, FoundSkill]) -> Iterator[FoundSkill]:
@@ -169,21 +173,24 @@ class _SkillsFolder:
         shown = printable(os.path.join(source, META_FILE))
         try:
             content = read_yaml_bytes(META_FILE, folder, shown)
-            document = parse_yaml(content, shown)
+            document = self._allowance.metas.parse(content, shown)
         except YamlFileError as error:
             raise_exhaustion(error)
             return self._invalid(name, source, str(error))
         name = _declared_name(document) or name
         try:
-            meta = parse_meta(_with_words(document, content))
+            meta = parse_meta(_with_words(document, content, self._allowance.metas.scalar_texts))
         except MetaError as error:
-            return self._invalid(name, source, str(YamlFileError(shown, str(error), line_of(content, error.field))))
+            line = self._allowance.metas.line_of(content, error.field)
+            return self._invalid(name, source, str(YamlFileError(shown, str(error), line)))
         if meta.sidecar is None:
             return self._guide_only(folder, name, source, meta)
         skill = self._skill_of(meta.name, source, meta=meta)
         if meta.name in taken:
             return skill  # another comes first: nobody will ask for the hash of this one
         try:
+            if problem := self._allowance.files.problem_of(source):
+                return self._invalid(meta.name, source, problem)
             # The hash covers the very bytes that `meta` was read from, whatever the file holds by now: otherwise
             # a folder that changes in between would pair one command with the hash of another.
             digest = self._code_hash(source, {META_FILE: hashlib.sha256(content).digest()})
@@ -193,13 +200,14 @@ class _SkillsFolder:
             return self._invalid(
                 name, source, f"{culprit} cannot be hashed ({error.strerror}); make it smaller or mend it"
             )
-        return msgspec.structs.replace(skill, bundle_hash=digest, guide=read_guide(folder, source, meta.name))
+        guide = read_guide(folder, source, meta.name, self._allowance.guides)
+        return msgspec.structs.replace(skill, bundle_hash=digest, guide=guide)
 
     def _guide_only(self, folder: int, name: str, source: str, meta: Meta | None) -> FoundSkill | None:
         if not self._guidance:
             return None
         name = name if meta is None else meta.name
-        guide = read_guide(folder, source, name)
+        guide = read_guide(folder, source, name, self._allowance.guides)
         return None if guide is None else self._skill_of(name, source, meta=meta, guide=guide)
 
     def _where(self) -> str:
@@ -224,7 +232,7 @@ def _declared_name(document: object) -> str | None:
     return name if isinstance(name, str) and SKILL_NAME.fullmatch(name) else None
 
 
-def _with_words(document: object, content: bytes) -> object:
+def _with_words(document: object, content: bytes, scalar_texts: ScalarTexts) -> object:
     """The document with numbers and truth values in `sidecar.command` as their text: a command is made of words."""
     if not (isinstance(document, dict) and isinstance(sidecar := document.get("sidecar"), dict)):
         return document

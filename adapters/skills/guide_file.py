@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 
+from omac.adapters.skills.allowance import YamlAllowance
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.guide import check_guide, parse_guide
@@ -11,9 +12,9 @@ from omac.domain.skills.meta import Guide
 GUIDE_FILE = "SKILL.md"
 
 
-def read_guide(folder: int, source: str, skill: str) -> Guide | None:
+def read_guide(folder: int, source: str, skill: str, allowance: YamlAllowance) -> Guide | None:
     """Return the guide in the SKILL.md of the open `folder`, whose path is `source`, for the skill called `skill`; None
-    if no SKILL.md exists.
+    if no SKILL.md exists. It is read within the `allowance`.
 
     Any fault in the file is the Guide's `problem`, with file and line.
     """
@@ -24,23 +25,23 @@ def read_guide(folder: int, source: str, skill: str) -> Guide | None:
         return None
     try:
         front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, shown), shown)
-        document = parse_yaml(front, shown)
+        document = allowance.parse(front, shown)
     except YamlFileError as error:
         return Guide(problem=str(error))
 
-    return parse_guide(document, skill, _finder(front, shown))
+    return parse_guide(document, skill, _finder(front, shown, allowance.line_of))
 
 
 def guide_problems(folder: int, shown: str, skill: str) -> list[str]:
     """Return each problem of the SKILL.md in an open folder, with line; `shown` is the path that they print."""
     try:
         front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, shown), shown)
-        return check_guide(parse_yaml(front, shown), skill, _finder(front, shown))[2]
+        return check_guide(parse_yaml(front, shown), skill, _finder(front, shown, line_of))[2]
     except YamlFileError as error:
         return [str(error)]
 
 
-def _finder(front: bytes, shown: str) -> Callable[[str], str]:
+def _finder(front: bytes, shown: str, line_of: Callable[[bytes, str], int | None]) -> Callable[[str], str]:
     """Return what gives file and line of a field."""
 
     def where(field: str) -> str:

@@ -34,6 +34,10 @@ class YamlFileError(Exception):
         self.problem = problem
         self.line = line
 
+    def again(self) -> "YamlFileError":
+        """Return an error that says the same and was not raised."""
+        return YamlFileError(self.path, self.problem, self.line)
+
 
 def read_yaml_bytes(name: str, folder_fd: int, shown: str) -> bytes:
     """The content of the regular file `name` in the open folder; `shown` is the path that errors print.
@@ -55,10 +59,31 @@ def parse_yaml(content: bytes, shown: str) -> object:
     Holds dicts, lists, strings, numbers, truth values, dates and None, as YAML 1.2 reads plain scalars. Callers share
     it and must not change it: a file of ordinary size is parsed once, however often its directory is looked at.
     """
-    return _parse_once(content, shown) if len(content) <= REMEMBERED_BYTES_MAX else _parse(content, shown)
+    document, _ = parse_counted(content, shown)
+    if isinstance(document, YamlFileError):
+        raise document
+    return document
 
 
-def _parse(content: bytes, shown: str) -> object:
+def parse_counted(content: bytes, shown: str) -> tuple[object, int]:
+    """Return what `parse_yaml` returns, or the YamlFileError that it raises, and the number of values that were
+    read."""
+    document, nodes = (_parse_once if len(content) <= REMEMBERED_BYTES_MAX else _parse)(content, shown)
+    if isinstance(document, YamlFileError):  # a fresh one: a raised one keeps its traceback
+        document = document.again()
+    return document, nodes
+
+
+def _parse(content: bytes, shown: str) -> tuple[object, int]:
+    loader = _loader()
+    try:
+        document = _loaded(loader, content, shown)
+    except YamlFileError as error:
+        document = error.again()
+    return document, loader.composer.expansion.nodes
+
+
+def _loaded(loader: "YAML", content: bytes, shown: str) -> object:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -68,7 +93,7 @@ def _parse(content: bytes, shown: str) -> object:
 
     loaded: object
     try:
-        loaded = _loader().load(text)
+        loaded = loader.load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise YamlFileError(shown, _advice(error), None if mark is None else mark.line + 1) from None
@@ -86,9 +111,14 @@ def line_of(content: bytes, field: str) -> int | None:
     For telling where a document that was read breaks a contract: None if that cannot be told. Raises nothing.
     """
     try:
-        return _line_below(_loader().compose(content.decode()), re.findall(r"([^.\[\]]+)|\[([0-9]+)\]", field))
+        return _line_below(_composed(content), re.findall(r"([^.\[\]]+)|\[([0-9]+)\]", field))
     except Exception:
         return None  # it is an error's text that is being made: whatever goes wrong must not hide that error
+
+
+@lru_cache(maxsize=1)  # a document with a thousand problems is composed once for all of their lines
+def _composed(content: bytes) -> Any:
+    return _loader().compose(content.decode())
 
 
 def _line_below(node: Any, path: list[tuple[str, str]]) -> int:
@@ -110,7 +140,7 @@ def scalar_texts(content: bytes, field: str) -> list[str | None] | None:
     """The items of the list `field`, each as its text is written in a document that was read, None for what is no
     scalar or is null; None if there is no such list. So 1.50 is "1.50", whatever number it means. Raises nothing."""
     try:
-        node = _loader().compose(content.decode())
+        node = _composed(content)
         for key in field.split("."):
             node = next(value for name, value in node.value if name.value == key)
         return [_text_of(item) for item in node.value] if node.id == "sequence" else None
@@ -148,7 +178,7 @@ class _Expansion:
     empty text."""
 
     def __init__(self) -> None:
-        self._nodes = 0
+        self.nodes = 0
         self._open: list[tuple[int, int]] = []  # nodes before each that is being composed, and the height below it
         self._anchored: dict[str, tuple[int, int] | None] = {}  # nodes and height; None: it is being composed
 
@@ -162,18 +192,18 @@ class _Expansion:
         if anchor is not None:
             self._anchored[anchor] = None
         problem = self._add(1, 1)
-        self._open.append((self._nodes - 1, 0))
+        self._open.append((self.nodes - 1, 0))
         return problem
 
     def end(self, anchor: str | None) -> None:
         before, below = self._open.pop()
         if anchor is not None:
-            self._anchored[anchor] = (self._nodes - before, below + 1)
+            self._anchored[anchor] = (self.nodes - before, below + 1)
         self._raise(below + 1)
 
     def _add(self, nodes: int, height: int) -> str:
-        self._nodes += nodes
-        if self._nodes > NODES_MAX:
+        self.nodes += nodes
+        if self.nodes > NODES_MAX:
             return f"holds more than {NODES_MAX} values; shorten it"
         if len(self._open) + height > DEPTH_MAX + 1:  # values in the deepest list are on no level of their own
             return f"is nested more than {DEPTH_MAX} levels deep; flatten it"

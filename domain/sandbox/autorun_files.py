@@ -26,7 +26,8 @@ OBEYED = {
     "direnv, or what else loads an environment,": """
         .autoenv .autoenv.zsh .autoenv_leave.zsh .direnv/ .env .env.* .envrc .envrc.* .mise.toml .mise.*.toml .mise/
         .prototools .rbenv-vars .rtx.toml .rvmrc .tool-versions mise.toml mise.*.toml mise/config.toml devbox.json
-        devenv.nix devenv.yaml flake.nix default.nix pixi.toml shell.nix
+        devenv.nix devenv.yaml flake.nix default.nix pixi.toml shell.nix .flox/ .sdkmanrc .shadowenv.d/
+        bin/activate-hermit
     """,
     "an agent": " ".join(dict.fromkeys((*_AGENTS.split(), *_OF_HARNESSES))),
     "an editor": """
@@ -36,12 +37,14 @@ OBEYED = {
         .nvimrc .phpactor.json .phpactor.yml .project .projectile .run/ .settings/ .solargraph.yml .sublime-project
         .theia/ .vim/ .vimrc .vimspector.json .vs/ .vscode/c_cpp_properties* .vscode/cmake* .vscode/extensions*
         .vscode/launch* .vscode/mcp* .vscode/settings* .vscode/tasks* .ycm_extra_conf.py .zed/ _vimrc nbproject/
-        .devcontainer/ .devcontainer.json devcontainer.json .gitpod.yml .gitpod.Dockerfile .replit replit.nix
+        .devcontainer/ .devcontainer.json devcontainer.json .gitpod.yml .gitpod.Dockerfile .replit replit.nix .bsp/
+        .clj-kondo/ .lsp/config.edn .merlin .ruby-lsp/ .tern-project hie.yaml rust-analyzer.toml
     """,
     "git, or what runs its hooks,": """
         .gitattributes .githooks/ .git-hooks/ .gitmodules .husky/ .huskyrc* .lefthook.* .lfsconfig .lintstagedrc*
         .overcommit.yml .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml commitlint.config.*
-        .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.*
+        .commitlintrc* hk.pkl lefthook.* lefthook-local.* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.*
+        captainhook.json grumphp.yml grumphp.yml.dist
     """,
     "another version control system": """
         .bzr/branch/branch.conf .hg/hgrc .hg/hgrc-not-shared .hg/requires .hg/sharedpath .jj/repo/config.toml .p4config
@@ -49,38 +52,45 @@ OBEYED = {
     """,
     "a debugger or an interpreter": """
         .RData .Renviron .Rprofile .gdbinit .ghci .iex.exs .irbrc .jupyter/ .lldbinit .ocamlinit .octaverc .pdbrc
-        .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py
+        .pdbrc.py .pryrc .rdebugrc .rspec *.pth sitecustomize.py startup.m usercustomize.py .byebugrc .perldb
+        .radian_profile .rdbgrc .user.ini ipython_config.py jupyter_*_config.json jupyter_*_config.py
     """,
     "a package manager": """
-        *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs
-        .pnpmfile.mjs .yarn/plugins/ .yarn/releases/ .yarnrc .yarnrc.yml Brewfile Cargo.toml Gemfile NuGet.config
-        Package.swift Pipfile Podfile bb.edn build.rs bunfig.toml composer.json conanfile.py config.nims deno.json
-        deno.jsonc deps.edn dub.json dub.sdl gems.rb hatch.toml mix.exs nim.cfg nuget.config package.json pip.conf
-        pnpm-workspace.yaml poetry.toml project.clj pyproject.toml rebar.config rebar.config.script rust-toolchain
-        rust-toolchain.toml setup.cfg setup.py shadow-cljs.edn shard.yml uv.toml
+        *.gemspec *.nimble *.podspec .bundle/config .cargo/config .cargo/config.toml .npmrc .pnpmfile.cjs .pnpmfile.mjs
+        .yarn/plugins/ .yarn/releases/ .yarnrc .yarnrc.yml Brewfile Cargo.toml Gemfile NuGet.config Package.swift
+        Pipfile Podfile bb.edn build.rs bunfig.toml composer.json conanfile.py config.nims deno.json deno.jsonc deps.edn
+        dub.json dub.sdl gems.rb hatch.toml mix.exs nim.cfg nuget.config package.json pip.conf pnpm-workspace.yaml
+        poetry.toml project.clj pyproject.toml rebar.config rebar.config.script rust-toolchain rust-toolchain.toml
+        setup.cfg setup.py shadow-cljs.edn shard.yml uv.toml .pnp.cjs .pnp.loader.mjs environment.yml requirements*.txt
     """,
     "a build": """
         *.bzl *.cmake *.csproj *.fsproj *.gradle *.gradle.kts *.mk *.pri *.props *.sbt *.targets *.tf *.tofu *.vbproj
-        *.vcxproj .air.toml .bazelrc .bazeliskrc .goreleaser.* .jvmopts .latexmkrc .mvn/ .sbtopts BUCK BUILD
-        BUILD.bazel CMakeLists.txt CMakePresets.json CMakeUserPresets.json Capfile Containerfile Dangerfile
-        Directory.Build.* Dockerfile Dockerfile.* Earthfile GNUmakefile Gruntfile.* Guardfile Justfile MODULE.bazel
-        Makefile Makefile.* Procfile Rakefile SConstruct SConscript Setup.hs Snakefile Taskfile.* Thorfile Tiltfile
-        Trunk.toml Vagrantfile WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill
-        build.sc build.xml build.zig cabal.project.local cdk.json compose.yaml compose.yml compose.*.yaml
-        compose.*.yml configure configure.ac docker-bake.* docker-compose.* dodo.py fabfile.py fastlane/ firebase.json
-        gradle.properties gradlew gradlew.bat gulpfile.* justfile .justfile latexmkrc magefile.go makefile meson.build
-        mvnw mvnw.cmd netlify.toml noxfile.py nx.json pom.xml premake5.lua project.json serverless.* skaffold.yaml
-        stack.yaml taskfile.* tasks.py terragrunt.hcl tools/bazel turbo.json wrangler.* wscript xmake.lua
+        *.vcxproj .air.toml .bazelrc .bazeliskrc .goreleaser.* .jvmopts .latexmkrc .mvn/ .sbtopts BUCK BUILD BUILD.bazel
+        CMakeLists.txt CMakePresets.json CMakeUserPresets.json Capfile Containerfile Dangerfile Directory.Build.*
+        Dockerfile Dockerfile.* Earthfile GNUmakefile Gruntfile.* Guardfile Justfile MODULE.bazel Makefile Makefile.*
+        Procfile Rakefile SConstruct SConscript Setup.hs Snakefile Taskfile.* Thorfile Tiltfile Trunk.toml Vagrantfile
+        WORKSPACE WORKSPACE.bazel angular.json ansible.cfg autogen.sh build.cake build.mill build.sc build.xml build.zig
+        cabal.project.local cdk.json compose.yaml compose.yml compose.*.yaml compose.*.yml configure configure.ac
+        docker-bake.* docker-compose.* dodo.py fabfile.py fastlane/ firebase.json gradle.properties gradlew gradlew.bat
+        gulpfile.* justfile .justfile latexmkrc magefile.go makefile meson.build mvnw mvnw.cmd netlify.toml noxfile.py
+        nx.json pom.xml premake5.lua project.json serverless.* skaffold.yaml stack.yaml taskfile.* tasks.py
+        terragrunt.hcl tools/bazel turbo.json wrangler.* wscript xmake.lua *.gni .bazelversion .buckconfig* .ddev/
+        .gclient .gn .lando.* .mill-jvm-opts .mill-opts .nodemonrc .pants.rc .plzconfig* .sbtrc .tmuxinator.yml .tmuxp.*
+        BUILD.gn DEPS Procfile.* Pulumi.yaml Tupfile gradle/wrapper/ lakefile.* mill mkdocs.yml mprocs.yaml nodemon.json
+        pants.toml pleasew process-compose.*
     """,
     "a linter or a test runner": """
         .babelrc* .coveragerc .credo.exs .erb_lint.yml .eslintrc* .flake8 .formatter.exs .golangci.* .luacheckrc
-        .mocharc* .mypy.ini .nycrc* .php-cs-fixer.php .php-cs-fixer.dist.php .prettierrc* .proverc .pylintrc
-        .releaserc* .rubocop.yml .stylelintrc* .swcrc astro.config.* ava.config.* babel.config.* conftest.py
-        craco.config.* cypress.config.* drizzle.config.* eslint.config.* jest.config.* karma.conf.* knexfile.*
-        metro.config.* mypy.ini next.config.* nuxt.config.* phpstan.neon phpstan.neon.dist phpunit.xml
-        playwright.config.* postcss.config.* prettier.config.* pylintrc pytest.ini release.config.* rollup.config.*
-        rspack.config.* stylelint.config.* svelte.config.* tailwind.config.* tox.ini tsup.config.* vite.config.*
-        vitest.config.* vue.config.* wdio.conf.* webpack.config.*
+        .mocharc* .mypy.ini .nycrc* .php-cs-fixer.php .php-cs-fixer.dist.php .prettierrc* .proverc .pylintrc .releaserc*
+        .rubocop.yml .stylelintrc* .swcrc astro.config.* ava.config.* babel.config.* conftest.py craco.config.*
+        cypress.config.* drizzle.config.* eslint.config.* jest.config.* karma.conf.* knexfile.* metro.config.* mypy.ini
+        next.config.* nuxt.config.* phpstan.neon phpstan.neon.dist phpunit.xml playwright.config.* postcss.config.*
+        prettier.config.* pylintrc pytest.ini release.config.* rollup.config.* rspack.config.* stylelint.config.*
+        svelte.config.* tailwind.config.* tox.ini tsup.config.* vite.config.* vitest.config.* vue.config.* wdio.conf.*
+        webpack.config.* .lintr .phan/ .pylintrc.toml .simplecov ecs.php gunicorn.conf.py phpcs.xml phpcs.xml.dist
+        psalm.xml psalm.xml.dist pylintrc.toml rector.php .eleventy.js docusaurus.config.* electron.vite.config.*
+        eleventy.config.* ember-cli-build.js forge.config.* gatsby-*.js quasar.config.* remix.config.* rsbuild.config.*
+        uno.config.* wxt.config.*
     """,
     "continuous integration": """
         .buildkite/ .circleci/ .drone.yml .github/actions/ .github/workflows/ .gitlab-ci.yml .travis.yml .woodpecker/
@@ -189,17 +199,19 @@ def _fits(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def described(project: str, path: str, who: str, *, since: str = "") -> str:
+def described(project: str, path: str, who: str, *, since: str = "", is_forged: bool = False) -> str:
     """Return what a finding says of a new or changed file that `who` obeys, with the command that shows the difference.
 
-    `path` is relative to `project`. `since` is the commit at launch, where git knew the file: an agent may have
-    committed it since. It is compared with the file itself, since the index may say of a changed file that it is not.
-    Empty: git did not know it, and the command shows the content. There is no command where the line of the finding,
-    which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
+    `path` is relative to `project`. `since` is the object that git had for it at launch, by its whole name: an agent
+    may have committed it since, and may call a branch like the beginning of an object's name. It is compared with the
+    file itself, since the index may say of a changed file that it is not. Empty: git did not know it, or its object is
+    not what its name says (`is_forged`), and the command shows the content. There is no command where the line of the
+    finding, which begins with the path, would be longer than FINDING_CHARS_MAX or could not be printed as it is.
     """
     text = f"is new or changed, and {who} obeys it"
+    text += "; git's copy of it was changed, too, or cannot be read (git fsck)" if is_forged else ""
     file = f"{project}/{path}"
-    diff = f"git -C {quoted(project)} diff {quoted(f'{since}:{path}')} -- {quoted(path)}"
+    diff = f"git -C {quoted(project)} diff {since} -- {quoted(path)}"
     shows = diff if since else f"cat -v {quoted(file)}"
     whole = f"{text}: {shows}"
     is_whole = shows.isprintable() and len(f"{named(file)}: {whole}") <= FINDING_CHARS_MAX

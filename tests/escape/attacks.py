@@ -359,6 +359,9 @@ KERNEL = tuple(
         ("another kernel", "call(104 if ARM else 246, 0, 0, 0, 0)", WRITE_TWIN, False),
         ("swap", "call(224 if ARM else 167, b'/tmp', 0)", WRITE_TWIN, False),
         ("the other table of system calls (x32)", "ARM and sys.exit(1) or call(0x40000000 + 39)", WRITE_TWIN, False),
+        ("a lease, for which programs of the host wait",
+         "import fcntl; fcntl.fcntl(os.open('leased', os.O_CREAT | os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)",
+         "import fcntl; fcntl.flock(os.open('leased', os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX); print('OK')", True),
         ("type ahead (TIOCSTI)", "import fcntl, pty; fcntl.ioctl(0, 0x5412, b'x')", WRITE_TWIN, False),
         ("type ahead, with bits that nobody reads", "call(29 if ARM else 16, 0, 0x7700005412, b'x')", WRITE_TWIN, False),
     )

@@ -1,8 +1,11 @@
 """tools/cli/listing.py and approve.py list skills and approvals with the present state of their code."""
 
+import fcntl
 import json
 import re
 import shutil
+import signal
+import time
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
@@ -144,6 +147,37 @@ def test_what_a_project_hides_and_what_lies_elsewhere(omac: Omac, shop: Path) ->
     assert f"stale: slack: its folder {fair}/.agents/skills/slack is gone" in everywhere.err
     assert f"  try: omac deregister --prune --workdir {fair}\n" in everywhere.err
     assert "stale" not in omac.run("list", cwd=shop).err
+
+
+@pytest.mark.parametrize("file", ["omac.yaml", "sidecar.py"])
+def test_a_file_that_another_program_has_a_lease_on(omac: Omac, shop: Path, file: str) -> None:
+    """A file with a lease (fcntl(2)), which omac does not wait for, is a problem of its skill and not of omac."""
+    leased = shop / ".agents" / "skills" / "slack" / file
+    with leased.open("a") as opened:
+        fcntl.fcntl(opened, fcntl.F_SETSIG, signal.SIGURG)  # it asks to give the lease up, and is ignored
+        fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        done = omac.run("list", "--workdir", str(shop))
+    assert done.status == 0, done
+    assert re.search(f"{re.escape(str(leased))}.* cannot be .*Resource temporarily unavailable", done.err), done
+    assert states(omac, shop) == {"slack": "not registered"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["many values", "long text", "sparse files"])
+def test_a_project_full_of_skills(omac: Omac, shop: Path, kind: str) -> None:
+    """omac lists a project that an agent filled with skills, each as large as one may be, in seconds."""
+    more = {"many values": "more: [" + "1," * 4_800 + "]", "long text": "more: " + "b " * 125_000}.get(kind, "")
+    for number in range(250):
+        skill = shop / ".agents" / "skills" / f"z{number}"
+        skill.mkdir()
+        (skill / "omac.yaml").write_text(f"name: z{number}\nsidecar: {{command: [1], mount: z{number}}}\n{more}\n")
+        with (skill / "file").open("wb") as file:
+            file.truncate(2**30 - 2**20 if kind == "sparse files" else 0)
+    began = time.monotonic()
+    listed = states(omac, shop)
+    assert time.monotonic() - began < 60, "each skill takes more than a second: all of them took minutes"
+    assert listed["slack"] == "not registered"
+    assert listed["z99"] == "broken"
 
 
 def test_approvals(omac: Omac, shop: Path) -> None:

@@ -10,6 +10,7 @@ from adapters.git.boxed import Outcome, act, host, note, run_inside
 from polling import file_times_pass
 
 from adapters.git import layouts
+from omac.adapters.git import tracked_files
 from omac.adapters.git.inspection import Budget, Exhausted
 from omac.adapters.git.inspections import act as act_within
 from omac.adapters.git.layout import GitChoices, lay_out
@@ -287,6 +288,105 @@ def test_the_command_shows_the_difference(workdir: Path, home: Path) -> None:
     assert "-all: before" in outputs["Makefile"]
     assert "+all: after" in outputs["Makefile"]
     assert outputs[".envrc"] == "x\n"
+
+
+@pytest.mark.parametrize("digits", [7, 12, 40])
+@pytest.mark.parametrize("kind", ["tag", "branch -q"])
+def test_a_name_like_an_objects_hides_no_difference(workdir: Path, home: Path, kind: str, digits: int) -> None:
+    """The command shows the change whatever names the program gave to its own commits: git prefers a tag or a branch to
+    the beginning of an object's name."""
+    (workdir / "Makefile").write_text("all: before\n")
+    host("git", "add", ".", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "make", cwd=workdir, home=home)
+    script = f"""
+        c=$(git rev-parse HEAD); b=$(git rev-parse HEAD:Makefile)
+        echo 'all: after' > Makefile; git commit -qam evil
+        for name in $c $b; do
+            git update-ref refs/{"tags" if kind == "tag" else "heads"}/$(echo $name | cut -c-{digits}) HEAD
+        done
+    """
+    inside = run_inside(workdir, script, home=home)
+    (command,) = [finding.what.partition(": ")[2] for finding in inside.findings if finding.path.endswith("Makefile")]
+    assert "-all: before" in host("sh", "-c", command, cwd=home, home=home)
+
+
+FORGE = """
+import os, subprocess, sys, zlib
+def run(*words):
+    return subprocess.check_output(["git", *words])
+oid = run("rev-parse", sys.argv[1]).decode().strip()
+kind = run("cat-file", "-t", oid).strip()
+open("sub/Makefile", "w").write("all: after\\n")
+run("add", "sub/Makefile")
+tree = run("write-tree").decode().strip()
+run("reset", "-q")
+of = {b"blob": tree + ":sub/Makefile", b"tree": tree + sys.argv[1][4:], b"commit": ""}[kind]
+if of:
+    content = run("cat-file", kind.decode(), of)
+else:
+    content = b"tree " + tree.encode() + run("cat-file", "commit", oid)[45:]
+path = ".git/objects/" + oid[:2] + "/" + oid[2:]
+os.unlink(path)
+open(path, "wb").write(zlib.compress(kind + b" %d\\0" % len(content) + content))
+"""
+
+
+ENDLESS = """
+import os, subprocess, sys, zlib
+zeros = bytes(1 << 24)
+for name in sys.argv[1:]:
+    oid = subprocess.check_output(["git", "rev-parse", "HEAD:" + name]).decode().strip()
+    open(name, "w").write("all: evil\\n")
+    path = ".git/objects/" + oid[:2] + "/" + oid[2:]
+    if name == sys.argv[1]:
+        first, packed = path, zlib.compressobj(1)
+        os.unlink(path)
+        with open(path, "wb") as file:
+            file.write(packed.compress(b"blob %d\\0" % (1 << 30)))
+            for _ in range(64):
+                file.write(packed.compress(zeros))
+            file.write(packed.flush())
+    else:
+        os.unlink(path)
+        os.link(first, path)
+"""
+
+
+@pytest.mark.parametrize("forged", ["HEAD", "HEAD:", "HEAD:sub", "HEAD:sub/Makefile"])
+def test_an_object_under_anothers_name_hides_no_difference(workdir: Path, home: Path, forged: str) -> None:
+    """The command shows the content of a changed file where the program put another commit, folder or file under the
+    name that git has for it: git does not compare an object with its name, and would show no difference."""
+    (workdir / "sub").mkdir()
+    (workdir / "sub" / "Makefile").write_text("all: before\n")
+    host("git", "add", ".", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "make", cwd=workdir, home=home)
+    (workdir / "forge.py").write_text(FORGE)
+    inside = run_inside(workdir, f"python3 forge.py {forged}", home=home)
+    assert host("git", "diff", "HEAD:sub/Makefile", "--", "sub/Makefile", cwd=workdir, home=home) == ""
+    (what,) = [finding.what for finding in inside.findings if finding.path.endswith("Makefile")]
+    assert "git's copy of it was changed, too" in what
+    assert host("sh", "-c", what.partition(": ")[2], cwd=home, home=home) == "all: after\n"
+
+
+@pytest.mark.full
+def test_objects_without_end_keep_nobody_waiting(workdir: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that take long to read cost one bounded time for all of them, and their files are reported."""
+    names = [f"m{number}/Makefile" for number in range(20)]
+    for name in names:
+        (workdir / name).parent.mkdir()
+        (workdir / name).write_text(f"all: {name}\n")
+    host("git", "add", ".", cwd=workdir, home=home)
+    host("git", "commit", "-qm", "make", cwd=workdir, home=home)
+    (workdir / "forge.py").write_text(ENDLESS)
+    inside = run_inside(workdir, f"python3 forge.py {' '.join(names)}", home=home)
+    whats = [finding.what for finding in inside.findings if finding.path.endswith("Makefile")]
+    assert len(whats) == len(names)
+    assert all("cannot be read (git fsck): cat -v " in what for what in whats)
+    monkeypatch.setattr(tracked_files, "COMPARED_WITHIN_S", 0.5)
+    began = time.monotonic()
+    again = run_inside(workdir, f"for name in {' '.join(names)}; do echo >> $name; done", home=home)
+    assert time.monotonic() - began < 5, "each object took half a second"
+    assert len(again.findings) == len(names)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import trio
 
-from omac.adapters.skills import discovery
+from omac.adapters.skills import allowance, discovery
 from omac.adapters.skills.folders import DiskSkillFolders
 from omac.domain.skills.meta import FoundSkill, Guide
 from omac.services.ports import SkillFolders
@@ -211,6 +211,23 @@ async def test_guidance_takes_no_place_of_a_sidecar(
     for number in range(2):
         write_skill(tmp_path / ".agents" / "skills", f"s{number}")
     assert names(await folders.discover(str(tmp_path), BASES, guidance=True)) == ["s0", "s1", "g0", "g1"]
+
+
+@pytest.mark.parametrize("bound", ["YAML_BYTES_MAX", "YAML_NODES_MAX", "FILES_MAX", "FILE_BYTES_MAX"])
+async def test_all_skills_of_a_project_are_bounded_together(
+    tmp_path: Path, folders: DiskSkillFolders, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Skills beyond the bounds on all of them have a problem that names the bound; those before are read."""
+    skills = tmp_path / ".agents" / "skills"
+    for number in range(8):
+        os.truncate(write_skill(skills, f"s{number}") / "SKILL.md", 1000)
+    sizes = {"YAML_BYTES_MAX": 150, "YAML_NODES_MAX": 20, "FILES_MAX": 8, "FILE_BYTES_MAX": 4000}
+    monkeypatch.setattr(allowance, bound, sizes[bound])
+    found = await folders.discover(str(tmp_path), BASES)
+    problems = [skill.problem or "" for skill in found]
+    assert [skill.name for skill in found] == [f"s{number}" for number in range(8)]
+    assert problems[0] == ""
+    assert all("in all; remove what does not belong" in problem for problem in problems[4:]), problems
 
 
 async def test_global_guidance_and_hostile_guides(tmp_path: Path, home: Path, folders: DiskSkillFolders) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from omac.adapters.skills.allowance import YamlAllowance
 from omac.adapters.skills.guide_file import read_guide
 from omac.domain.skills.meta import Guide
 
@@ -10,7 +11,7 @@ from omac.domain.skills.meta import Guide
 def guide_of(folder: Path) -> Guide | None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return read_guide(fd, str(folder), "echo")
+        return read_guide(fd, str(folder), "echo", YamlAllowance())
     finally:
         os.close(fd)
 

@@ -22,3 +22,4 @@ def test_other_problems_are_left() -> None:
     """Other problems, such as a missing file, raise nothing."""
     raise_exhaustion(FileNotFoundError(errno.ENOENT, "No such file or directory"))
     raise_exhaustion(ValueError("nonsense"))
+    raise_exhaustion(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "a file with a lease"))

@@ -22,24 +22,27 @@ KNOWN = {
     """,
     "an editor": """
         ws.code-workspace .vscode/tasks.json .idea/workspace.xml .zed/tasks.json .nvim.lua .vim/x devcontainer.json
+        .bsp/x.json hie.yaml
         .ycm_extra_conf.py .factorypath .vscode/c_cpp_properties.json .externalToolBuilders/x.launch
     """,
     "git, or what runs its hooks,": ".husky/pre-commit .gitattributes lefthook.yml lefthook-local.toml .lfsconfig",
     "another version control system": ".hg/hgrc .jj/repo/config.toml _darcs/prefs/defaults",
-    "a debugger or an interpreter": ".gdbinit sitecustomize.py x.pth .pth .pdbrc .Rprofile",
+    "a debugger or an interpreter": ".gdbinit .rdbgrc jupyter_lab_config.py sitecustomize.py x.pth .pdbrc .Rprofile",
     "a package manager": """
         .npmrc .pnpmfile.cjs .cargo/config.toml .yarnrc.yml .yarn/releases/yarn.cjs setup.py package.json
+        requirements.txt requirements-dev.txt .pnp.cjs
     """,
     "a build": """
         Makefile Makefile.am rules.mk build.gradle.kts a.b.cmake justfile Taskfile.yml tools/bazel
         Directory.Build.props Dockerfile Dockerfile.dev compose.yml compose.override.yaml docker-compose.dev.yml
-        x.csproj main.tf .latexmkrc rules.bzl
+        x.csproj gradle/wrapper/gradle-wrapper.properties .gn main.tf .latexmkrc rules.bzl
     """,
     "a linter or a test runner": ".eslintrc.js .eslintrc conftest.py tox.ini vite.config.mts .prettierrc.js .pylintrc",
     "continuous integration": ".github/workflows/x.yml .gitlab-ci.yml .circleci/config.yml",
 }
 OTHERS = """
-    src/main.py README.md package-lock.json uv.lock .gitignore .editorconfig .env.example environment.py env envrc
+    src/main.py README.md gradle/x requirements.md app.config.ts jupyter.py
+    package-lock.json uv.lock .gitignore .editorconfig .env.example environment.py env envrc
     vscode/tasks.json .vscode/cspell.json .claude/todos/x.json .claude/worktrees/a/src/x.py claude/settings.json
     .github/ISSUE_TEMPLATE/bug.md workflows/x.yml .cargo/registry cargo/config.toml Makefiled NotMakefile
     config.toml settings.json docs/mk eslint.config a.mk.txt .npmrcs tools/bazels .idea .husky mise/other.toml
@@ -128,7 +131,7 @@ def test_the_command_shows_the_difference(short_path: Path, name: str, committed
     file.write_text("all: old\n")
     git("add", "-A")
     git(*COMMIT, "one")
-    launched = git("rev-parse", "HEAD")
+    launched = git("rev-parse", f"HEAD:{name}")
     file.write_text("all: new\n")
     if committed:
         git(*COMMIT, "two", "-a")
