@@ -18,6 +18,7 @@ from omac.domain.kernel.ids import TokenDigest, token_digest
 
 TOKEN_DIGITS = 32
 ROUNDS = 3
+SPELLING_CHARS_MAX = TOKEN_DIGITS * 3**ROUNDS  # of a token whose every character is percent-encoded in every round
 SCRUBBED = "[token]"
 
 _DIGITS = re.compile(rf"[0-9a-fA-F]{{{TOKEN_DIGITS},}}")
@@ -50,6 +51,15 @@ def scrub_text(text: str, living: Container[TokenDigest]) -> str:
             break
         layer = _decoded(layer)
     return clean
+
+
+def cut(text: str, chars_max: int) -> str:
+    """Return at most so many characters of a text that is still to be scrubbed, without the part of a token that would
+    be left at its end: nobody recognises a part, and what is scrubbed before it may make it the end of a record."""
+    if len(text) <= chars_max:
+        return text
+    kept = max(0, chars_max - SPELLING_CHARS_MAX)
+    return text[:kept] + text[kept:chars_max].rstrip("%0123456789abcdefABCDEF")
 
 
 def may_hold_token(text: str) -> bool:

@@ -5,13 +5,21 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from polling import eventually
 from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
+
+from omac.adapters.facade.addressing import PATH_CHARS_MAX
+
+
+def quoted(text: str) -> str:
+    """Return a text with each of its characters percent-encoded."""
+    return "".join(f"%{ord(char):02x}" for char in text)
 
 
 class Scene:
@@ -89,6 +97,20 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
     head, _, body = content.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 403 Forbidden\r\nX-Omac-Reason: revoked\r\n")
     assert json.loads(body)["skill"] == "all"
+
+
+@pytest.mark.parametrize("spelled", [str, str.upper, quoted])
+def test_no_part_of_a_token_is_on_record(scene: Scene, spelled: Callable[[str], str]) -> None:
+    """The audit holds no part of a session's token, wherever a path that repeats it, in any spelling, was cut."""
+    calls, named = (scene.server.activate(scene.project, session)["dir_token"] for session in ("calls", "named"))
+    base = f"{scene.server.ready['facade_base']}/{calls}/own/"
+    eventually(lambda: curl(base).status == 200, 20.0, "the skill")
+    for padding in range(0, len(spelled(named)), 8):
+        assert curl(base + "x" * padding + f"/{spelled(named)}" * (PATH_CHARS_MAX // 32)).status == 200
+    rows = [row for row in scene.omac.audit() if row["session"] == "calls"]
+    paths = [unquote(row["path"]).lower() for row in rows if "[token]" in row["path"]]
+    assert paths
+    assert not [path for path in paths if named[:6] in path]
 
 
 @pytest.mark.full
