@@ -4,12 +4,11 @@ import msgspec
 
 from omac.adapters.http.http1 import RequestHead, split_target
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.scrub import cut
 from omac.domain.kernel.sizes import counted
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
-PATH_CHARS_MAX = 2_048  # more than is recorded, by more than the longest spelling of a token
+PATH_CHARS_MAX = 2_048  # more than the recorder reads: a token that it cuts is beyond that
 
 
 class AddressedRequest(msgspec.Struct, frozen=True):
@@ -52,8 +51,8 @@ def split(target: str, recorder: AccessRecorder, *, flat: bool) -> tuple[str, st
 
 def recorded_path(path: str, token: str) -> str:
     """Return a path as the recorder gets it: with `*` in place of a token that the client repeats, and cut to
-    PATH_CHARS_MAX characters, between tokens."""
-    return cut(path.replace(token, "*") if token and token in path else path, PATH_CHARS_MAX)
+    PATH_CHARS_MAX characters."""
+    return (path.replace(token, "*") if token and token in path else path)[:PATH_CHARS_MAX]
 
 
 def body_too_large(route: ResolvedRoute) -> Refusal:

@@ -8,13 +8,14 @@ what can be recognised: an agent that knows its token can always hide it.
 import re
 from collections.abc import Callable, Container
 from functools import cache
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from omac.domain.kernel.event import Event
-from omac.domain.kernel.ids import TokenDigest, token_digest
+from omac.domain.kernel.ids import TokenDigest
 
 TOKEN_DIGITS = 32
 ROUNDS = 3
@@ -119,9 +120,10 @@ def _scrubbed(value: Any, living: Container[TokenDigest]) -> Any:
 
 def _without_tokens(digits: str, living: Container[TokenDigest]) -> str:
     parts: list[str] = []
+    lower = digits.lower().encode("ascii")
     begun = start = 0
     while (end := start + TOKEN_DIGITS) <= len(digits):
-        if token_digest(digits[start:end].lower()) in living:
+        if sha256(lower[start:end]).hexdigest() in living:  # `token_digest`, without a call for each digit
             parts += digits[begun:start], SCRUBBED
             begun = start = end
         else:

@@ -245,7 +245,7 @@ class JournalAccessRecorder:
     def _recorded(self, path: str) -> str:
         """Return the part of a path that is recorded. Tokens are replaced before a long path is cut, or half of a token
         could stay."""
-        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
+        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path, PATH_MAX)
 
     def _soon(self, request: int, event: Event) -> None:
         self._gauges.end(request)

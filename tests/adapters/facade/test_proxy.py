@@ -814,9 +814,9 @@ async def test_recorded_paths_are_bounded_and_without_token(build: Build, replie
     """The recorder gets at most 2048 characters of a path, without the query. A token in the path is replaced."""
     house = await build(replies(OK))
     client = await house.client()
-    await client.ask("GET", "/" + "z" * 3000 + "?secret=1")
+    await client.ask("GET", "/" + "a" * 3000 + "?secret=1")
     await client.until(b"ok")
     await client.ask("GET", f"/x/{token}/y")
     await client.until(b"ok")
     paths = [entry[2] for entry in house.gate.transcript if entry[0] == "admit"]
-    assert paths == ["/" + "z" * 2047, "/x/*/y"]
+    assert paths == ["/" + "a" * 2047, "/x/*/y"]
