@@ -364,6 +364,8 @@ class Exchange:
             if kind == "answer-bytes":
                 self._bytes_out += len(data)
             self._on(kind)
+        if kind == "answer-bytes" and self._stopped():
+            raise UpstreamError("it was stopped")  # an end that a signal made is none that the skill meant
         to.finish()
 
     def _upstream_failed(self, error: UpstreamError) -> None:

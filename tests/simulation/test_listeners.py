@@ -139,6 +139,7 @@ def test_connections_at_rest_leave_the_reserve(scene: Scene) -> None:
             seen = max(seen, scene.server.descriptors())
     assert seen <= before + int((DESCRIPTORS_MAX - RESERVE_MIN) * FACADE_SHARE) + 3
     scene.works()
+    scene.server.call("deactivate", {"dir": str(project)})
 
 
 @pytest.mark.full

@@ -43,9 +43,10 @@ class Scene:
         manifest = self.server.activate(self.project, session)
         host, _, port = self.server.ready["facade_base"].removeprefix("http://").partition(":")
         sock = socket.create_connection((host, int(port)), timeout=10)
-        request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        upgrade = "Connection: Upgrade\r\nUpgrade: ticks\r\n" if path == "/joined" else ""
+        request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n{upgrade}\r\n"
         sock.sendall(request.encode())
-        if path == "/stream":
+        if path != "/silent":
             content = b""
             while b"data: tick" not in content:
                 data = sock.recv(65_536)
@@ -54,6 +55,15 @@ class Scene:
         else:
             eventually(lambda: self.server.call("status").json()["accesses"]["open"], 20.0, "the call to be admitted")
         return sock
+
+    def await_ready(self) -> None:
+        """Wait until the skill `own` is ready."""
+
+        def is_ready() -> bool:
+            skills = self.server.activate(self.project)["skills"]
+            return [skill["state"] for skill in skills if skill["name"] == "own"] == ["ready"]
+
+        eventually(is_ready, 20.0, "the skill")
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +128,7 @@ def test_no_part_of_a_token_is_on_record(scene: Scene, spelled: Callable[[str], 
 def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
     """A call of a sidecar whose approval ends, and which ends at the signal, is recorded and answered without blaming
     the skill. An answer that ends with its connection does not appear whole."""
-
-    def is_ready() -> bool:
-        skills = scene.server.activate(scene.project)["skills"]
-        return [skill["state"] for skill in skills if skill["name"] == "own"] == ["ready"]
-
-    eventually(is_ready, 20.0, "the skill")
+    scene.await_ready()
     with scene.open("own", path) as call:
         scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
         content, _ = rest(call)
@@ -137,6 +142,17 @@ def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
     assert not content.endswith(b"0\r\n\r\n")
     if path == "/silent":
         assert re.match(rb"HTTP/1.1 (503 .*sidecar-down|403 .*revoked)", content, re.DOTALL), content
+
+
+@pytest.mark.full
+def test_a_joined_stream_of_a_sidecar_that_omac_stops(scene: Scene) -> None:
+    """A switched connection whose sidecar ends at omac's signal breaks off: its client sees no end that was meant."""
+    scene.await_ready()
+    with scene.open("own", "/joined") as call:
+        scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
+        with pytest.raises(ConnectionResetError), call.makefile("rb") as content:
+            content.read()
+    scene.omac.ok("approve", "own", "--workdir", str(scene.project))
 
 
 @pytest.mark.full
