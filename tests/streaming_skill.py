@@ -17,9 +17,14 @@ def serve(connection):
     try:
         if path == b"/silent":
             time.sleep(600)
-        if path != b"/stream":
+        if path == b"/joined":
+            connection.sendall(b"HTTP/1.1 101 Ticks\\r\\nConnection: Upgrade\\r\\nUpgrade: ticks\\r\\n\\r\\n")
+        elif path != b"/stream":
             return connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
-        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nConnection: close\\r\\n\\r\\n")
+        else:
+            connection.sendall(
+                b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nConnection: close\\r\\n\\r\\n"
+            )
         while True:
             connection.sendall(b"data: tick\\n\\n")
             time.sleep(0.05)

@@ -8,7 +8,7 @@ from omac.domain.kernel.sizes import counted
 from omac.projections.access.routes import ResolvedRoute
 from omac.services.access.port import AccessRecorder, Request
 
-PATH_CHARS_MAX = 2_048  # more than is recorded: no token that it cuts stands where the recorder finds none
+PATH_CHARS_MAX = 2_048  # more than the recorder reads: a token that it cuts is beyond that
 
 
 class AddressedRequest(msgspec.Struct, frozen=True):

@@ -31,9 +31,11 @@ _HOP_BY_HOP = frozenset(
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
 # written by browsers and by libraries of pages: the address of the page that a request comes from
 _OF_PAGES = frozenset((b"hx-current-url", b"ping-from", b"ping-to", b"referer"))
-# of an answer: they concern the whole host, and so every skill
+# of an answer: clients keep them for the whole host, and so for every skill. A dictionary is chosen by a pattern of
+# paths (RFC 9842), a report names the URLs of others, with their tokens
 _OF_THE_HOST = frozenset(
-    (b"alt-svc", b"clear-site-data", b"service-worker-allowed", b"set-cookie2", b"strict-transport-security")
+    b"accept-ch alt-svc clear-site-data critical-ch nel report-to service-worker-allowed set-cookie2 set-login "
+    b"strict-transport-security use-as-dictionary".split()
 )
 
 _ADDRESSED = REFERRING | {b"set-cookie"}  # fields of an answer that name places of its skill

@@ -23,12 +23,13 @@ _LOG = logging.getLogger("omac.facade")
 
 
 class DataPlane:
-    """Connections from their acceptance to their end: each is the poller's, or a task's of `tasks`."""
+    """Connections from their acceptance to their end: each is the poller's, or a task's of `tasks`. At most
+    `clients_max` exist at one time."""
 
-    def __init__(self, tasks: trio.Nursery, surroundings: Surroundings) -> None:
+    def __init__(self, tasks: trio.Nursery, surroundings: Surroundings, clients_max: int) -> None:
         self._tasks = tasks
         self._poller = Poller()
-        self._connections = SkillConnections(self._poller)
+        self._connections = SkillConnections(self._poller, clients_max)
         answers = OrdinaryAnswers(surroundings.limits.answer_head_bytes_max)
         self.surroundings = msgspec.structs.replace(surroundings, connections=self._connections, answers=answers)
         self._polled: set[PolledConnection] = set()

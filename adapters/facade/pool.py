@@ -12,6 +12,7 @@ Rules
    twice it is asked at that moment, and where the poller cannot see all at once.
 6. A new one is made here where the system makes it at once, as it does on loopback while the skill accepts any. All
    others are a task's, which can wait.
+7. As many rest as clients may be connected, to all skills together: each client has the descriptors for one.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ import trio
 from omac.adapters.facade.poller import Poller
 
 REST_S = 0.5
-RESTING_MAX = 512  # to one skill
+RESTING_MAX = 512  # to one skill, as far as there is room for it
 
 
 class SkillConnection:
@@ -56,10 +57,11 @@ class SkillConnection:
 
 
 class SkillConnections:
-    """The connections at rest, by the ports of their skills."""
+    """The connections at rest, by the ports of their skills; `resting_max` bounds their number."""
 
-    def __init__(self, poller: Poller) -> None:
+    def __init__(self, poller: Poller, resting_max: int) -> None:
         self._poller = poller
+        self._resting_max = resting_max
         self._resting: dict[int, list[SkillConnection]] = {}
         self._late: dict[int, int] = {}
         self._closed = False
@@ -105,7 +107,8 @@ class SkillConnections:
         if resting is None:
             resting = self._resting[connection.port] = []
         connection.answered, connection.is_new = None, False
-        if self._closed or connection.port in self._late or len(resting) >= RESTING_MAX:
+        is_full = len(resting) >= RESTING_MAX or len(self) >= self._resting_max
+        if self._closed or connection.port in self._late or is_full:
             self.drop(connection)
             return
         connection.since, connection.polls = now, self._poller.polls

@@ -7,6 +7,7 @@ How it may go on and end, and how long it may wait, are the rules of `domain/acc
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -250,7 +251,8 @@ class Exchange:
             if body.leftover:  # of the next request, which the skill's answer may let in before this is sent
                 self._client.ahead[:0] = body.leftover
             try:
-                await upstream.send(encode_body(piece, "chunked", last=body.finished) if chunked else piece)
+                data = encode_body(piece, "chunked", last=body.finished) if chunked else piece
+                await upstream.send(data, moved=partial(self._on, "body-bytes"))
             except UpstreamError:
                 break  # it wants no more of the body; it may still answer, and the answer says more than we could
             self._on("body-bytes")
@@ -325,9 +327,8 @@ class Exchange:
         while True:
             piece = await decode(body, data)
             self._on("answer-last" if body.finished else "answer-bytes")
-            await self._client.send(
-                pending + encode_body(piece, self._delivery, last=body.finished), self._limits.client_idle_timeout_s
-            )
+            delivered = pending + encode_body(piece, self._delivery, last=body.finished)
+            await self._client.send(delivered, self._limits.client_idle_timeout_s, partial(self._on, "answer-bytes"))
             self._bytes_out += len(piece)
             if body.finished:
                 self._on("answer-sent" if self._body.finished else "answer-sent-early")
@@ -360,10 +361,12 @@ class Exchange:
             self._on(kind)
             if kind == "body-bytes":
                 self._bytes_in += len(data)
-            await to.send(data)
+            await to.send(data, moved=partial(self._on, kind))
             if kind == "answer-bytes":
                 self._bytes_out += len(data)
             self._on(kind)
+        if kind == "answer-bytes" and self._stopped():
+            raise UpstreamError("it was stopped")  # an end that a signal made is none that the skill meant
         to.finish()
 
     def _upstream_failed(self, error: UpstreamError) -> None:

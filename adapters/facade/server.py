@@ -63,7 +63,8 @@ class Facade:
         clock = trio.lowlevel.current_clock().current_time  # of this loop, without looking for it each time
         alone = Surroundings(self._recorder, self._limits, clock)
         async with trio.open_nursery() as nursery:
-            plane = DataPlane(nursery, alone) if self._polling else None
+            clients_max = sum(each.slots.connections_max for each in listeners)
+            plane = DataPlane(nursery, alone, clients_max) if self._polling else None
             for each in listeners:
                 assert each.unix or not each.flat, "every user of the machine can reach a port"
                 surroundings = plane.surroundings if plane else alone

@@ -43,8 +43,9 @@ class ListenerLimits(msgspec.Struct, frozen=True):
 def share_descriptors(descriptors_max: int) -> ListenerLimits:
     """Divide the descriptors of this process among its listeners, with a reserve for everything else.
 
-    A connection of the facade takes three: its own, that to the skill, and one to see its client leave where nothing
-    more is read (`Wire.left`). No listener can take what another one needs.
+    A connection of the facade takes four: its own, that to the skill, one to see its client leave where nothing more is
+    read (`Wire.left`), and one to a skill that rests behind an earlier call (`SkillConnections`). No listener can take
+    what another one needs.
     """
     spare = max(0, descriptors_max - max(RESERVE_MIN, int(descriptors_max * RESERVE_SHARE)))
 
@@ -53,8 +54,8 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
         return SlotLimits(most, most // 2 if strangers else 0)
 
     return ListenerLimits(
-        facade_tcp=limits(0.4, 3),
-        facade_unix=limits(0.25, 3),
+        facade_tcp=limits(0.4, 4),
+        facade_unix=limits(0.25, 4),
         control_tcp=limits(0.1, 1),
         control_unix=limits(0.1, 1, strangers=False),
         bridge_tcp=limits(0.1, 1),

@@ -5,6 +5,7 @@ import math
 import select
 import socket
 import struct
+from collections.abc import Callable
 
 import trio
 
@@ -109,9 +110,9 @@ class Wire:
         del self.ahead[:end]
         return head
 
-    async def send(self, data: bytes, stall_s: float = math.inf) -> None:
-        """Send all of it; waits while the peer does not read. Raises trio.TooSlowError when it reads nothing for
-        `stall_s`."""
+    async def send(self, data: bytes, stall_s: float = math.inf, moved: Callable[[], object] | None = None) -> None:
+        """Send all of it; waits while the peer does not read, and calls `moved` after each part but the last. Raises
+        trio.TooSlowError when the peer reads nothing for `stall_s`."""
         view = memoryview(data)
         sent = min(self.gone_ahead, len(data))
         self.gone_ahead -= sent
@@ -119,6 +120,8 @@ class Wire:
             with trio.fail_after(stall_s) as scope:
                 sent += await self._sock.send(view[sent:])
                 while sent < len(data):
+                    if moved is not None:
+                        moved()
                     scope.deadline = trio.current_time() + stall_s
                     sent += await self._sock.send(view[sent:])
         except OSError as error:

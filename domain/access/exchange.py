@@ -56,7 +56,7 @@ ARROWS: tuple[tuple[Status, Status, tuple[Kind, ...]], ...] = (
     ("answering", "ending", ("answer-last",)),
     ("answering", "broken_off", ("body-refused", "skill-failed", "timed-out", "cut")),
     ("answering", "broken_off", ("client-closed", "client-lost", "stopped", "faulted")),
-    ("ending", "ending", ("body-bytes", "body-sent", "client-closed")),
+    ("ending", "ending", ("body-bytes", "body-sent", "answer-bytes", "client-closed")),
     ("ending", "completed", ("answer-sent",)),
     ("ending", "completed_early", ("answer-sent-early",)),
     ("ending", "broken_off", ("body-refused", "timed-out", "cut", "client-lost", "stopped", "faulted")),

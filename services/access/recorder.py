@@ -195,11 +195,11 @@ class JournalAccessRecorder:
             cut(stopping() if self._stopping else _revoked(route))
 
     def stopped(self, route: ResolvedRoute) -> Refusal | None:
-        """Implement AccessRecorder: the routes lead to ports, and so do the sidecars that omac is stopping."""
-        entries = self._engine.system.sidecars.entries.values()
-        own = (entry.state for entry in entries if entry.run == self._engine.run)
-        births = (state.birth for state in own if state.status == "stopping")
-        if any(birth is not None and birth.port == route.port for birth in births):
+        """Implement AccessRecorder. A sidecar that has served a call is idle only if omac has stopped it: it may be so
+        for a while before its route ends."""
+        scope = ids.GLOBAL if route.mount.startswith(SHARED) else ids.scope_of(route.dir)
+        sidecar = self._engine.system.sidecars[ids.sidecar_stream(self._engine.namespace, scope, route.skill)].state
+        if sidecar.status in ("stopping", "idle"):
             return Refusal("sidecar-down", f"{route.skill}: its sidecar was stopped; try again", fix=["omac status"])
         return None
 
@@ -245,7 +245,7 @@ class JournalAccessRecorder:
     def _recorded(self, path: str) -> str:
         """Return the part of a path that is recorded. Tokens are replaced before a long path is cut, or half of a token
         could stay."""
-        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path)[:PATH_MAX]
+        return path if len(path) <= PATH_MAX else self._engine.scrubbed(path, PATH_MAX)
 
     def _soon(self, request: int, event: Event) -> None:
         self._gauges.end(request)

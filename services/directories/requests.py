@@ -139,7 +139,7 @@ class Directories:
             raise Refusal("bad-request", f"a session's name is 1 to {SESSION_MAX} printable characters")
         if session == control.PERSON and caller.listener == "bridge":
             raise Refusal("forbidden", f"the session {session!r} is the person's; name one of the agent's own")
-        if self._engine.scrubbed(session) != session:
+        if self._engine.scrubbed(session, SESSION_MAX) != session:
             raise Refusal("bad-request", "a session's name holds a routing token; choose another name")
 
     async def deactivate(self, path: str, caller: Caller, *, by_bridge: bool = False) -> Deactivation:
@@ -379,7 +379,7 @@ class _ControlCall:
             directories = self._directories
             offline = error.reason == "directory-offline" and directories._stopping
             reason = "stopping" if offline else error.reason  # it is not the caller's fault that the directory is gone
-            path = directories._engine.scrubbed(self._path)[:DIRECTORY_MAX].encode("utf-8", "replace").decode()
+            path = directories._engine.scrubbed(self._path, DIRECTORY_MAX).encode("utf-8", "replace").decode()
             event = ControlRefused(self._action, path, self._caller.listener, reason)
             kind = self._action, self._caller.listener, reason
             await directories._refusals.note(self._fact(event), self.cause(), kind, stranger=False)

@@ -15,7 +15,8 @@ from omac.services.kernel.engine import Engine
 from omac.services.kernel.refusals import Refusals
 
 KINDS_MAX = 32  # of claims that differ, in an interval: an agent that makes up others gets those counted, no more
-Text = Annotated[str, msgspec.Meta(max_length=1_024)]
+TEXT_MAX = 1_024  # characters
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
@@ -40,7 +41,7 @@ class DenialClaims(NamedTuple):
         """Record one denial as claimed; equal ones within an interval are counted, and beyond KINDS_MAX any."""
         scrubbed = self.engine.scrubbed
         fields: dict[str, Any] = {
-            name: scrubbed(text) if text else text for name, text in msgspec.structs.asdict(claim).items()
+            name: scrubbed(text, TEXT_MAX) if text else text for name, text in msgspec.structs.asdict(claim).items()
         }
         fact = Addressed(denial.AGGREGATE, ids.guard_stream(self.engine.host), GuardDenied(**fields, origin="bridge"))
         await self.refusals.note(fact, Cause("bridge", correlation), claim, kinds_max=KINDS_MAX)

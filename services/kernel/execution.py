@@ -23,7 +23,7 @@ from omac.domain.kernel.aggregate import Addressed, Aggregate
 from omac.domain.kernel.event import Cause, Draft, Event, Latest, Recorded, Spooled
 from omac.domain.kernel.ids import HostId, RunId, StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.scrub import scrub, scrub_text
+from omac.domain.kernel.scrub import SPELLING_CHARS_MAX, cut, scrub, scrub_text
 from omac.journal.application import Journal
 from omac.journal.group_commit import Late
 from omac.journal.judgement import Conflict
@@ -103,9 +103,9 @@ class Execution(ABC):
         when the journal cannot be written."""
         return await self._append(self._facts(facts), cause, None, late)
 
-    def scrubbed(self, text: str) -> str:
-        """A text without living tokens, for a caller that cuts it before it is recorded."""
-        return scrub_text(text, self._living())
+    def scrubbed(self, text: str, chars_max: int) -> str:
+        """A text without living tokens, cut to so many characters. One that is much longer costs no more."""
+        return scrub_text(cut(text, chars_max + SPELLING_CHARS_MAX), self._living())[:chars_max]
 
     @abstractmethod
     def entry(self, aggregate: Aggregate[State, Any], stream: StreamId) -> Latest[State]:

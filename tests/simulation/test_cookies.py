@@ -1,6 +1,6 @@
 """Skills of one server and a client that keeps cookies, as a browser does: each skill gets back its own cookies only.
 
-The skills set cookies for all of the host, and answer in omac's name; curl keeps the cookies in a jar.
+The skills set cookies and other fields for all of the host, and answer in omac's name; curl keeps the cookies in a jar.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ SET = (
     "bare={name}",
     "__Host-all={name}; Path=/",
 )
+OF_THE_HOST = ("Accept-CH: DPR", "NEL: {}", "Report-To: {}", 'Use-As-Dictionary: match="/*"')
 PROGRAM = """\
 import os, socket
 listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])))
@@ -25,6 +26,7 @@ while True:
         lines = connection.recv(65536).decode("latin-1").split("\\r\\n")
         body = "; ".join(line for line in lines if line.lower().startswith("cookie:")).encode()
         fields = [f"Set-Cookie: {{one}}" for one in {cookies!r}] if "/set" in lines[0] else []
+        fields += {of_the_host!r}
         head = ["HTTP/1.1 200 OK", *fields, "X-Omac-Reason: revoked", f"Content-Length: {{len(body)}}", "", ""]
         connection.sendall("\\r\\n".join(head).encode() + body)
 """
@@ -38,7 +40,7 @@ def omac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Omac]:
             for name, neighbour in (("red", "blue"), ("blue", "red")):
                 cookies = [cookie.format(name=f"{project}-{name}", other=neighbour) for cookie in SET]
                 meta = META.format(name=name)
-                made.skill(made.root / project, name, meta, PROGRAM.format(cookies=cookies))
+                made.skill(made.root / project, name, meta, PROGRAM.format(cookies=cookies, of_the_host=OF_THE_HOST))
             made.approve(made.root / project, "red", "blue")
         yield made
 
@@ -62,6 +64,7 @@ def test_each_skill_has_its_own_cookies(omac: Omac, server: Serving, tmp_path: P
         assert answer.status == 200
         assert answer.body == ""
         assert "x-omac-reason" not in answer.headers
+        assert not answer.headers.keys() & {field.partition(":")[0].lower() for field in OF_THE_HOST}
     for name, base in skills.items():
         cookies = curl("--cookie", jar, f"{base}/get").body.removeprefix("Cookie: ")
         assert sorted(cookies.split("; ")) == [f"bare={name}", f"sid={name}"]

@@ -21,6 +21,16 @@ from omac.adapters.http.wire import AHEAD_BYTES_MAX
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
 FACADE_SHARE = 0.65  # of what is not the reserve, for the facade's two listeners
 HEADROOM = 7 << 20  # of its address space: less than the stack of a thread takes
+KEPT = tuple("abcdef")  # skills that serve many requests on a connection
+KEEPING = """\
+import os, socket, threading
+listener = socket.create_server(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), backlog=512)
+def serve(connection):
+    while connection.recv(65536):
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
 
 
 class Scene:
@@ -96,6 +106,40 @@ def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
         most = before + int((DESCRIPTORS_MAX - RESERVE_MIN) * FACADE_SHARE) + 3  # two wait for a place, one is a probe
         stays(lambda: scene.server.descriptors() <= most, 2.0, "the reserve")
     scene.works()
+
+
+def ask(sock: socket.socket, path: str) -> None:
+    sock.sendall(f"GET /{path}/x HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+
+@pytest.mark.full
+def test_connections_at_rest_leave_the_reserve(scene: Scene) -> None:
+    """Clients that call one skill after the other leave connections at rest to all of them: these leave the reserve,
+    too."""
+    project = scene.omac.root / "kept"
+    for name in KEPT:
+        scene.omac.skill(project, name, META.format(name=name), KEEPING)
+    scene.omac.approve(project, *KEPT)
+    paths = [scene.server.skill(project, name)["base"].split("/", 3)[3] for name in KEPT]
+    before, seen = scene.server.descriptors(), 0
+    with ExitStack() as held:
+        clients = [held.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(DESCRIPTORS_MAX // 24)]
+        clients += [held.enter_context(socket.socket()) for _ in range(DESCRIPTORS_MAX // 15)]
+        for sock in clients:  # each shows a token at once: it is no stranger that makes room for others
+            is_unix = sock.family == socket.AF_UNIX
+            sock.connect(scene.server.ready["facade_socket"] if is_unix else scene.port("facade"))
+            sock.settimeout(10)
+            ask(sock, paths[0])
+            assert sock.recv(999).endswith(b"ok")
+        for path in paths * 2:
+            for sock in clients:
+                ask(sock, path)
+            for sock in clients:
+                assert sock.recv(999).endswith(b"ok")
+            seen = max(seen, scene.server.descriptors())
+    assert seen <= before + int((DESCRIPTORS_MAX - RESERVE_MIN) * FACADE_SHARE) + 3
+    scene.works()
+    scene.server.call("deactivate", {"dir": str(project)})
 
 
 @pytest.mark.full

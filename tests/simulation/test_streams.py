@@ -5,13 +5,21 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from polling import eventually
 from real_omac import Omac, Serving, curl, omac_in
 from streaming_skill import META, PROGRAM
+
+from omac.adapters.facade.addressing import PATH_CHARS_MAX
+
+
+def quoted(text: str) -> str:
+    """Return a text with each of its characters percent-encoded."""
+    return "".join(f"%{ord(char):02x}" for char in text)
 
 
 class Scene:
@@ -35,9 +43,10 @@ class Scene:
         manifest = self.server.activate(self.project, session)
         host, _, port = self.server.ready["facade_base"].removeprefix("http://").partition(":")
         sock = socket.create_connection((host, int(port)), timeout=10)
-        request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        upgrade = "Connection: Upgrade\r\nUpgrade: ticks\r\n" if path == "/joined" else ""
+        request = f"GET /{manifest['dir_token']}/{mount}{path} HTTP/1.1\r\nHost: {host}\r\n{upgrade}\r\n"
         sock.sendall(request.encode())
-        if path == "/stream":
+        if path != "/silent":
             content = b""
             while b"data: tick" not in content:
                 data = sock.recv(65_536)
@@ -46,6 +55,15 @@ class Scene:
         else:
             eventually(lambda: self.server.call("status").json()["accesses"]["open"], 20.0, "the call to be admitted")
         return sock
+
+    def await_ready(self) -> None:
+        """Wait until the skill `own` is ready."""
+
+        def is_ready() -> bool:
+            skills = self.server.activate(self.project)["skills"]
+            return [skill["state"] for skill in skills if skill["name"] == "own"] == ["ready"]
+
+        eventually(is_ready, 20.0, "the skill")
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +114,26 @@ def test_a_call_without_an_answer_is_answered(scene: Scene) -> None:
     assert json.loads(body)["skill"] == "all"
 
 
+@pytest.mark.parametrize("spelled", [str, str.upper, quoted])
+def test_no_part_of_a_token_is_on_record(scene: Scene, spelled: Callable[[str], str]) -> None:
+    """The audit holds no part of a session's token, wherever a path that repeats it, in any spelling, was cut."""
+    calls, named = (scene.server.activate(scene.project, session)["dir_token"] for session in ("calls", "named"))
+    base = f"{scene.server.ready['facade_base']}/{calls}/own/"
+    eventually(lambda: curl(base).status == 200, 20.0, "the skill")
+    for padding in range(0, len(spelled(named)), 8):
+        assert curl(base + "x" * padding + f"/{spelled(named)}" * (PATH_CHARS_MAX // 32)).status == 200
+    rows = [row for row in scene.omac.audit() if row["session"] == "calls"]
+    paths = [unquote(row["path"]).lower() for row in rows if "[token]" in row["path"]]
+    assert paths
+    assert not [path for path in paths if named[:6] in path]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("path", ["/stream", "/silent"])
 def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
     """A call of a sidecar whose approval ends, and which ends at the signal, is recorded and answered without blaming
     the skill. An answer that ends with its connection does not appear whole."""
-
-    def is_ready() -> bool:
-        skills = scene.server.activate(scene.project)["skills"]
-        return [skill["state"] for skill in skills if skill["name"] == "own"] == ["ready"]
-
-    eventually(is_ready, 20.0, "the skill")
+    scene.await_ready()
     with scene.open("own", path) as call:
         scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
         content, _ = rest(call)
@@ -120,6 +147,17 @@ def test_a_call_of_a_sidecar_that_omac_stops(scene: Scene, path: str) -> None:
     assert not content.endswith(b"0\r\n\r\n")
     if path == "/silent":
         assert re.match(rb"HTTP/1.1 (503 .*sidecar-down|403 .*revoked)", content, re.DOTALL), content
+
+
+@pytest.mark.full
+def test_a_joined_stream_of_a_sidecar_that_omac_stops(scene: Scene) -> None:
+    """A switched connection whose sidecar ends at omac's signal breaks off: its client sees no end that was meant."""
+    scene.await_ready()
+    with scene.open("own", "/joined") as call:
+        scene.omac.ok("revoke", "own", "--workdir", str(scene.project))
+        with pytest.raises(ConnectionResetError), call.makefile("rb") as content:
+            content.read()
+    scene.omac.ok("approve", "own", "--workdir", str(scene.project))
 
 
 @pytest.mark.full

@@ -13,6 +13,8 @@ from omac.domain.directories.events import SessionEnded
 from omac.domain.guard.denial import GuardDenied
 
 REPEATED = 15
+LONG_CALLS = 10
+LONG_CALL_S = 0.04  # of the processor, for all that the server does for one
 
 
 def bridge(server: Serving, action: str, document: object = None, *, token: str | None = None) -> Answer:
@@ -100,6 +102,21 @@ def test_a_session_is_ended_by_the_bridge_and_a_directory_is_not(house: Omac, se
     refused = bridge(server, "deactivate", {"dir": str(project)})
     assert (refused.status, refused.json()["reason"]) == (403, "forbidden")
     assert {"dir": str(project), "state": "active"} in server.call("dirs").json()["dirs"]
+
+
+@pytest.mark.parametrize("text", ["a" * 60_000, "%61" * 20_000])
+def test_a_long_directory_costs_the_server_little(server: Serving, text: str) -> None:
+    """An agent that names directories of 60,000 characters, each of which may begin a token, holds up no other call."""
+
+    def processor_s() -> float:
+        fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = processor_s()
+    for _ in range(LONG_CALLS):
+        answer = bridge(server, "activate", {"dir": f"/{text}"})
+        assert (answer.status, answer.headers["x-omac-reason"]) == (400, "bad-request")
+    assert processor_s() - before < LONG_CALLS * LONG_CALL_S
 
 
 def denials(house: Omac) -> list[GuardDenied]:

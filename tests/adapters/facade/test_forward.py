@@ -127,6 +127,12 @@ def test_a_skill_speaks_neither_for_omac_nor_for_the_host() -> None:
         "Service-Worker-Allowed: /",
         'Clear-Site-Data: "cookies"',
         "Set-Cookie2: a=b",
+        "Accept-CH: Sec-CH-UA-Model",
+        "critical-ch: Sec-CH-UA-Model",
+        'NEL: {"report_to": "all", "max_age": 9, "success_fraction": 1}',
+        'Report-To: {"group": "all", "max_age": 9, "endpoints": [{"url": "https://evil.example/"}]}',
+        "Set-Login: logged-out",
+        'Use-As-Dictionary: match="/*"',
     )
     head, _ = answer(*forged, *of_the_host, "Content-Length: 0", "X-Omacs: 1")
     assert head == ["HTTP/1.1 200 OK", "Content-Length: 0", "X-Omacs: 1"]

@@ -1,4 +1,5 @@
-"""Two thousand idle connections: the facade serves other clients, and every descriptor comes back."""
+"""Two thousand idle connections: the facade serves other clients, and every descriptor comes back. A slow call is not
+idle."""
 
 import contextlib
 import os
@@ -16,6 +17,9 @@ from omac.adapters.http.slots import SlotLimits
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 IDLE = 2_000
+SLOW_BYTES = 600_000
+SLOW_READ = 6_000  # bytes each SLOW_S: within the limit not even half of what the facade reads at once
+SLOW_S = 0.02
 
 
 @pytest.fixture
@@ -78,3 +82,33 @@ async def test_one_that_begins_to_speak_as_it_must_make_room(
     assert [head.split()[1] for head, _ in requests] == [b"/%d" % number for number in range(12)]
     await house.gate.until("completed", 12)
     assert [entry[0] for entry in house.gate.transcript] == ["admit", "completed"] * 12
+
+
+async def read_slowly(sock: trio.socket.SocketType, mark: bytes) -> bytes:
+    """Return the bytes up to `mark`, from a peer that may not end the connection before."""
+    content = bytearray()
+    while not content.endswith(mark):
+        data = await sock.recv(SLOW_READ)
+        assert data, f"cut after {len(content)} bytes"
+        content += data
+        await trio.sleep(SLOW_S)
+    return bytes(content)
+
+
+def narrow(sock: trio.socket.SocketType) -> trio.socket.SocketType:
+    """Let a socket receive little ahead."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+    return sock
+
+
+@pytest.mark.full
+async def test_a_slow_reader_is_not_silent(build: Callable[..., Awaitable[Any]], replies: Any, token: str) -> None:
+    """A call whose client reads all the time is not cut as silent, however long a part of the answer takes."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SLOW_BYTES
+    house = await build(replies(head + bytes(SLOW_BYTES - 1) + b"!"), body_idle_timeout_s=0.4)
+    with narrow(trio.socket.socket()) as sock:
+        await sock.connect(("127.0.0.1", house.address))
+        await sock.send(f"GET /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        content = await read_slowly(sock, b"!")
+    assert len(content) == len(head) + SLOW_BYTES
+    await house.gate.until("completed")

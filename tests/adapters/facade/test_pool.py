@@ -213,7 +213,7 @@ async def test_a_poller_that_cannot_see_all_at_once(monkeypatch: pytest.MonkeyPa
     """A resting connection is not reused when one poll cannot return all events: the connection may not be quiet."""
     monkeypatch.setattr(poller, "EVENTS_MAX", 1)
     watching = poller.Poller()
-    connections = pool.SkillConnections(watching)
+    connections = pool.SkillConnections(watching, 2)
     skills = []
     for _ in range(2):
         here, skill = socket.socketpair()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omac.domain.access.access import AccessRequested
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import token_digest
-from omac.domain.kernel.scrub import ROUNDS, SCRUBBED, scrub, scrub_text
+from omac.domain.kernel.scrub import ROUNDS, SCRUBBED, SPELLING_CHARS_MAX, cut, scrub, scrub_text
 
 TOKEN = "0123456789abcdef" * 2
 OTHER = "fedcba9876543210" * 2
@@ -129,6 +129,19 @@ def test_what_a_caller_sends_is_scrubbed() -> None:
     """A token that an agent puts into a path or a session is not recorded."""
     event = AccessRequested("/w", "echo", f"m-{TOKEN}", encoded(TOKEN), "GET", f"/{TOKEN.upper()}/x")
     assert scrub(event, LIVING) == AccessRequested("/w", "echo", f"m-{SCRUBBED}", SCRUBBED, "GET", f"/{SCRUBBED}/x")
+
+
+@pytest.mark.parametrize("rounds", range(ROUNDS + 1))
+@pytest.mark.parametrize("missing", [1, 31])
+def test_a_cut_leaves_no_part_of_a_token(rounds: int, missing: int) -> None:
+    """A text that is cut within a token, in any spelling, ends before it; one that is cut elsewhere stays long."""
+    spelled = TOKEN
+    for _ in range(rounds):
+        spelled = encoded(spelled)
+    text = "/" + "z" * 999 + "/" + spelled
+    assert cut(text, len(text) - missing) == "/" + "z" * 999 + "/"
+    assert cut(text, len(text)) == text
+    assert cut("/" + "a" * 3000, 2000) == "/" + "a" * (1999 - SPELLING_CHARS_MAX)
 
 
 PARTS = (TOKEN, TOKEN.upper(), OTHER, encoded(TOKEN), encoded(OTHER, 2), DEAD, "a", "%", "%41", "/", "é", "0f")

@@ -215,6 +215,17 @@ async def test_a_way_in_use_is_cut_when_its_token_dies(serving: Serving, online:
         assert cuts == [reason]
 
 
+async def test_a_sidecar_that_omac_stopped_is_not_blamed(serving: Serving, online: Any) -> None:
+    """A call that fails because omac stops the sidecar fails with `sidecar-down`, also when the sidecar has ended."""
+    async with serving() as omac:
+        target = omac.gate.resolve(await online(omac), "echo")
+        assert omac.gate.stopped(target) is None
+        await omac.deactivate()
+        refusal = omac.gate.stopped(target)
+        assert refusal is not None
+        assert refusal.reason == "sidecar-down"
+
+
 async def test_the_end_of_a_session_cuts_its_own_calls_alone(serving: Serving, online: Any) -> None:
     """The calls of a session end with it; those of another session of the directory go on."""
     async with serving() as omac:
