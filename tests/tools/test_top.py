@@ -44,6 +44,17 @@ def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
     assert second.split()[:6] == ["echo", "shop", "two", "0.1", "0", "0"]
 
 
+def test_a_long_name_of_a_session(omac: Omac, shop: Path) -> None:
+    """A session with a long name takes no more columns than one that is named by a UUID; --json has the whole name."""
+    name = f"begin{'x' * 190}end"
+    (skill,) = omac.serve().activate(shop, name)["skills"]
+    assert curl(f"{skill['base']}/status").status == 200
+    row = omac.ok("top").splitlines()[2].split()
+    assert (len(row[2]), row[2][:6], row[2][-3:]) == (36, "beginx", "end")
+    (report,) = map(json.loads, omac.ok("top", "-n", "1", "--json").splitlines())
+    assert [call["session"] for call in report["calls"]] == [name]
+
+
 @pytest.mark.full
 def test_projects_that_are_called_the_same(omac: Omac, shop: Path) -> None:
     """Projects of the same name are told apart by their paths."""
