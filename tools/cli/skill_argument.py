@@ -82,12 +82,12 @@ class OpenedSkill(NamedTuple):
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
         code = self.candidate.skill.code
-        if self.place.repository is None:
-            is_approved = known.may_run(code, "") is not None
-        else:
-            now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
-            is_approved = known.covers(now) is not None
-        return None if is_approved else skill_plan.approve_command(self.skill, self.place, known.found)
+        if self.place.repository is None and known.may_run(code, "") is not None:
+            return None
+        now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
+        if self.place.repository is not None and known.covers(now) is not None:
+            return None
+        return skill_plan.approve_command(self.skill, self.place, now)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""
