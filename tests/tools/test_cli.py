@@ -18,7 +18,7 @@ from command_walk import ALL
 from polling import eventually
 from real_omac import Omac, Serving, curl
 
-from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
 from omac.tools.terminal.version import VERSION
 
 COMMANDS = {words[0] for words in ALL}
@@ -255,9 +255,11 @@ def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
 
 
 def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any]]) -> None:
-    """A row's own `at` can be pasted as --since and --until; both include it."""
+    """A row's own `at` can be pasted as --since and --until; both include it. So does its day."""
     at = used[2]["at"]
     assert [row["position"] for row in house.audit("--since", at, "--until", at)] == [used[2]["position"]]
+    day = wall_clock_of(at).split()[0]
+    assert used[2]["position"] in [row["position"] for row in house.audit("--since", day, "--until", day)]
 
 
 def test_the_audit_for_people(house: Omac, used: list[dict[str, Any]]) -> None:
