@@ -219,13 +219,19 @@ def report_unapproved(skill: OpenedSkill) -> None:
 
 
 def report_stored(skill: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
-    """Print which values were revoked, and report which required ones the skill now lacks."""
+    """Print which values were revoked; report which ones the skill still has by repository, and which required ones it
+    now lacks."""
+    effective = skill.effective()
     if as_json:
         print_json({"skill": skill.name, "workdir": skill.place.workdir, "unset": taken})
     else:
         for name in request:
             outcome = "is revoked from" if name in taken else "was not given to"
             print_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
+    by_repository = [name for name in request if name in {*effective.secrets, *effective.config}]
+    if by_repository:
+        report(f"{skill.name} still receives {', '.join(by_repository)}, given for every worktree of the repository")
+        report_fix([f"{skill.command(group, 'unset', *by_repository)} --repository"])
     for field in skill.sidecar.fields:
         if (
             field.name in taken
