@@ -284,7 +284,9 @@ def test_where_the_journal_is_and_what_is_in_it(house: Omac, server: Serving, us
     assert stats["kinds"]["access.completed"] == 3
     assert stats["first_at"] < stats["last_at"]
     assert stats["bytes"] >= os.path.getsize(stats["path"])
-    assert "access.completed" in house.ok("journal", "stats")
+    shown = house.ok("journal", "stats")
+    assert "access.completed" in shown
+    assert f"\nfrom {wall_clock_of(stats['first_at'])} to {wall_clock_of(stats['last_at'])}\n" in shown
 
 
 def test_status_for_people_names_what_is_online(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:

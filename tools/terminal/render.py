@@ -219,7 +219,8 @@ def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
     size = f"{counted(figures['events'], 'event')}, {figures['bytes']} bytes"
     print_folded(f"{figures['path']}: {size}, id {figures['id']}")
-    print_line(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
+    first, last = (wall_clock_of(at) if at else "-" for at in (figures["first_at"], figures["last_at"]))
+    print_line(f"from {first} to {last}")
     if figures["segments"]:
         print_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):
