@@ -184,6 +184,24 @@ def test_an_approved_skill_without_its_values_is_counted_as_approved(omac: Omac)
     assert (failed.status, "next: " in failed.out) == (1, False)
 
 
+def test_skills_of_the_home_folder_are_shared_by_all_projects(omac: Omac) -> None:
+    """A skill that is made and approved in the home folder, which is no project, is approved for all projects."""
+    home = Path(omac.environment["HOME"])
+    project = omac.project("shop")
+    made = omac.ok("skill", "new", "hi", cwd=home)
+    assert made.endswith("all projects share it, because it is in your home folder\nnext: omac trust\n")
+    assert "skills   hi  not approved\n" in omac.ok(cwd=home)
+    assert "shared by all projects" in omac.run("trust", cwd=home).err
+    done = trust(omac, home, ("Approve it?", b"y\n"))
+    assert "in your home folder: these skills are shared by all projects\r\n" in done.out
+    assert "1 approved, 0 approved before, 0 not approved\r\nnext: cd ~/projects/shop && omac" in done.out
+    assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "approved"
+    assert "skills   hi  approved\n" in omac.ok(cwd=home)
+    assert json.loads(omac.ok("show", "hi", "--json", cwd=home))["dir"] == ""
+    omac.ok("revoke", "hi", cwd=home)
+    assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "not approved"
+
+
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:
     """A word that only begins like yes is asked about again. A whole yes approves; three slips leave the skill as it
     is."""

@@ -21,7 +21,7 @@ from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, frozen, review_of, show_files, show_purpose
-from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
+from omac.tools.cli.scope_options import Where, at_once, directory_of, for_repository, is_home, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import ValueOptions
@@ -75,6 +75,9 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     """Go through the skills; 1 where an approval failed that a person wanted. Raises Refusal: misuse without a
     terminal, which names the single commands."""
     folders = DiskSkillFolders(environment)
+    if is_home(directory_of(request.where)):
+        report("in your home folder: these skills are shared by all projects")
+        request = request._replace(where=request.where._replace(workdir=None, shared=True))
     search = search_of(request.where, folders)
     registry = Registry.read(environment, request.journal)
     candidates = at_once(every(folders, search, guidance=True))
@@ -107,7 +110,9 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         counts = counts.after(reviewed, answer)
     print_line("")
     print_line(counts.shown())
-    if counts.yes:
+    if counts.yes and request.where.shared:
+        print_line("next: cd ~/projects/shop && omac  # the project to work in")
+    elif counts.yes:
         start, activate = next_commands(search.workdir, environment)
         print_line(f"next: {start}")
         print_line(f"  or, where a server runs: {activate}")
