@@ -56,11 +56,13 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE, missing: Container[st
     _show_gone(gone)
     for delay in status.unsigned:
         print_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
+        print_line("  try: omac checkpoint  # signs one now")
     for lapse in status.unwitnessed:
         print_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
+        print_line("  try: omac doctor  # which witness it is, and what to do")
     for erasure in status.unerased:
         print_folded(f"an erasure is not finished, of the directory with workdir id {erasure.workdir}")
-        print_line(f"  omac erase {erasure.workdir}  # goes on with it")
+        print_line(f"  try: omac erase {erasure.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     print_folded(f"accesses: {accesses}")
 
