@@ -340,6 +340,8 @@ def test_unset_names_the_value_of_the_repository_that_stays(omac: Omac) -> None:
     command = next(line for line in done.err.splitlines() if " secrets unset " in line).removeprefix("  try: ")
     ended = omac.run(*shlex.split(command)[1:], cwd=main)
     assert "slack needs TOKEN, and does not run without it" in ended.err
+    assert "to deregister slack, and delete all saved defaults:" in ended.err
+    assert "; to delete all saved defaults:" in done.err, "in this worktree alone it is not registered"
     assert secrets_of(omac, main)["given"] == "remembered"
 
 

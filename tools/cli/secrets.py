@@ -95,10 +95,12 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         stores = {stored[name].store for name in names if name in stored}
         _take(skill, names, stores.union(*(left.get(name, ()) for name in names)))
         remembered = sorted(name for name in skill.opened.credentials.defaults(skill.name) if name in names)
+        is_registered = skill.is_registered
     report_stored(skill, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and skill.place.scope != GLOBAL:
         document = ", ".join(remembered)
-        report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
+        purge = f"to deregister {skill.name}, and delete" if is_registered else "to delete"
+        report(f"{document}: still a saved default for omac register --defaults; {purge} all saved defaults:")
         report_fix([f"omac deregister {shlex.quote(skill.name)} {skill.place.flags} --purge-defaults"])
     return 0
 

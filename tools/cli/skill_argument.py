@@ -56,6 +56,11 @@ class OpenedSkill(NamedTuple):
     def place(self) -> SkillScope:
         return self.candidate.place
 
+    @property
+    def is_registered(self) -> bool:
+        """Return whether a registration of it is recorded here."""
+        return self.opened.registering.known(self.candidate).status != "unknown"
+
     def credential(self) -> Credential:
         """Return the values given to the skill here."""
         return self.opened.credentials.values_of(self.place.scope, self.name, self.skill.base)
