@@ -106,7 +106,7 @@ def test_again(host: Omac) -> None:
     shop = host.root / "shop"
     host.ok("erase", str(shop), "--yes")
     head = json.loads(host.ok("status", "--json"))["position"]
-    assert "no key is left" in host.ok("erase", workdir_id(str(shop)), "--yes")
+    assert "the key is gone" in host.ok("erase", workdir_id(str(shop)), "--yes")
     assert json.loads(host.ok("status", "--json"))["position"] == head
     used(host, shop, "later-basket", "later-argument")
     rows = host.ok("audit", "--json")
@@ -197,7 +197,7 @@ def test_a_backup_on_another_host(host: Omac, tmp_path: Path, tmp_path_factory: 
     with omac_in(tmp_path_factory.mktemp("third")) as third:
         third.ok("journal", "restore", str(copy), "--yes")
         assert not [word for word in WORDS if word in third.ok("audit", "--json")]
-        assert "no key is left" in third.ok("erase", workdir_id(str(host.root / "shop")), "--yes")
+        assert "the key is gone" in third.ok("erase", workdir_id(str(host.root / "shop")), "--yes")
         sound(third)
 
 
