@@ -42,6 +42,15 @@ def flaws_of(state: StateDir, public: Collection[str] = (), unended: Collection[
     return (*flaws, *(Flaw("stale", path) for path in state.stale_runs(unended)))
 
 
+def free_bytes_at(path: str) -> int:
+    """Return the bytes that this user can still write on the disk of a path, which need not exist; 0 where its files
+    have run out. Raises OSError."""
+    figures = os.statvfs(nearest_existing(os.path.abspath(path)))
+    if figures.f_files and not figures.f_favail:
+        return 0
+    return figures.f_bavail * figures.f_frsize
+
+
 def repair(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool:
     """Mend a flaw, and return whether that was done: False for one that is gone, or is something else by now. Raises
     OSError."""

@@ -27,7 +27,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.skills.bundle import TreeFile, considered
 from omac.domain.skills.meta import Config, FoundSkill, Secret
-from omac.domain.skills.registration import Registration
+from omac.domain.skills.registration import Code, Registration
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_config, check_secret
 
@@ -197,10 +197,11 @@ def judge_registration(present: FoundHere, entry: OldEntry) -> Step:
 
 def judge_approval(present: FoundHere, old: Old, seen: Seen | str | None, kept: Mapping[str, bytes]) -> Step:
     """Return the step for an approval (rule 2, its second half). `kept` is what the old copy has of all that the hash
-    leaves out. `seen` is the folder read as a whole, or the reason why it could not be read; None where nobody approved
-    it."""
+    leaves out. `seen` is the folder read as a whole, or the reason why it could not be read; None where it is approved
+    here already."""
     skill = present.skill
-    fix = (approve_command(skill, present.place, present.registration.found),)
+    now = Code(skill.source, seen.bundle_hash, seen.digest) if isinstance(seen, Seen) else present.registration.found
+    fix = (approve_command(skill, present.place, now),)
     approval = approval_for(old, present)
     if present.is_approved:
         return Step("approval", "there", approval.file if approval else "", value=skill.bundle_hash)

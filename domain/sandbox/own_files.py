@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from omac.domain.kernel.refusal import list_command
+from omac.domain.kernel.sizes import shown_size
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
 
 NAME = "own files"
+DISK = "disk"
+DISK_BYTES_MIN = 1024 * 1024  # below, an append may fail at any time
+DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
 FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale"]
 MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
@@ -67,6 +71,20 @@ def erasure_unfinished(workdir: str) -> Diagnosis:
     """The finding that an erasure of the directory with this workdir id is recorded, and has no outcome."""
     says = f"an erasure is not finished, of the directory with workdir id {workdir}: what it had may still be readable"
     return Diagnosis("erasure", WARN, says, (f"omac erase {workdir}  # goes on with it",))
+
+
+def disk_short(folder: str, free_bytes: int) -> tuple[Diagnosis, ...]:
+    """The finding that the disk of a folder of omac's is full, or nearly; none where it has room."""
+    if free_bytes >= DISK_BYTES_LOW:
+        return ()
+    fix = (f"df -h {shlex.quote(folder)}",)
+    if free_bytes >= DISK_BYTES_MIN:
+        says = (
+            f"the disk of {folder} has {shown_size(free_bytes)} left; once it is full, omac starts and forwards nothing"
+        )
+        return (Diagnosis(DISK, WARN, says, fix),)
+    says = f"the disk of {folder} is full ({shown_size(free_bytes)} left): omac starts and forwards nothing"
+    return (Diagnosis(DISK, FAIL, says, fix),)
 
 
 def mended(flaw: Flaw) -> str:

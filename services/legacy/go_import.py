@@ -143,14 +143,16 @@ class GoImport:
 
     def _approval(self, present: FoundHere) -> tuple[Seen | None, Step]:
         """Return the step for an approval, and the folder as read; None where no old approval can be for it."""
-        approval = None if present.is_approved else go_import.approval_for(self._old, present)
-        if approval is None:
+        if present.is_approved:
             return None, go_import.judge_approval(present, self._old, None, {})
         try:
             seen = self._see(present.skill.source)
         except OSError as error:
             problem = f"{error.filename or present.skill.source}: {error.strerror}"
             return None, go_import.judge_approval(present, self._old, problem, {})
+        approval = go_import.approval_for(self._old, present)
+        if approval is None:
+            return None, go_import.judge_approval(present, self._old, seen, {})
         kept: dict[str, bytes] = {}
         if seen.loose:
             with suppress(OSError):  # there is none

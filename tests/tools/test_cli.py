@@ -19,7 +19,7 @@ from polling import eventually
 from real_omac import Omac, Serving, curl
 
 from omac.domain.directories.events import ActivationRequested
-from omac.tools.terminal.timestamps import rfc3339
+from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
 from omac.tools.terminal.version import VERSION
 
 COMMANDS = {words[0] for words in ALL}
@@ -256,9 +256,11 @@ def test_the_audit_as_csv(house: Omac, used: list[dict[str, Any]]) -> None:
 
 
 def test_the_audit_can_be_cut_at_an_access(house: Omac, used: list[dict[str, Any]]) -> None:
-    """A row's own `at` can be pasted as --since and --until; both include it."""
+    """A row's own `at` can be pasted as --since and --until; both include it. So does its day."""
     at = used[2]["at"]
     assert [row["position"] for row in house.audit("--since", at, "--until", at)] == [used[2]["position"]]
+    day = wall_clock_of(at).split()[0]
+    assert used[2]["position"] in [row["position"] for row in house.audit("--since", day, "--until", day)]
 
 
 def test_the_audit_for_people(house: Omac, used: list[dict[str, Any]]) -> None:
@@ -283,7 +285,9 @@ def test_where_the_journal_is_and_what_is_in_it(house: Omac, server: Serving, us
     assert stats["kinds"]["access.completed"] == 3
     assert stats["first_at"] < stats["last_at"]
     assert stats["bytes"] >= os.path.getsize(stats["path"])
-    assert "access.completed" in house.ok("journal", "stats")
+    shown = house.ok("journal", "stats")
+    assert "access.completed" in shown
+    assert f"\nfrom {wall_clock_of(stats['first_at'])} to {wall_clock_of(stats['last_at'])}\n" in shown
 
 
 def test_status_for_people_names_what_is_online(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:

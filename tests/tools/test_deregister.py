@@ -94,13 +94,19 @@ def test_it_asks_first(omac: Omac, shop: Path) -> None:
 def test_what_was_given_stays_unless_it_is_purged(omac: Omac, shop: Path) -> None:
     """A deregistered skill keeps its values for the next registration; each kind of value is purged by its own flag."""
     where = ("--workdir", str(shop), "--yes")
-    assert deregister(omac, "slack", *where).status == 0
+    done = deregister(omac, "slack", *where)
+    assert done.status == 0
+    assert f"still stored for slack of {shop}: TOKEN, NOTE; to delete:" in done.err
+    flags = "--purge-secrets --purge-fields"
+    assert f"try: omac deregister slack --workdir {shop} --harness opencode {flags}\n" in done.err
     assert kept(omac, str(shop))
     assert alone(omac, "register", "slack", "--workdir", str(shop)).status == 0
     assert deregister(omac, "slack", "--purge-fields", *where).status == 0
     done = deregister(omac, "slack", "--purge-secrets", *where)
     assert (done.status, done.out) == (0, f"  deleted: TOKEN of slack for {shop}\n"), done
     assert not kept(omac, str(shop))
+    assert "still saved defaults for skills named slack: TOKEN; to delete all of them:" in done.err
+    assert f"try: omac deregister slack --workdir {shop} --harness opencode --purge-defaults\n" in done.err
     assert kept(omac, DEFAULTS)
     done = deregister(omac, "slack", "--purge-defaults", *where)
     assert (done.status, done.out) == (0, "  deleted defaults of slack: NOTE, TOKEN\n"), done

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.media import small_disk
 from real_omac import Done, Omac
 
 
@@ -138,6 +139,16 @@ def test_a_disk_that_cannot_be_written(omac: Omac, below: str) -> None:
         done = omac.run(*command, within=within, extra=environment)
         fixes = re.findall(r"  try: (?:ls -ld|df -h) (.*)", done.err)
         assert set(fixes) == {str(omac.state)}, done
+
+
+@pytest.mark.parametrize(
+    ("size", "level", "status"), [(100_000, "fail", 5), (8_000_000, "warn", 0), (100_000_000, "", 0)]
+)
+def test_a_disk_that_is_full(omac: Omac, size: int, level: str, status: int) -> None:
+    """A full disk is a failure, one that soon will be a warning, each with the command that shows it."""
+    done = omac.run("doctor", within=(*small_disk(omac.state, size), "--"))
+    shown = re.search(rf"\[(\w+)\] disk: the disk of {omac.state} .*\n  try: df -h {omac.state}\n", done.out)
+    assert (shown[1] if shown else "", done.status) == (level, status), done
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

@@ -237,6 +237,7 @@ def test_killed_at_any_step(host: Omac, monkeypatch: pytest.MonkeyPatch, step: s
     is_begun = bool(json.loads(host.ok("status", "--json"))["unerased"])
     assert is_begun == (step not in ("before the request", "before the log is moved"))
     again = f"omac erase {workdir_id(shop)} # goes on with it"
+    assert (f"\n  try: omac erase {workdir_id(shop)}  # goes on with it\n" in host.ok("status")) == is_begun
     for text in (host.ok("status"), host.run("doctor").out):
         assert (again in " ".join(text.split())) == is_begun
     host.ok("erase", workdir_id(shop), "--yes")

@@ -435,7 +435,9 @@ def test_a_forged_registry_gets_nothing(old: OldOmac) -> None:
     }
     done = old.moves(project)
     assert done.status == 0, done
-    assert "omac approve slack" in done.out
+    shown = old.omac.ok("show", "slack", "--workdir", str(project))
+    digest = shown.partition("not approved: ")[2].split()[0]  # over every file, not the code alone
+    assert f"omac approve slack --workdir {project} --harness opencode --hash {digest}" in done.out
     assert len(old.omac.events(Registered)) == 1
     assert not old.omac.events(Approved)
     assert not old.omac.events(SecretWritten)

@@ -488,7 +488,9 @@ def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.
     key_file = vault.environment.pop("OMAC_VAULT_KEY_FILE")
     called_often(vault, WORTH)
     vault.ok("start", "--", "true", cwd=vault.root / "shop")
-    assert "no checkpoint is signed since position" in vault.ok("status")
+    shown = vault.ok("status")
+    assert "no checkpoint is signed since position" in shown
+    assert "\n  try: omac checkpoint  # signs one now\n" in shown
     (delay,) = json.loads(vault.ok("status", "--json"))["unsigned"]
     assert delay["host"] == (vault.state / "host-id").read_text().strip()
     assert "locked" in delay["why"] or "key" in delay["why"]

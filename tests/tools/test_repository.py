@@ -2,6 +2,7 @@
 for exactly the approved files; a folder that only claims to be a worktree gets none."""
 
 import json
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -326,12 +327,36 @@ def test_each_command_shows_the_values_that_count(omac: Omac) -> None:
         assert (row["given"], row["store"], row["source"]) == ("yes", "vault", "stored")
         assert row["fingerprint"].startswith("hmac:")
         assert omac.ok("config", "get", "slack", "REGION", cwd=tree) == "us\n"
+    approval = json.loads(omac.ok("approve", "slack", "--json", cwd=linked))
+    assert (approval["gets"], approval["missing"]) == (["TOKEN", "REGION"], [])
     omac.ok("config", "set", "slack", "REGION", "asia", cwd=linked)
     assert omac.ok("config", "get", "slack", "REGION", cwd=linked) == "asia\n"
     assert omac.ok("config", "get", "slack", "REGION", cwd=main) == "us\n"
     (main / ".agents/skills/slack/note").write_text("changed")  # the approval no longer covers it
     assert secrets_of(omac, main)["fingerprint"] == "<missing>"
     assert omac.ok("config", "get", "slack", "REGION", cwd=main) == "eu\n"
+
+
+def test_unset_names_the_value_of_the_repository_that_stays(omac: Omac) -> None:
+    """Unsetting a value that only the repository has reports that the skill still receives it, and the printed command
+    ends it. Unsetting a worktree's own value ends it there."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    linked = worktree(main, "one")
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    done = omac.run("secrets", "unset", "slack", "TOKEN", cwd=linked)
+    assert "TOKEN was not given to slack" in done.out
+    assert "slack still receives TOKEN, given for every worktree of the repository" in done.err
+    assert omac.run("secrets", "set", "slack", "TOKEN", cwd=linked, stdin=b"abcd-own").status == 0
+    assert "still receives" not in omac.run("secrets", "unset", "slack", "TOKEN", cwd=linked).err
+    assert secrets_of(omac, linked)["given"] == "remembered"
+    command = next(line for line in done.err.splitlines() if " secrets unset " in line).removeprefix("  try: ")
+    ended = omac.run(*shlex.split(command)[1:], cwd=main)
+    assert "slack needs TOKEN, and does not run without it" in ended.err
+    assert "to deregister slack, and delete all saved defaults:" in ended.err
+    assert "; to delete all saved defaults:" in done.err, "in this worktree alone it is not registered"
+    assert secrets_of(omac, main)["given"] == "remembered"
 
 
 def secrets_of(omac: Omac, place: Path) -> dict[str, Any]:

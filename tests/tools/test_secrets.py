@@ -125,7 +125,9 @@ def test_set_list_show_unset(omac: Omac, shop: Path) -> None:
     assert (done.status, done.out) == (0, f"TOKEN of slack for {shop}: kept in the vault {omac.state / 'vault'}\n")
     reason, command = done.err.splitlines()
     assert reason == "slack is not approved: it receives its values after approval"
-    assert command.startswith(f"  try: omac approve slack --workdir {shop} --harness opencode --hash sha256:")
+    shown = omac.ok("show", "slack", *where)
+    digest = shown.partition("not approved: ")[2].split()[0]  # over every file, not the code alone
+    assert command == f"  try: omac approve slack --workdir {shop} --harness opencode --hash {digest}"
     row = listed(omac, shop)["TOKEN"]
     fingerprint = row.pop("fingerprint")
     origin = {"given": "yes", "store": "vault", "source": "stored"}

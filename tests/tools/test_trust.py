@@ -90,6 +90,7 @@ def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:
     assert (tmp_path / "planted").exists()
     assert "# planted" not in done.out
     assert "echo is not approved" in done.out
+    assert done.status == 1
     assert f"try: omac trust {project}" in done.out
     assert "0 approved, 0 approved before, 1 not approved" in done.out
     assert states(omac, project)["echo"] != "approved"
@@ -124,7 +125,7 @@ def test_without_a_terminal_the_single_commands_are_named(omac: Omac) -> None:
     omac.skill(project, "wrong", "name: [")
     done = omac.run("trust", str(project))
     assert (done.status, done.out) == (2, "")
-    assert "omac trust needs a terminal to ask about" in done.err
+    assert "omac trust needs a terminal to ask about echo, mail, wrong" in done.err
     for command in (
         f"omac show echo --workdir {project}",
         f"omac diff mail --workdir {project}",
@@ -165,6 +166,40 @@ def test_quitting_leaves_the_rest(omac: Omac) -> None:
     done = trust(omac, project, *YES, ("Approve it?", b"q\n"))
     assert "1 approved, 0 approved before, 2 not approved" in done.out
     assert states(omac, project) == {"a": "approved", "b": "not registered", "c": "not registered"}
+
+
+def test_an_approved_skill_without_its_values_is_counted_as_approved(omac: Omac) -> None:
+    """An approved skill that waits for values is asked about, and counted as approved before, whatever the answer; an
+    approval that fails after a yes is exit code 1."""
+    project = valued(omac)
+    omac.ok("approve", "slack", "--workdir", str(project))
+    question = "It waits for TOKEN. Set this now?"
+    for answer in (b"n\n", b"q\n"):
+        done = trust(omac, project, (question, answer))
+        assert "0 approved, 1 approved before, 0 not approved, 1 without required values\r\n" in done.out
+        assert done.status == 0
+    failed = trust(omac, project, (question, b"y\n"))  # no keychain, no vault
+    assert "slack got no values: " in failed.out
+    assert "0 approved, 1 approved before, 0 not approved, 1 without required values\r\n" in failed.out
+    assert (failed.status, "next: " in failed.out) == (1, False)
+
+
+def test_skills_of_the_home_folder_are_shared_by_all_projects(omac: Omac) -> None:
+    """A skill that is made and approved in the home folder, which is no project, is approved for all projects."""
+    home = Path(omac.environment["HOME"])
+    project = omac.project("shop")
+    made = omac.ok("skill", "new", "hi", cwd=home)
+    assert made.endswith("all projects share it, because it is in your home folder\nnext: omac trust\n")
+    assert "skills   hi  not approved\n" in omac.ok(cwd=home)
+    assert "shared by all projects" in omac.run("trust", cwd=home).err
+    done = trust(omac, home, ("Approve it?", b"y\n"))
+    assert "in your home folder: these skills are shared by all projects\r\n" in done.out
+    assert "1 approved, 0 approved before, 0 not approved\r\nnext: cd ~/projects/shop && omac" in done.out
+    assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "approved"
+    assert "skills   hi  approved\n" in omac.ok(cwd=home)
+    assert json.loads(omac.ok("show", "hi", "--json", cwd=home))["dir"] == ""
+    omac.ok("revoke", "hi", cwd=home)
+    assert json.loads(omac.ok("list", "--json", cwd=project).splitlines()[-1])["state"] == "not approved"
 
 
 def test_an_unclear_answer_approves_nothing(omac: Omac) -> None:

@@ -235,7 +235,13 @@ def test_a_passphrase_opens_it(passphrase: Omac) -> None:
     assert "this is not the passphrase" in wrong.out
     alone = piped(omac, SECRET.encode(), *command)
     assert (alone.status, alone.out) == (8, "")
-    assert "  try: omac unlock" in alone.err
+    assert "omac unlock gives to servers alone" in alone.err
+    assert offered(alone) == [f"omac {shlex.join(command)}  # at a terminal, where it asks"]
+    registered = piped(
+        omac, b"TOKEN=" + SECRET.encode(), "register", *command[2:3], *command[4:], "--secrets-from", "-"
+    )
+    assert registered.status == 8
+    assert offered(registered)[-1].endswith("--secrets-from -  # at a terminal, where it asks")
     omac.approve(project, "slack")
     assert offered(omac.run("start", "--workdir", str(project), "--", "true")) == ["omac unlock"]
     assert offered(omac.run("vault", "status")) == [], "no run lives that omac unlock could open it for"

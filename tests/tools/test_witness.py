@@ -105,7 +105,12 @@ def test_one_that_is_away_is_owed(used: Omac, notes: Path) -> None:
     (row,) = [row for row in used.attempts() if row["kind"] == "witness.failed"]
     assert str(notes) in row["detail"]
     assert "does not get checkpoints: No such file" in used.process("doctor").out
-    assert "no checkpoint is delivered to a witness since position 0: No such file" in used.ok("status")
+    lapse = "no checkpoint is delivered to a witness since position 0: No such file or directory\n  try: omac doctor"
+    assert lapse in used.ok("status")
+    kept_by(used, "none")
+    assert "delivered" not in used.ok("status"), "nobody is to keep them"
+    kept_by(used, str(notes))
+    assert lapse in used.ok("status")
     notes.parent.with_name("gone").rename(notes.parent)
     ran(used)
     assert witnessed(used)[-1][0] == "CheckpointWitnessed"

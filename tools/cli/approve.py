@@ -15,6 +15,7 @@ from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.registered_skills import Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line
@@ -45,7 +46,7 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
         before = everything.registering.known(candidate).approved
         changed = recorded(everything, lambda: everything.registering.approve(candidate, digest))
         approved = everything.registering.known(candidate).approved
-        values = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        values = Registry.read(environment, request.journal).standing(candidate, folders).given
     assert approved is not None, "it has just been approved"
     sidecar = sidecar_of(candidate)
     gets = [secret.name for secret in sidecar.secrets if secret.name in values.secrets]

@@ -31,7 +31,7 @@ def audit(
     session: Annotated[str | None, typer.Option(help="Only this session; '' for rows without one.")] = None,
     run: Annotated[str | None, typer.Option("--run", help="Only this run; its id is in omac ps and --csv.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before: 2026-11-21T14:00, 90s, 15m, 2h or 7d ago.")] = None,
-    until: Annotated[str | None, typer.Option(help="Not after; as --since.")] = None,
+    until: Annotated[str | None, typer.Option(help="Not after; as --since. A date: to its end.")] = None,
     outcome: Annotated[str | None, typer.Option(help="completed, aborted, refused, open or done.")] = None,
     kind: Annotated[str | None, typer.Option(help="access, sandbox, guard, skill, secret, control and more")] = None,
     actor: Annotated[str | None, typer.Option(help="person, bridge, agent or omac.")] = None,

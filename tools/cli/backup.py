@@ -85,7 +85,7 @@ def _loss(path: str, copy: Copy) -> str:
     if present.position > copy.position:
         later = present.position - copy.position
         positions = counted(later, "later position is", "later positions are")
-        return f"{positions} in the present journal and not in the backup: a revocation among them is undone"
+        return f"{positions} in the present journal and not in the backup: any revocation among them is undone"
     return ""
 
 

@@ -1,6 +1,7 @@
 """omac deregister: forget skills, and what was given to them if that is wanted; the folders of skills stay."""
 
 import contextlib
+import itertools
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import RegisteredSkill, Registry
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import confirm
-from omac.tools.terminal.render import print_folded, print_line, report
+from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
 COMMAND = "omac deregister"
 
@@ -104,6 +105,7 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             message = f"deregistered, but deleting its values failed: {refusal.message}"
             fix = [*refusal.fix, _again(request, targets)]
             raise Refusal(refusal.reason, message, fix=fix) from None
+        kept = [_kept(request, target, everything.credentials) for target in targets]
     for target, purge in zip(targets, purges, strict=True):
         if target.known is not None:
             print_folded(f"deregistered: {target.skill} in {target.known.status.source}")
@@ -113,6 +115,9 @@ def run(request: DeregisterRequest, environment: Mapping[str, str], clock: Calla
             print_folded(f"  deleted: {', '.join(names)} of {purge.skill} for {target.place.shown}", 4)
         if purge.defaults:
             print_folded(f"  deleted defaults of {purge.skill}: {', '.join(purge.defaults)}", 4)
+    for message, fix in dict(itertools.chain.from_iterable(kept)).items():
+        report(message)
+        report_fix(fix)
     return 0
 
 
@@ -231,6 +236,27 @@ def _purge(request: DeregisterRequest, target: Target, credentials: Credentials)
         tuple(sorted(values.config)) if request.purge_fields else (),
         tuple(_remembered(credentials.values_of(DEFAULTS, skill))) if request.purge_defaults else (),
     )  # fmt: skip
+
+
+def _kept(request: DeregisterRequest, target: Target, credentials: Credentials) -> list[tuple[str, list[str]]]:
+    """Return a message for each kind of values that stay, and the commands that delete them."""
+    skill, place = shlex.quote(target.skill), target.place.flags
+    values = credentials.values_of(target.scope, target.skill, target.base)
+    kinds = {"secrets": sorted({*values.secrets, *values.left}), "config": sorted(values.config)}
+    names = list(itertools.chain.from_iterable(kinds.values()))
+    flags = [flag for flag, kind in (("--purge-secrets", "secrets"), ("--purge-fields", "config")) if kinds[kind]]
+    fix = [f"{COMMAND} {skill} {place} {' '.join(flags)}"]
+    if request.where.repository:  # such values are found by the folder alone
+        where = request.where.flags
+        fix = [f"omac {kind} unset {skill} {' '.join(given)} {where}" for kind, given in kinds.items() if given]
+    messages = [(f"still stored for {target.skill} of {target.place.shown}: {', '.join(names)}; to delete:", fix)]
+    defaults = credentials.defaults(target.skill) if request.purge_secrets else {}
+    secrets = sorted(name for name, default in defaults.items() if default.secret is not None)
+    message = f"still saved defaults for skills named {target.skill}: {', '.join(secrets)}; to delete all of them:"
+    return [
+        *(messages if names else ()),
+        *([(message, [f"{COMMAND} {skill} {place} --purge-defaults"])] if secrets else ()),
+    ]
 
 
 def _confirmed(request: DeregisterRequest, targets: list[Target], purges: list[DefaultsToPurge]) -> bool:

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from omac.domain.kernel.refusal import REASONS, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis, findings, healthy, report
-from omac.domain.sandbox.own_files import NAME, diagnose, erasure_unfinished, mended, segment_lost, signing_delayed
+from omac.domain.sandbox.own_files import (
+    DISK,
+    NAME,
+    diagnose,
+    erasure_unfinished,
+    mended,
+    segment_lost,
+    signing_delayed,
+)
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
 from omac.tools.compose.witnesses import FoundWitness, found_witness
@@ -25,7 +33,7 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     lost = (segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost)
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = _witness(found_witness(environment, own.state))
-    ours = (*diagnose(own.state.path, own.flaws()), *lost, *unsigned, *unerased, witness)
+    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, witness)
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
@@ -34,7 +42,7 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             print_folded(f"[mended] {line}")
         for line in report(diagnoses):
             print_folded(line, 4)
-    if any(diagnosis.name == NAME and diagnosis.level == FAIL for diagnosis in diagnoses):
+    if any(diagnosis.name in (NAME, DISK) and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
     if own.lost:
         return REASONS["journal-damaged"].exit_code

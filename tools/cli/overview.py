@@ -13,7 +13,7 @@ from omac.projections.status import Status
 from omac.services.skills.resolution import every
 from omac.tools.cli.next_command import start_command
 from omac.tools.cli.review import Review, review_of
-from omac.tools.cli.scope_options import Where, at_once, search_of
+from omac.tools.cli.scope_options import Where, at_once, is_home, search_of
 from omac.tools.cli.status import lives_now
 from omac.tools.compose.project import project_of
 from omac.tools.compose.registered_skills import Registry
@@ -35,7 +35,9 @@ def run(environment: Mapping[str, str]) -> int:
     project = project_of(here, home)
     folders = DiskSkillFolders(environment)
     registry = Registry.read(environment, None)
-    candidates = at_once(every(folders, search_of(Where(project), folders), guidance=True))
+    candidates = at_once(
+        every(folders, search_of(Where(None if is_home(project) else project), folders), guidance=True)
+    )
     reviews = [review_of(candidate, registry, folders) for candidate in candidates]
     runs = _runs(project, environment)
     print_line(elided_middle(f"project  {project}", WIDTH))

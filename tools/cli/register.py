@@ -190,8 +190,7 @@ def _require_store(candidate: Candidate, names: list[str], everything: Opened, a
     async def read() -> None:
         await stores.read(await stores.chosen(), service, names)
 
-    if asks:
-        make_usable(stores, {trio.run(stores.chosen)})
+    make_usable(stores, {trio.run(stores.chosen)}, asks=asks)
     trio.run(read)
 
 

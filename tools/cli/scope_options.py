@@ -71,12 +71,20 @@ def harness_of(base: str, others: Sequence[str] = ()) -> str:
     return DEFAULT_HARNESS.name
 
 
+def is_home(path: str) -> bool:
+    """Return whether a path is the user's home folder, which is no project: the skills below it are those that all
+    projects share."""
+    home = expanded("~")
+    return home != "~" and path == os.path.realpath(home)
+
+
 def search_of(where: Where, folders: "SkillFolders") -> SkillSearch:
-    """Return the search for these flags. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
+    """Return the search for these flags; in the home folder, where no flag names it, for the skills that all projects
+    share. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
     path = os.path.abspath(expanded(where.workdir or "."))
     canonical = at_once(folders.canonical(path, ("/",)))
     harness = harness_named(where.harness) if where.harness else None
-    return SkillSearch(canonical, harness, where.scope)
+    return SkillSearch(canonical, harness, "global" if where.workdir is None and is_home(canonical) else where.scope)
 
 
 def for_repository(candidate: Candidate, where: Where, command: str) -> Candidate:

@@ -95,10 +95,12 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         stores = {stored[name].store for name in names if name in stored}
         _take(skill, names, stores.union(*(left.get(name, ()) for name in names)))
         remembered = sorted(name for name in skill.opened.credentials.defaults(skill.name) if name in names)
+        is_registered = skill.is_registered
     report_stored(skill, "secrets", [name for name in names if name in stored], names, as_json)
     if remembered and skill.place.scope != GLOBAL:
         document = ", ".join(remembered)
-        report(f"{document}: still a saved default for omac register --defaults; to delete all saved defaults:")
+        purge = f"to deregister {skill.name}, and delete" if is_registered else "to delete"
+        report(f"{document}: still a saved default for omac register --defaults; {purge} all saved defaults:")
         report_fix([f"omac deregister {shlex.quote(skill.name)} {skill.place.flags} --purge-defaults"])
     return 0
 
@@ -219,13 +221,19 @@ def report_unapproved(skill: OpenedSkill) -> None:
 
 
 def report_stored(skill: OpenedSkill, group: str, taken: Sequence[str], request: Sequence[str], as_json: bool) -> None:
-    """Print which values were revoked, and report which required ones the skill now lacks."""
+    """Print which values were revoked; report which ones the skill still has by repository, and which required ones it
+    now lacks."""
+    effective = skill.effective()
     if as_json:
         print_json({"skill": skill.name, "workdir": skill.place.workdir, "unset": taken})
     else:
         for name in request:
             outcome = "is revoked from" if name in taken else "was not given to"
             print_folded(f"{name} {outcome} {skill.name} for {skill.place.shown}")
+    by_repository = [name for name in request if name in {*effective.secrets, *effective.config}]
+    if by_repository:
+        report(f"{skill.name} still receives {', '.join(by_repository)}, given for every worktree of the repository")
+        report_fix([f"{skill.command(group, 'unset', *by_repository)} --repository"])
     for field in skill.sidecar.fields:
         if (
             field.name in taken

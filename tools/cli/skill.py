@@ -12,7 +12,7 @@ from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
-from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.cli.scope_options import Where, directory_of, is_home
 from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, skills_below
 from omac.tools.terminal.invocation import current, print_json
@@ -54,6 +54,8 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     values = "a setting" if secrets else "a secret and a setting"
     print_line(f"  omac.yaml   what omac runs; has {values} to uncomment")
     print_line("  sidecar.py  the server that holds the secret, outside the sandbox")
+    if is_home(project):
+        print_line("all projects share it, because it is in your home folder")
     print_line(f"next: omac trust{where}")
     return 0
 

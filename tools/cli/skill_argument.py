@@ -56,6 +56,11 @@ class OpenedSkill(NamedTuple):
     def place(self) -> SkillScope:
         return self.candidate.place
 
+    @property
+    def is_registered(self) -> bool:
+        """Return whether a registration of it is recorded here."""
+        return self.opened.registering.known(self.candidate).status != "unknown"
+
     def credential(self) -> Credential:
         """Return the values given to the skill here."""
         return self.opened.credentials.values_of(self.place.scope, self.name, self.skill.base)
@@ -82,12 +87,12 @@ class OpenedSkill(NamedTuple):
         """The command that approves its code, if it is not approved."""
         known = self.opened.registering.known(self.candidate)
         code = self.candidate.skill.code
-        if self.place.repository is None:
-            is_approved = known.may_run(code, "") is not None
-        else:
-            now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
-            is_approved = known.covers(now) is not None
-        return None if is_approved else skill_plan.approve_command(self.skill, self.place, known.found)
+        if self.place.repository is None and known.may_run(code, "") is not None:
+            return None
+        now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
+        if self.place.repository is not None and known.covers(now) is not None:
+            return None
+        return skill_plan.approve_command(self.skill, self.place, now)
 
     def secret(self, name: str) -> Secret:
         """The secret of that name. Raises Refusal (value-refused) that lists what there is."""

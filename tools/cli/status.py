@@ -39,7 +39,7 @@ def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str])
         print_json(msgspec.Raw(answer))
     else:
         status, gone = _living(answer, environment)
-        show_status(status, gone, _missing(status))
+        show_status(_wanted(status, environment), gone, _missing(status))
     return 0
 
 
@@ -53,7 +53,7 @@ def watch(journal_path: str | None, as_json: bool, environment: Mapping[str, str
         status, gone = status_now(journal_path, environment)
         stdout.write(CLEAR)
         print_line(f"every {WATCH_S} s; Ctrl-C ends it")
-        show_status(status, gone, _missing(status))
+        show_status(_wanted(status, environment), gone, _missing(status))
         stdout.flush()
         time.sleep(WATCH_S)
 
@@ -85,6 +85,16 @@ def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[b
 def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
     return living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living)
+
+
+def _wanted(status: Status, environment: Mapping[str, str]) -> Status:
+    """Return the status without failures of a witness, where the settings want none any more."""
+    if not status.unwitnessed:
+        return status
+    from omac.tools.compose.witnesses import found_witness
+
+    is_refused = found_witness(environment, StateDir.of(environment)).is_refused
+    return msgspec.structs.replace(status, unwitnessed=()) if is_refused else status
 
 
 def _missing(status: Status) -> frozenset[str]:

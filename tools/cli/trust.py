@@ -21,7 +21,7 @@ from omac.tools.cli.pager import paged
 from omac.tools.cli.register import RegisterRequest
 from omac.tools.cli.register import run as register
 from omac.tools.cli.review import Review, files_of, frozen, review_of, show_files, show_purpose
-from omac.tools.cli.scope_options import Where, at_once, for_repository, search_of
+from omac.tools.cli.scope_options import Where, at_once, directory_of, for_repository, is_home, search_of
 from omac.tools.cli.show import command, show_approval, show_contents, show_differences
 from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import ValueOptions
@@ -32,6 +32,8 @@ from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.prompts import can_ask, choose
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 
+FAILED = "failed"
+
 
 class TrustRequest(NamedTuple):
     """The command line, as typed."""
@@ -41,16 +43,41 @@ class TrustRequest(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of skills that were approved, were approved before, and are not."""
+    """The numbers of skills that were approved now, were approved before, are not, and are but lack values; `failed`
+    counts those that a person said yes to in vain, `yes` all others with that answer."""
 
     approved: int = 0
     before: int = 0
     left: int = 0
+    waiting: int = 0
+    failed: int = 0
+    yes: int = 0
+
+    def after(self, reviewed: Review, answer: str) -> "Counts":
+        """Return the numbers with one more skill, which was pending."""
+        was_approved, yes = reviewed.state == "approved", answer == "y"
+        return Counts(
+            self.approved + (yes and not was_approved),
+            self.before + was_approved,
+            self.left + (not yes and not was_approved),
+            self.waiting + (not yes and was_approved),
+            self.failed + (answer == FAILED),
+            self.yes + yes,
+        )
+
+    def shown(self) -> str:
+        """Return the line for people."""
+        waiting = f", {self.waiting} without required values" if self.waiting else ""
+        return f"{self.approved} approved, {self.before} approved before, {self.left} not approved{waiting}"
 
 
 def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:
-    """Go through the skills. Raises Refusal: misuse without a terminal, which names the single commands."""
+    """Go through the skills; 1 where an approval failed that a person wanted. Raises Refusal: misuse without a
+    terminal, which names the single commands."""
     folders = DiskSkillFolders(environment)
+    if is_home(directory_of(request.where)):
+        report("in your home folder: these skills are shared by all projects")
+        request = request._replace(where=request.where._replace(workdir=None, shared=True))
     search = search_of(request.where, folders)
     registry = Registry.read(environment, request.journal)
     candidates = at_once(every(folders, search, guidance=True))
@@ -69,30 +96,27 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     pending = [review for review in reviews if _needs(review, environment)]
     if pending and not can_ask():
         raise _without_terminal(pending, environment)
-    counts = Counts()
+    counts, answer = Counts(), ""
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
             if reviewed.state == "approved":
                 print_line(f"{reviewed.skill.name}: approved already")
                 counts = counts._replace(before=counts.before + 1)
             continue
-        print_line("")
-        print_line(f"[{number} of {len(reviews)}]")
-        answer = _ask(reviewed, request, environment, clock)
-        if answer == "q":
-            counts = counts._replace(
-                left=counts.left + len([review for review in reviews[number - 1 :] if review in pending])
-            )
-            break
-        is_approved = answer == "y"
-        counts = counts._replace(approved=counts.approved + is_approved, left=counts.left + (not is_approved))
+        if answer != "q":  # after that nothing more is asked
+            print_line("")
+            print_line(f"[{number} of {len(reviews)}]")
+            answer = _ask(reviewed, request, environment, clock)
+        counts = counts.after(reviewed, answer)
     print_line("")
-    print_line(f"{counts.approved} approved, {counts.before} approved before, {counts.left} not approved")
-    if counts.approved:
+    print_line(counts.shown())
+    if counts.yes and request.where.shared:
+        print_line("next: cd ~/projects/shop && omac  # the project to work in")
+    elif counts.yes:
         start, activate = next_commands(search.workdir, environment)
         print_line(f"next: {start}")
         print_line(f"  or, where a server runs: {activate}")
-    return 0
+    return 1 if counts.failed else 0
 
 
 def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
@@ -102,7 +126,8 @@ def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:
 
 
 def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> str:
-    """Show a skill, and ask; return y for one that is approved now, n for one that is not, q to end. Raises Refusal."""
+    """Show a skill, and ask; return y for one that is approved now, n for one that is not, FAILED for one that was to
+    be, q to end. Raises Refusal."""
     if reviewed.state == "broken":
         print_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
         report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
@@ -148,7 +173,7 @@ def _shows_differences(
 def _approve(
     reviewed: Review, code: Code, request: TrustRequest, environment: Mapping[str, str], clock: Callable[[], int]
 ) -> str:
-    """Approve the copy that was shown, and ask for its values; return y, or n where that failed."""
+    """Approve the copy that was shown, and ask for its values; return y, or FAILED."""
     skill_scope, skill = reviewed.candidate.place, reviewed.skill
     where = Where(
         skill_scope.workdir or None, not skill_scope.workdir, skill_scope.harness, skill_scope.repository is not None
@@ -160,12 +185,13 @@ def _approve(
     try:
         register(wanted, environment, clock)
     except Refusal as refusal:
-        report(f"{skill.name} is not approved: {refusal.message}")
+        outcome = "got no values" if reviewed.state == "approved" else "is not approved"
+        report(f"{skill.name} {outcome}: {refusal.message}")
         again = [
             f"omac trust {shlex.quote(skill_scope.workdir or '.')}{' --repository' if skill_scope.repository else ''}"
         ]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
-        return "n"
+        return FAILED
     return "y"
 
 

@@ -27,9 +27,9 @@ PASSPHRASE_BYTES_MAX = 64 * 1024
 KEY_FILE = "~/.config/omac/vault.key"  # in what a person may paste
 
 
-def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
-    """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal. Raises
-    Refusal (vault-*)."""
+def make_usable(stores: SecretStores, needed: Collection[str], *, asks: bool = True) -> None:
+    """Have the vault opened, if it is among the stores that are needed, locked, and its person at a terminal where the
+    command `asks`. Raises Refusal (vault-*)."""
     from omac.tools.terminal.prompts import can_ask
 
     if VAULT not in needed:
@@ -37,8 +37,14 @@ def make_usable(stores: SecretStores, needed: Collection[str]) -> None:
     try:
         trio.run(stores.unlock, VAULT)
     except Refusal as refusal:
-        if refusal.reason != "vault-locked" or not stores.vault.has_passphrase() or not can_ask():
+        if refusal.reason != "vault-locked" or not stores.vault.has_passphrase():
             raise
+        if not (asks and can_ask()):
+            message = (
+                "the vault is locked; this command has to ask for its passphrase, which omac unlock gives to servers"
+            )
+            fix = [typed_with("  # at a terminal, where it asks")]
+            raise Refusal("vault-locked", f"{message} alone", fix=fix) from None
         stores.give_vault_key(_key_of_person(stores.vault, _typed))
 
 

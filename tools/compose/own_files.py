@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import chain
 
 from omac.adapters.files.state import StateDir
-from omac.adapters.files.upkeep import flaws_of, repair
+from omac.adapters.files.upkeep import flaws_of, free_bytes_at, repair
 from omac.adapters.settings.files import user_path
 from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.own_files import Flaw
+from omac.domain.sandbox.doctor import Diagnosis
+from omac.domain.sandbox.own_files import Flaw, disk_short
 from omac.journal.file import segment_refusal
 from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
@@ -27,6 +29,7 @@ class OwnFiles:
         settings = user_path(environment)
         self._public = (os.path.dirname(settings), settings)
         self.lost: tuple[Refusal, ...] = ()
+        self._journal = self.state.journal_in_use(environment)
         system = self._system(environment)
         self._unended = _unended(system)
         self.delays = tuple(delays_of(system)) if system else ()
@@ -35,7 +38,7 @@ class OwnFiles:
     def _system(self, environment: Mapping[str, str]) -> System | None:
         """Return the recorded state, and set `lost`; None where no journal exists, or where it cannot be read."""
         try:
-            journal = read_if_any(self.state, self.state.journal_in_use(environment))
+            journal = read_if_any(self.state, self._journal)
             if journal is None:
                 return None
             with closing(journal):
@@ -48,6 +51,14 @@ class OwnFiles:
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""
         return flaws_of(self.state, self._public, self._unended)
+
+    def disks(self) -> tuple[Diagnosis, ...]:
+        """Return the findings about the disks of the state directory and of the journal."""
+        found: dict[tuple[Diagnosis, ...], None] = {}
+        for folder in dict.fromkeys((self.state.path, os.path.dirname(self._journal) or self.state.path)):
+            with suppress(OSError):
+                found[disk_short(folder, free_bytes_at(folder))] = None
+        return tuple(chain.from_iterable(found))
 
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""

@@ -56,11 +56,13 @@ def show_status(status: Status, gone: Gone = NOTHING_GONE, missing: Container[st
     _show_gone(gone)
     for delay in status.unsigned:
         print_folded(f"no checkpoint is signed since position {delay.signed}: {delay.why}")
+        print_line("  try: omac checkpoint  # signs one now")
     for lapse in status.unwitnessed:
         print_folded(f"no checkpoint is delivered to a witness since position {lapse.witnessed}: {lapse.why}")
+        print_line("  try: omac doctor  # which witness it is, and what to do")
     for erasure in status.unerased:
         print_folded(f"an erasure is not finished, of the directory with workdir id {erasure.workdir}")
-        print_line(f"  omac erase {erasure.workdir}  # goes on with it")
+        print_line(f"  try: omac erase {erasure.workdir}  # goes on with it")
     accesses = ", ".join(f"{count} {name}" for name, count in status.accesses.items())
     print_folded(f"accesses: {accesses}")
 
@@ -219,7 +221,8 @@ def show_stats(figures: Mapping[str, Any]) -> None:
     """Size, span and kinds of a journal."""
     size = f"{counted(figures['events'], 'event')}, {figures['bytes']} bytes"
     print_folded(f"{figures['path']}: {size}, id {figures['id']}")
-    print_line(f"from {figures['first_at'] or '-'} to {figures['last_at'] or '-'}")
+    first, last = (wall_clock_of(at) if at else "-" for at in (figures["first_at"], figures["last_at"]))
+    print_line(f"from {first} to {last}")
     if figures["segments"]:
         print_folded(f"{counted(figures['segments'], 'sealed segment')}, up to position {figures['sealed_to']}")
     if any(figures["spool"].values()):

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 
 from omac.domain.kernel.refusal import Refusal
 
@@ -35,9 +36,12 @@ def _within(moment: int) -> int:
 
 
 def parse_end(text: str, clock: Callable[[], int], flag: str) -> int:
-    """Return the last nanosecond that a moment means: of its second, where it is given to the second, as people see it.
-    Raises Refusal (misuse)."""
+    """Return the last nanosecond that a moment means: of its day, where it is a date; of its second, where it is given
+    to the second, as people see it. Raises Refusal (misuse)."""
     moment = parse_moment(text, clock, flag)
+    with suppress(ValueError):  # no date
+        day = date.fromisoformat(text)
+        return moment if day == date.max else parse_moment(str(day + timedelta(days=1)), clock, flag) - 1
     if not AGO.fullmatch(text) and TO_THE_SECOND.search(text):
         return moment + SECOND_NS - 1
     return moment // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1

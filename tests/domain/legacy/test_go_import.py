@@ -87,7 +87,7 @@ def test_an_approval_holds_for_name_folder_and_hash(approval: OldApproval | None
     step = judge_approval(PRESENT, Old(approvals=(approval,) if approval else ()), SEEN, {})
     assert step.verdict == "skip"
     assert why in step.why
-    assert step.fix == (f"omac approve slack --workdir /w --harness opencode --hash {HASH}",)
+    assert step.fix == (f"omac approve slack --workdir /w --harness opencode --hash {SEEN.digest}",)
 
 
 def test_an_approval_through_links() -> None:

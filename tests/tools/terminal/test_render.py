@@ -215,7 +215,7 @@ def test_stats(capsys: Capture, first: str | None) -> None:
         "spool": {"waiting": 2 if first else 0, "rejected": 0}, "segments": 3 if first else 0, "sealed_to": 2,
     })  # fmt: skip
     lines = shown(capsys)
-    assert lines[:2] == ["/j.db: 4 events, 9 bytes, id abc", f"from {first or '-'} to {first or '-'}"]
+    assert lines[:2] == ["/j.db: 4 events, 9 bytes, id abc", f"from {AT if first else '-'} to {AT if first else '-'}"]
     sealed, spool = "3 sealed segments, up to position 2", "spool: 2 records wait, 0 were set aside"
     assert lines[2:] == ([sealed, spool, "        4  access.requested"] if first else [])
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.domain.kernel.refusal import Refusal
-from omac.tools.terminal.timestamps import parse_moment, rfc3339
+from omac.tools.terminal.timestamps import parse_end, parse_moment, rfc3339
 
 NOW = 1_800_000_000 * 10**9
 SECOND = 10**9
@@ -56,6 +56,16 @@ def test_rfc3339_with_a_zone(text: str, seconds: float) -> None:
 def test_without_a_zone_it_is_local_time(in_new_york: None, text: str) -> None:
     """A time without a zone is local time, as on a wall clock."""
     assert parsed(text) == parsed("2026-11-21T14:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "next_day"),
+    [("2026-03-31", "2026-04-01T04:00Z"), ("2026-03-08", "2026-03-09T04:00Z"), ("20261231", "2027-01-01T05:00Z")],
+)
+def test_an_end_that_is_a_date_has_its_whole_day(in_new_york: None, text: str, next_day: str) -> None:
+    """A date as an end includes its last nanosecond, also of a day of 23 hours; a date as a begin its first."""
+    assert parse_end(text, lambda: NOW, "--until") == parsed(next_day) - 1
+    assert parse_end("9999-12-31", lambda: NOW, "--until") > NOW
 
 
 @pytest.mark.parametrize(
