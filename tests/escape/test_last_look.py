@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import IO
 
 import pytest
 from escape.left_behind import FINDINGS_MAX, PRELUDE, WITHIN_S, Ground, ground_of
+from memory import measured
 from polling import eventually
 from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
 from tiers import some
@@ -253,14 +255,13 @@ def test_findings_without_end(ground: Ground) -> None:
     """Thousands of findings with paths of 50,000 characters take little memory and print few lines of bounded size; the
     rest are in a file."""
     ground.renew("plain")
-    with (ground.world.top / "said").open("w+") as log:
-        process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=log)
-        _pid, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    with (ground.world.top / "said").open("w+") as log, tempfile.TemporaryFile("w+") as report:
+        process = begun(ground, SYSTEM_PYTHON, "-I", "-c", DEEP, stderr=log, report=report.fileno())
+        assert process.wait() == 0
         log.seek(0)
-        lines = log.read().splitlines()
-    assert process.returncode == 0
-    assert usage.ru_maxrss < RSS_KIB_MAX
+        report.seek(0)
+        lines, rss_kib = log.read().splitlines(), int(report.read())
+    assert rss_kib < RSS_KIB_MAX
     assert len(lines) <= FINDINGS_MAX + 5
     assert max(map(len, lines)) <= FINDING_CHARACTERS_MAX + 200
     (path,) = (ground.world.state / "set-aside").glob("*/findings")
@@ -340,14 +341,19 @@ def test_a_program_takes_all_watches(ground: Ground, instances: int, is_watched:
 
 
 def begun(
-    ground: Ground, *program: str, workdir: Path | None = None, stderr: int | IO[str] = subprocess.PIPE
+    ground: Ground,
+    *program: str,
+    workdir: Path | None = None,
+    stderr: int | IO[str] = subprocess.PIPE,
+    report: int | None = None,
 ) -> subprocess.Popen[str]:
-    """Start a launch and return its process."""
+    """Start a launch and return its process, which reports its memory to the descriptor `report` if there is one."""
     world = ground.world
     words = [word for pair in ground.told("mark").items() for word in ("--env", "=".join(pair))]
     line = world.omac("sandbox", "run", "--workdir", str(workdir or ground.project), *words, "--", *program)
     return subprocess.Popen(
-        line, cwd=workdir or ground.project, env=world.environment, user=world.uid or None, group=world.uid or None,
+        line if report is None else measured(line, report), pass_fds=() if report is None else (report,),
+        cwd=workdir or ground.project, env=world.environment, user=world.uid or None, group=world.uid or None,
         extra_groups=[] if world.uid else None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
         text=True, errors="replace",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from escape.left_behind import FINDINGS_MAX, WITHIN_S, Ground, ground_of
+from memory import measured
 from real_sandbox import FEWER_USERS, SYSTEM_PYTHON, Done
 from tiers import some
 
@@ -80,17 +81,20 @@ def test_odd_files(ground: Ground, kind: str) -> None:
 def ended(ground: Ground, *words: str) -> tuple[Done, int]:
     """Run an omac command of the ground's user to its end; return that, and the most memory of omac and its git."""
     world = ground.world
-    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        process = subprocess.Popen(
-            ("timeout", "--foreground", str(WITHIN_S), *world.omac(*words)), cwd=ground.project, env=world.environment,
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+        tempfile.TemporaryFile("w+") as report,
+    ):
+        line = measured(["timeout", "--foreground", str(WITHIN_S), *world.omac(*words)], report.fileno())
+        status = subprocess.call(
+            line, cwd=ground.project, env=world.environment, pass_fds=[report.fileno()],
             user=world.uid or None, group=world.uid or None, extra_groups=[] if world.uid else None,
             stdin=subprocess.DEVNULL, stdout=out, stderr=err,
         )  # fmt: skip
-        _pid, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        return Done(process.returncode, out.read(), err.read()), usage.ru_maxrss
+        for file in (out, err, report):
+            file.seek(0)
+        return Done(status, out.read(), err.read()), int(report.read())
 
 
 HOSTILE_CACHE = """\

@@ -434,7 +434,7 @@ def test_what_cannot_be_enforced_does_not_start(asked: dict[str, Any], words: st
         (
             [Entry("/w", WRITE, ""), Entry("/w/c", READ, "", made="file")],
             {},
-            ["/w/c: what is made in order to be pinned"],
+            ["/w/c: a path that omac makes and pins"],
         ),
         ([Entry("/h", READ, "")], {"hidden": ("/h/state",)}, ["/h/state: omac's own, but /h may be read"]),
         (
