@@ -150,7 +150,8 @@ def scripts(draw: st.DrawFn) -> Script:
         parts = [part._replace(rights=draw(st.booleans())) for part in parts]
     turns = draw(st.lists(st.sampled_from([True, True, False]), max_size=12))
     lazy = draw(st.sampled_from([False, False, False, True]))
-    if end in ("closes", "resets") and any(len(part.data) > READ_MAX for _, answer in replies for part in answer):
+    is_large = any(len(part.data) > READ_MAX for _, answer in replies for part in answer)
+    if is_large and (end in ("closes", "resets") or (lazy and end == "finishes")):
         parts = [part._replace(end="stays") for part in parts]  # how much of it the client gets is the system's affair
     gate: Gate = draw(st.sampled_from(["ready", "ready", "ready", "slow", "slow", "full", "revoking"]))
     step = draw(st.integers(1, 8)) if gate != "ready" else 0
