@@ -117,13 +117,13 @@ class _Commit:
             return self._objects.blob_of(self._commit, path), False
         except (ForgedObject, OSError, ValueError):
             self.close()  # where it stopped reading is not where an answer begins
-            self._objects = None
             return "", True
 
     def close(self) -> None:
         """End git, where it was begun."""
         if self._objects is not None:
             self._objects.close()
+            self._objects = None
 
 
 def _git_of(project: str, folders: Mapping[str, Folder]) -> str:
