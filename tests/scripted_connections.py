@@ -297,13 +297,13 @@ async def play_all(
             back.setblocking(False)
             gate = make_gate(back.getsockname()[1])
             path = str(folder / f"{number}.sock")
-            front = listen.listener(listen.unix(path) if script.unix else listen.tcp("127.0.0.1", 0, ""))
+            front = listen.unix(path) if script.unix else listen.tcp("127.0.0.1", 0, "")
             client = socket.socket(socket.AF_UNIX if script.unix else socket.AF_INET)
             await nursery.start(
                 Facade(gate, FacadeLimits(), polling=polling).serve,
                 [FacadeListener(front, SlotLimits(), unix=script.unix)],
             )
-            client.connect(path if script.unix else front.socket.getsockname())
+            client.connect(path if script.unix else front.getsockname())
             plays.append(Play(script, gate, back, client))
         await trio.testing.wait_all_tasks_blocked(cushion_s)
         steps = 0

@@ -1,6 +1,7 @@
 """The control plane served: sockets that are already bound, one accept loop and one set of bounds for each."""
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 
@@ -22,7 +23,7 @@ class ControlListener(msgspec.Struct, frozen=True):
     that it offers; None: all."""
 
     authority: Listener
-    socket: trio.SocketListener
+    sock: socket.socket
     token: str | None
     slots: SlotLimits
     calls: Collection[str] | None = None
@@ -45,7 +46,7 @@ async def serve_control(
             surface = Surface(
                 as_app(app), authority, listener.token, listener.calls, partial(refused, authority), limits
             )
-            nursery.start_soon(serve_in_tasks, listener.socket, listener.slots, partial(_serve, surface), _LOG)
+            nursery.start_soon(serve_in_tasks, listener.sock, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()
 
 

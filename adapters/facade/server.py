@@ -1,6 +1,7 @@
 """The facade's server: connections of all its listeners, in the poller or in tasks, until it is told to stop."""
 
 import logging
+import socket
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +27,7 @@ class FacadeListener(NamedTuple):
     the directory's skills, at `/<mount>/...`, to every process that can open it.
     """
 
-    listener: trio.SocketListener
+    sock: socket.socket
     slots: SlotLimits
     unix: bool = False
     flat: bool = False
@@ -71,10 +72,10 @@ class Facade:
                 surroundings = msgspec.structs.replace(surroundings, unix=each.unix, flat=each.flat)
                 if plane is None:
                     serve = partial(_serve_in_task, surroundings)
-                    nursery.start_soon(serve_in_tasks, each.listener, each.slots, serve, _LOG)
+                    nursery.start_soon(serve_in_tasks, each.sock, each.slots, serve, _LOG)
                 else:
                     begin = partial(plane.begin, surroundings)
-                    nursery.start_soon(accept_connections, each.listener, each.slots, begin, _LOG)
+                    nursery.start_soon(accept_connections, each.sock, each.slots, begin, _LOG)
             if plane is not None:
                 nursery.start_soon(plane.run)
             task_status.started()

@@ -14,40 +14,49 @@ from omac.adapters.http.slots import Slot, SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import problem_of
 
+ACCEPTS = 64  # in one turn, before others have theirs: under load a turn takes as long as a request
 RETRY_S = 0.1
 CALM_S = 10.0  # without a refusal of the system, until a shortage is over: one descriptor at a time may come back
 HEAD_BYTES_MAX = 65_536
 
 
 async def accept_connections(
-    listener: trio.SocketListener, limits: SlotLimits, begin: Callable[[socket.socket, Slot], None], log: logging.Logger
+    listening: socket.socket, limits: SlotLimits, begin: Callable[[socket.socket, Slot], None], log: logging.Logger
 ) -> None:
-    """Hand each connection to `begin`, with its place, until cancelled. Takes the listener over."""
+    """Hand each connection to `begin`, with its place, until cancelled. Takes over a listening socket that does not
+    block."""
     slots = Slots(limits)
     shortage = _Shortage(log)
-    async with listener:
+    with listening:
         while True:
-            stream: trio.SocketStream | None = None
+            with trio.move_on_at(shortage.over_at):
+                await trio.lowlevel.wait_readable(listening)
+            shortage.end_if_over()
             try:
-                with trio.move_on_at(shortage.over_at):
-                    stream = await listener.accept()
+                for _ in range(ACCEPTS):
+                    await _accept(listening, slots, begin)
+            except (BlockingIOError, ConnectionAbortedError):
+                pass  # that was the last, or it has left again
             except OSError as problem:  # EMFILE, ENFILE, ENOBUFS, ENOMEM: it passes
                 shortage.meet(problem)
                 await trio.sleep(RETRY_S)
-                continue
-            shortage.end_if_over()
-            if stream is None:
-                continue
-            try:
-                slot = await slots.enter()
-            except BaseException:
-                stream.socket.close()
-                raise
-            begin(_plain(stream.socket), slot)
+
+
+async def _accept(listening: socket.socket, slots: Slots, begin: Callable[[socket.socket, Slot], None]) -> None:
+    """Hand one connection to `begin` as soon as there is a place for it. Raises OSError: there is none to accept, or
+    the system refuses."""
+    sock, _ = listening.accept()
+    try:
+        sock.setblocking(False)
+        slot = await slots.enter()
+    except BaseException:
+        sock.close()
+        raise
+    begin(sock, slot)
 
 
 async def serve_in_tasks(
-    listener: trio.SocketListener,
+    listening: socket.socket,
     limits: SlotLimits,
     serve: Callable[[Wire, Slot], Awaitable[object]],
     log: logging.Logger,
@@ -67,7 +76,7 @@ async def serve_in_tasks(
             slot.leave()
 
     async with trio.open_nursery() as nursery:
-        await accept_connections(listener, limits, lambda sock, slot: nursery.start_soon(run, sock, slot), log)
+        await accept_connections(listening, limits, lambda sock, slot: nursery.start_soon(run, sock, slot), log)
 
 
 def log_failure(log: logging.Logger, error: BaseException) -> None:
@@ -157,13 +166,6 @@ class _Shortage:
             message = "connections are accepted again: %d tries within %.1f s had failed"
             self._log.warning(message, self._tries, self._last - self._began + RETRY_S)
             self._tries, self.over_at = 0, math.inf
-
-
-def _plain(sock: trio.socket.SocketType) -> socket.socket:
-    """The socket itself, without Trio's methods; it stays one that does not block."""
-    plain = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
-    plain.setblocking(False)
-    return plain
 
 
 def _locations(error: BaseException) -> Iterator[str]:

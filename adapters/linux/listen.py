@@ -4,28 +4,29 @@ import errno
 import os
 import socket
 import stat
-from typing import TYPE_CHECKING
 
 from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.refusal import Refusal
 
-if TYPE_CHECKING:
-    import trio
-
 BACKLOG = 1024
+UNSENT_BYTES_MAX = 16_384  # in the kernel, as long as it reports room for more
 UNIX_PATH_BYTES_MAX = 107  # sun_path of Linux, without its final NUL (unix(7))
 
 
 def tcp(host: str, port: int, flag: str) -> socket.socket:
-    """A socket that listens on a loopback address; `port` 0 takes a free one, `flag` is what a person set it with.
-    Raises Refusal: misuse when `host` is not loopback, port-taken, state-unusable for what else the system says."""
+    """A socket that listens on a loopback address and does not block; `port` 0 takes a free one, `flag` is what a
+    person set it with. What it accepts has its options. Raises Refusal: misuse when `host` is not loopback,
+    port-taken, state-unusable for what else the system says."""
     address = loopback_address(host, port, flag)
     shown = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
     sock = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         sock.bind((str(address), port))
         sock.listen(BACKLOG)
+        sock.setblocking(False)
         return sock
     except OSError as error:
         sock.close()
@@ -46,8 +47,8 @@ def http_base(sock: socket.socket) -> str:
 
 
 def unix(path: str) -> socket.socket:
-    """A listening Unix socket of mode 0600; one that nobody listens on any more is replaced. Raises Refusal
-    state-unusable: the path is too long, in use, not a socket, or not ours to write."""
+    """A listening Unix socket of mode 0600 that does not block; one that nobody listens on any more is replaced. Raises
+    Refusal state-unusable: the path is too long, in use, not a socket, or not ours to write."""
     length = len(os.fsencode(path))
     if length > UNIX_PATH_BYTES_MAX:
         message = f"a socket's path has {length} bytes, and the system takes {UNIX_PATH_BYTES_MAX}: {path}"
@@ -66,6 +67,7 @@ def unix(path: str) -> socket.socket:
         sock.bind(path)
         os.chmod(path, 0o600)
         sock.listen(BACKLOG)
+        sock.setblocking(False)
         return sock
     except OSError as error:
         sock.close()
@@ -73,13 +75,6 @@ def unix(path: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-
-
-def listener(sock: socket.socket) -> "trio.SocketListener":
-    """Return a listener of trio, which owns `sock` from then on."""
-    import trio  # late: commands that only connect do without
-
-    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
 def _remove_stale(path: str) -> None:

@@ -137,7 +137,7 @@ def paths(routes: int, count: int) -> list[str]:
 async def serve(recorder: Unrecorded) -> None:
     """Print the port, and serve until killed."""
     sock = listen.tcp("127.0.0.1", 0, "--port")
-    listener = FacadeListener(listen.listener(sock), SlotLimits(CONNECTIONS_MAX, CONNECTIONS_MAX))
+    listener = FacadeListener(sock, SlotLimits(CONNECTIONS_MAX, CONNECTIONS_MAX))
     async with trio.open_nursery() as nursery:
         await nursery.start(Facade(recorder, FacadeLimits()).serve, [listener])
         print(sock.getsockname()[1], flush=True)

@@ -58,7 +58,7 @@ class Listening:
     def data_plane(self) -> list[FacadeListener]:
         """Return the facade's listeners, each with the connections that it may have."""
         return [
-            FacadeListener(listen.listener(self._facade_tcp), self._shares.facade_tcp),
+            FacadeListener(self._facade_tcp, self._shares.facade_tcp),
             self._own(self._facade_unix),
         ]
 
@@ -68,8 +68,8 @@ class Listening:
         witness = [self._for_witness(self._witness_tcp)] if self._witness_tcp else []
         return [
             *witness,
-            ControlListener("socket", listen.listener(self._control_unix), None, shares.control_unix),
-            ControlListener("tcp", listen.listener(self._control_tcp), token, shares.control_tcp),
+            ControlListener("socket", self._control_unix, None, shares.control_unix),
+            ControlListener("tcp", self._control_tcp, token, shares.control_tcp),
             self._for_bridges(self._bridge_tcp, shares.bridge_tcp),
             self._for_bridges(self._bridge_unix, shares.bridge_unix),
         ]
@@ -80,21 +80,21 @@ class Listening:
 
     def _own(self, bound: socket.socket) -> FacadeListener:
         """The run's own socket. With one directory whoever can open it may use that directory's skills."""
-        return FacadeListener(listen.listener(bound), self._shares.facade_unix, unix=True, flat=self._one_directory)
+        return FacadeListener(bound, self._shares.facade_unix, unix=True, flat=self._one_directory)
 
     def control_again(self, authority: Listener, bound: socket.socket) -> list[ControlListener]:
         """Return a listener in the place of a Unix socket of the control plane, whose file was removed."""
         if authority == "bridge":
             return [self._for_bridges(bound, self._shares.bridge_unix)]
-        return [ControlListener(authority, listen.listener(bound), None, self._shares.control_unix)]
+        return [ControlListener(authority, bound, None, self._shares.control_unix)]
 
     def _for_witness(self, bound: socket.socket) -> ControlListener:
         """A listener for other omacs, with a token that is good for nothing else."""
         token, slots = self._witness_token, self._shares.control_tcp
-        return ControlListener("tcp", listen.listener(bound), token, slots, WITNESS_CALLS)
+        return ControlListener("tcp", bound, token, slots, WITNESS_CALLS)
 
     def _for_bridges(self, bound: socket.socket, slots: SlotLimits) -> ControlListener:
         """A listener for agents' bridges; those that were written for the Go omac bring no token."""
         compat = self._bridge_compat
         token, calls = (None, COMPAT_CALLS) if compat else (self.tokens[BRIDGE_TOKEN], BRIDGE_CALLS)
-        return ControlListener("bridge", listen.listener(bound), token, slots, calls)
+        return ControlListener("bridge", bound, token, slots, calls)

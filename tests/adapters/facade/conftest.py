@@ -209,10 +209,10 @@ def build(nursery: trio.Nursery, polling: bool) -> Iterator[Callable[..., Awaita
         path: str | None = None,
         **limits: Any,
     ) -> House:
-        back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
+        (back,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         gate = RecordingGate(back.socket.getsockname()[1], max_body_bytes)
-        front = listen.listener(listen.tcp("127.0.0.1", 0, "") if path is None else listen.unix(path))
-        house = House(path or front.socket.getsockname()[1], gate, trio.CancelScope())
+        front = listen.tcp("127.0.0.1", 0, "") if path is None else listen.unix(path)
+        house = House(path or front.getsockname()[1], gate, trio.CancelScope())
         houses.append(house)
 
         async def served(stream: trio.SocketStream) -> None:

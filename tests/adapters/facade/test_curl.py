@@ -103,10 +103,8 @@ async def test_the_unix_socket_serves_the_same(build: Build, tmp_path: Path, nur
     """A facade listens on several sockets. The private one carries refusals as well."""
     facade = Facade((await build(None)).gate, FacadeLimits())
     path = str(tmp_path / "facade.sock")
-    tcp = FacadeListener(listen.listener(listen.tcp("127.0.0.1", 0, "")), SlotLimits())
-    await nursery.start(
-        facade.serve, [tcp, FacadeListener(listen.listener(listen.unix(path)), SlotLimits(), unix=True)]
-    )
+    tcp = FacadeListener(listen.tcp("127.0.0.1", 0, ""), SlotLimits())
+    await nursery.start(facade.serve, [tcp, FacadeListener(listen.unix(path), SlotLimits(), unix=True)])
     out = await curl("-i", "--unix-socket", path, "http://x/nowhere/fast/")
     assert out.startswith(b"HTTP/1.1 404 Not Found\r\nX-Omac-Reason: unknown-mount\r\n")
 
@@ -119,7 +117,7 @@ async def test_the_socket_of_one_directory_takes_flat_paths(
     requests: list[tuple[bytes, bytes]] = []
     house = await build(replies(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1; Path=/\r\nContent-Length: 0\r\n\r\n", requests))
     path = str(tmp_path / "facade.sock")
-    listener = FacadeListener(listen.listener(listen.unix(path)), SlotLimits(), unix=True, flat=True)
+    listener = FacadeListener(listen.unix(path), SlotLimits(), unix=True, flat=True)
     await nursery.start(Facade(house.gate, FacadeLimits()).serve, [listener])
     by_socket = ("-i", "--unix-socket", path, "-e", f"http://x/{token}/fast/page")
     flat = await curl(*by_socket, "http://x//fast//a?b=//")

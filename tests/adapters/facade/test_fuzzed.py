@@ -20,7 +20,6 @@ from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.plane import DataPlane
 from omac.adapters.http.slots import SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
-from omac.adapters.linux import listen
 
 CLIENTS = 50  # of one example
 EXAMPLES = (
@@ -240,7 +239,7 @@ async def forwarded(
     has the connections; with `apart` heads and bodies are sent one after the other."""
     received: list[list[bytes]] = [[] for _ in sent]
     limits = FacadeLimits(head_timeout_s=patience_s, idle_timeout_s=patience_s, client_idle_timeout_s=patience_s)
-    back = listen.listener(listen.tcp("127.0.0.1", 0, ""))
+    (back,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     gates = []
 
     async def skill(stream: trio.SocketStream) -> None:
