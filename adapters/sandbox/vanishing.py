@@ -25,13 +25,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class VanishingFolder:
     """The folder `path` of the sandbox whose first process is `init`; `entries` are those of the policy, whose places
-    are there from the beginning. Raises OSError."""
+    are there from the beginning. Nobody misses the files and folders that are `restored`, relative to it. Raises
+    OSError."""
 
-    def __init__(self, init: int, path: str, entries: Iterable[Entry]) -> None:
+    def __init__(self, init: int, path: str, entries: Iterable[Entry], restored: Iterable[str]) -> None:
         self._path = path
         self._made = {path}
-        for entry in entries:
-            entry_path = entry.path
+        self._untold = {f"{path}/{name}" for name in (*UNTOLD, *restored)}
+        for entry_path in (*(entry.path for entry in entries), *map(os.path.dirname, self._untold)):
             while entry_path.startswith(f"{path}/") and entry_path not in self._made:
                 self._made.add(entry_path)
                 entry_path = os.path.dirname(entry_path)
@@ -55,14 +56,15 @@ class VanishingFolder:
         names: list[str] = []
         for name, is_folder in self._listed(folder):
             entry_path = f"{path}/{name}"
+            if entry_path in self._untold or (depth == 0 and name.startswith(".") and name.endswith(UNTOLD_END)):
+                continue
             if entry_path in self._made:
                 if is_folder and depth < DEPTH_MAX:
                     names += self._below(folder, name, entry_path, depth)
-            elif not (depth == 0 and (name in UNTOLD or (name.startswith(".") and name.endswith(UNTOLD_END)))):
-                if not is_folder:
-                    names.append(_shown(entry_path))
-                elif self._holds_file(folder, name, depth):
-                    names.append(f"{_shown(entry_path)}/")
+            elif not is_folder:
+                names.append(_shown(entry_path))
+            elif self._holds_file(folder, name, depth):
+                names.append(f"{_shown(entry_path)}/")
         return names
 
     def _below(self, folder: int, name: str, path: str, depth: int) -> list[str]:

@@ -114,6 +114,8 @@ class Harness(PlainData):
     which begins empty and is gone with it. `settings` are files with commands that it runs: what they name in its own
     folders is pinned, too.
 
+    `restored` is what it puts in its place again at every start: nobody misses that at the end of a sandbox.
+
     `autorun_files` are the files of a project that it obeys, as patterns of `domain/sandbox/autorun_files.py`.
 
     `home_variable` names another place for the first of `folders`. `credentials` are variables that hold one;
@@ -139,6 +141,7 @@ class Harness(PlainData):
     added_to: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
     autorun_files: tuple[str, ...] = ()
     home_variable: str = ""
     credentials: tuple[str, ...] = ()

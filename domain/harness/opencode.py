@@ -20,6 +20,10 @@ HARNESS = Harness(
     ),
     apart=(".local/share/opencode/snapshot/",),  # repositories, whose settings the host's git would obey
     settings=(".config/opencode/config.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
+    restored=tuple(
+        f".config/opencode/{name}"  # for plugins, by npm or by bun
+        for name in (".gitignore", "bun.lock", "node_modules", "package-lock.json", "package.json")
+    ),
     autorun_files=(".opencode/", "AGENTS.md", "opencode.json", "opencode.jsonc"),
     credentials=("OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"),  # the former may hold keys of providers
     variables=(

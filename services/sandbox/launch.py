@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import PRIVATE
 from omac.services.sandbox.policy import plan
@@ -177,7 +178,9 @@ class SandboxLaunch:
         home, policy = self._ports.home, self._plan.policy
         is_own = any(entry.path == home and entry.access == PRIVATE for entry in policy.entries)
         if self._records.part_of and is_own and self._backend.name == "bubblewrap":
-            self._vanishing = self._ports.sandboxing.vanishing(pid, home, policy.entries)
+            harness = self._plan.request.harness
+            restored = harness_named(harness).restored if harness else ()
+            self._vanishing = self._ports.sandboxing.vanishing(pid, home, policy.entries, restored)
 
     def _list_home(self) -> None:
         if self._vanishing:

@@ -25,6 +25,10 @@ def ended() -> Iterator[day.Day]:
 class TestDay(day.Holds):
     """A prompt without a terminal."""
 
+    def test_its_own_packages_are_not_reported_as_lost(self, ended: day.Day) -> None:
+        """OpenCode installs packages in its settings folder at every start, which nobody misses."""
+        assert "  lost " not in ended.done.err
+
 
 @pytest.mark.parametrize("victim", kills.VICTIMS)
 def test_a_sudden_end_leaves_no_process_and_a_true_journal(victim: str) -> None:

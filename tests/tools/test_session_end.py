@@ -18,6 +18,14 @@ TITLE = "omac: what happened in this session:\n"
 AS_AGENT = "git -c user.name=a -c user.email=a@b"
 
 
+OPENCODE = """#!/bin/sh
+mkdir -p ~/.config/opencode/node_modules/zod
+echo x | tee ~/.config/opencode/.gitignore ~/.config/opencode/package.json ~/.config/opencode/node_modules/zod/index.js
+echo x > ~/.config/opencode/theme.json
+mkdir -p ~/.cache/some && echo x > ~/.cache/some/file
+"""
+
+
 @pytest.fixture
 def shop(omac: Omac) -> Path:
     """A repository with a commit and an approved skill."""
@@ -170,6 +178,19 @@ def test_no_finding_passes_for_a_line(omac: Omac, shop: Path) -> None:
 
 
 @pytest.mark.full
+def test_what_an_agent_restores_at_each_start_is_not_reported(omac: Omac, shop: Path, tmp_path: Path) -> None:
+    """OpenCode's packages and caches are no loss; another file in the same folder is."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "opencode").write_text(OPENCODE)
+    (folder / "opencode").chmod(0o755)
+    omac.environment["PATH"] = f"{folder}:{omac.environment['PATH']}"
+    done = omac.run("start", "opencode", cwd=shop)
+    assert done.status == 0, done
+    home = omac.environment["HOME"]
+    assert [record.event.vanished for record in omac.events(LaunchExited)] == [(f"{home}/.config/opencode/theme.json",)]
+
+
 def test_all_that_is_lost_is_counted(omac: Omac, shop: Path) -> None:
     """The report counts all lost files, even those that the record has no room for."""
     script = 'cd; i=0; while [ $i -lt 300 ]; do echo > "$(printf "%0150d" $i)"; i=$((i + 1)); done; echo > "a b"'

@@ -90,10 +90,10 @@ class _Sandboxing:
         return Replaceable(files, CONFIG_BYTES_MAX)
 
     @staticmethod
-    def vanishing(init: int, path: str, entries: Iterable[Entry]) -> VanishingFolder:
+    def vanishing(init: int, path: str, entries: Iterable[Entry], restored: Iterable[str]) -> VanishingFolder:
         from omac.adapters.sandbox.vanishing import VanishingFolder
 
-        return VanishingFolder(init, path, entries)
+        return VanishingFolder(init, path, entries, restored)
 
 
 class SandboxAdapters(SettlingAdapters):
