@@ -239,6 +239,23 @@ def test_a_secret_by_repository(omac: Omac) -> None:
     assert any(row["kind"] == "secret.removed" and row["dir"] == f"{main}/.git" for row in rows)
 
 
+def test_a_worktree_is_registered_with_the_values_of_its_repository(omac: Omac) -> None:
+    """`omac register` in a worktree asks for no value that the repository gives, while the files are those that the
+    repository approved; with others it does."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    one, two = worktree(main, "one"), worktree(main, "two")
+    omac.ok("approve", "slack", "--workdir", str(main), "--repository")
+    assert omac.run("secrets", "set", "slack", "TOKEN", "--repository", cwd=main, stdin=SECRET).status == 0
+    done = json.loads(omac.ok("register", "slack", "--workdir", str(one), "--no-input", "--json"))
+    assert [(secret["name"], secret["from"]) for secret in done["secrets"]] == [("TOKEN", "keep")]
+    assert done["missing"] == []
+    (two / ".agents/skills/slack/SKILL.md").write_text("---\nname: slack\ndescription: other\n---\n")
+    refused = omac.run("register", "slack", "--workdir", str(two), "--no-input")
+    assert refused.status == 9, refused
+    assert "TOKEN (secret, required)" in refused.err
+
+
 def test_what_was_given_for_a_repository_that_is_gone(omac: Omac) -> None:
     """A removed repository is deregistered by its former folder, with its values: the store has none left."""
     with_vault(omac)

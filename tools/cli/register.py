@@ -25,6 +25,7 @@ from omac.tools.cli.skill_notes import note_guide, note_unknown_keys
 from omac.tools.cli.value_sources import CollectedValues, ValueCollection, ValueOptions, explicit_values, usable
 from omac.tools.cli.vault import make_usable
 from omac.tools.compose.command_context import Opened, opened
+from omac.tools.compose.repositories import repository_of
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import can_ask
@@ -104,7 +105,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
         problems = recorded(everything, lambda: everything.registering.register(candidate, values, adopted, digest))
         approved = everything.registering.known(candidate).approved
         assert approved is not None, "it has just been approved"
-        stored = everything.credentials.values_of(candidate.place.scope, candidate.skill.name, candidate.skill.base)
+        stored = _stored(candidate, everything)
         missing = unmet(sidecar_of(candidate), stored, environment)
         served = everything.state.is_alive(RunId("current"))
         vault = everything.stores.vault.path
@@ -144,9 +145,8 @@ def _collect(
     request: RegisterRequest, candidate: Candidate, explicit: Values, everything: Opened, environment: Mapping[str, str]
 ) -> CollectedValues:
     """All values, checked, with their stores found open. Raises Refusal."""
-    skill, scope, sidecar = candidate.skill, candidate.place.scope, sidecar_of(candidate)
+    skill, sidecar, stored = candidate.skill, sidecar_of(candidate), _stored(candidate, everything)
     asks = not request.options.no_input and can_ask()
-    stored = everything.credentials.values_of(scope, skill.name, skill.base)
     collection = ValueCollection(sidecar, request.options, environment, explicit, stored, asks)
     remembered = _remembered(request, candidate, collection, everything)
     sources = collection.sources(remembered)
@@ -161,6 +161,21 @@ def _collect(
     if not needed:
         _require_store(candidate, list(collected.values.secrets), everything, asks)
     return collected
+
+
+def _stored(candidate: Candidate, everything: Opened) -> Credential:
+    """The values that the skill gets already: its own, over those of a repository that approved exactly its files.
+    Raises Refusal."""
+    place, skill = candidate.place, candidate.skill
+    own = everything.credentials.values_of(place.scope, skill.name, skill.base)
+    repository = repository_of(place.workdir) if place.workdir and not place.repository else None
+    if repository is None:
+        return own
+    shared = Candidate(msgspec.structs.replace(place, repository=repository), skill)
+    code = Code(skill.source, skill.bundle_hash, digest_of(everything.folders, skill))
+    if everything.registering.known(shared).covers(code) is None:
+        return own
+    return own.over(everything.credentials.values_of(repository.scope, skill.name, skill.base))
 
 
 def _remembered(
