@@ -3,12 +3,14 @@
 Rules
 
 1. A *stranger* is a caller who has not shown yet that it may be here: a token, the bearer, or a private socket.
-2. A stranger's connection may be closed at any time; a known caller's only while it rests between two requests.
+2. A stranger's connection may be closed once it has had PATIENCE_S to speak; a known caller's only while it rests
+   between two requests.
 3. When a bound is reached, the connection that has waited longest among those that may be closed makes room. Where
    none may be closed, the new one waits, and the kernel's queue holds back the others.
 4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
 """
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -17,6 +19,7 @@ import trio
 CONNECTIONS_MAX = 1024
 RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
 RESERVE_MIN = 128
+PATIENCE_S = 0.1  # what a burst brings is read by then, and a bound of strangers is not held up for long
 TURN_WAIT_S = 1.0  # how long a stranger's answer may be put off
 
 
@@ -76,13 +79,13 @@ class Slots:
 
     async def enter(self) -> "Slot":
         """A place for one more connection; waits while nobody may be closed for it."""
-        known = self._limits.strangers_max == 0
-        if not known and len(self._strangers) >= self._limits.strangers_max:
-            self._evict(self._strangers)
-        while self._open >= self._limits.connections_max:
-            self._evict(self._resting or self._strangers)
-            if self._open >= self._limits.connections_max:  # it is still being closed
-                await self._room.park()
+        limits = self._limits
+        known = limits.strangers_max == 0
+        while not known and len(self._strangers) >= limits.strangers_max:
+            await self._displace(self._strangers)
+        while self._open >= limits.connections_max:
+            if await self._displace(self._resting or self._strangers) and self._open >= limits.connections_max:
+                await self._room.park()  # it is still being closed
         self._open += 1
         return Slot(self, known=known)
 
@@ -97,12 +100,19 @@ class Slots:
         await trio.sleep_until(turn)
         return True
 
-    def _evict(self, slots: "dict[Slot, None]") -> None:
-        if slots:
-            slot = next(iter(slots))
-            del slots[slot]
-            slot.evicted = True
-            slot.evict()
+    async def _displace(self, slots: "dict[Slot, None]") -> bool:
+        """Close the connection that has waited longest, and return True; where none may be closed yet, wait until that
+        may have changed."""
+        longest = next(iter(slots), None)
+        closable_at = longest.closable_at if longest is not None else math.inf
+        if longest is None or closable_at > trio.current_time():
+            with trio.move_on_at(closable_at):
+                await self._room.park()
+            return False
+        del slots[longest]
+        longest.evicted = True
+        longest.evict()
+        return True
 
 
 class Slot:
@@ -113,6 +123,7 @@ class Slot:
         self.evict: Callable[[], object] = bool  # does nothing
         self.evicted = False
         self.known = known
+        self.closable_at = trio.current_time() + PATIENCE_S
         (slots._resting if known else slots._strangers)[self] = None
 
     def evict_by(self, close: Callable[[], object]) -> None:
@@ -126,10 +137,12 @@ class Slot:
         if not self.known:
             self.known = True
             self._slots._strangers.pop(self, None)
+            self._slots._room.unpark()
 
     def rest(self) -> None:
         """The connection waits for its next request."""
         if self.known:
+            self.closable_at = -math.inf
             self._slots._resting[self] = None
             if self._slots._room:
                 self._slots._room.unpark()

@@ -782,6 +782,20 @@ async def test_strangers_make_room_for_who_knows_a_token(build: Build, replies: 
     await client.until(b"ok")
 
 
+async def test_clients_that_come_at_once_do_not_displace_one_another(
+    build: Build, replies: Replies, token: str
+) -> None:
+    """Every client of a burst gets its answer, even where a few connections fill the listener."""
+    house = await build(replies(OK), slots=SlotLimits(connections_max=8, strangers_max=4))
+    clients = [socket.create_connection(("127.0.0.1", house.address)) for _ in range(48)]
+    for client in clients:
+        client.sendall(f"GET /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    for client in clients:
+        async with trio.SocketStream(trio.socket.from_stdlib_socket(client)) as stream:
+            with trio.fail_after(5):
+                assert (await stream.receive_some(65536)).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:
     """Callers without a token are cut above the rate, unanswered and unrecorded. Callers with a token are served."""
     house = await build(replies(OK), slots=SlotLimits(refusals_per_s=0.1, refusals_burst=3))
