@@ -1,5 +1,6 @@
 """Any user of the machine may connect to omac's TCP ports: that neither ends omac nor keeps its own user out."""
 
+import contextlib
 import os
 import re
 import resource
@@ -197,7 +198,10 @@ def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
 
 def idle_threads(pid: int) -> list[str]:
     """Return the names of a process's threads that wait for work, or do some."""
-    names = [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+    names: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            names.append((task / "comm").read_text().strip())
     return [name for name in names if name.startswith("Trio thread")]
 
 
