@@ -16,6 +16,7 @@ import trio
 from omac.adapters.control.contract import SCOPE_LISTENER, refusal_body
 from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
+from omac.adapters.control.pacing import Pace
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.decoding import decode
@@ -38,6 +39,7 @@ class Surface(msgspec.Struct, frozen=True):
     those that it offers; None: all.
 
     `refused` gets the path and the reason of a caller that was turned away; it may be cancelled, and never raises.
+    `pace` says when a call begins.
     """
 
     app: App
@@ -46,6 +48,7 @@ class Surface(msgspec.Struct, frozen=True):
     calls: Collection[str] | None
     refused: Callable[[str, str], Awaitable[None]]
     limits: ControlLimits
+    pace: Pace
 
 
 class ControlConnection:
@@ -115,6 +118,7 @@ class ControlConnection:
 
         async def run() -> None:
             with scope:
+                await self._surface.pace.begin()
                 await self._surface.app(_scope(head, self._surface.listener), response.receive, response.send)
             response.ended.set()
 

@@ -10,6 +10,7 @@ import trio
 
 from omac.adapters.control.connection import ControlConnection, Surface, as_app
 from omac.adapters.control.limits import ControlLimits
+from omac.adapters.control.pacing import Pace
 from omac.adapters.http.accepting import serve_in_tasks
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
@@ -44,7 +45,13 @@ async def serve_control(
         for listener in listeners:
             authority = listener.authority
             surface = Surface(
-                as_app(app), authority, listener.token, listener.calls, partial(refused, authority), limits
+                as_app(app),
+                authority,
+                listener.token,
+                listener.calls,
+                partial(refused, authority),
+                limits,
+                Pace(),
             )
             nursery.start_soon(serve_in_tasks, listener.sock, listener.slots, partial(_serve, surface), _LOG)
         task_status.started()

@@ -1,6 +1,7 @@
 """Message bodies as bytes: where each one ends (RFC 9112 sections 6 and 7.1), without a socket."""
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -119,12 +120,13 @@ class ChunkedDecoder:
         self.finished = False
         self.leftover = b""
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The body bytes in `data`, one item for each chunk or part of one."""
+    def feed(self, data: bytes, pieces_max: int = sys.maxsize) -> list[bytes]:
+        """The body bytes in `data`, one item for each chunk or part of one. Where there are `pieces_max`, the rest of
+        `data` waits for the next call."""
         buffer = self._pending + data if self._pending else data
         body: list[bytes] = []
         at = 0
-        while not self.finished:
+        while not self.finished and len(body) < pieces_max:
             if self._step == "data":
                 piece = buffer[at : at + self._missing]
                 if not piece:

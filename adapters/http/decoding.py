@@ -4,8 +4,8 @@ import trio
 
 from omac.adapters.http.bodies import ChunkedDecoder, Decoder
 
-STEP_BYTES = 4096  # the shortest chunk has six, and takes as long as a long one
-PIECES_AT_ONCE = 300
+STEP_BYTES = 4096  # with hundreds of the shortest chunks, each of which takes as long as a long one
+PIECES_AT_ONCE = 64  # of which take as long as a turn of another connection
 
 
 async def decode(decoder: Decoder, data: bytes) -> bytes:
@@ -17,13 +17,17 @@ async def decode(decoder: Decoder, data: bytes) -> bytes:
     if not isinstance(decoder, ChunkedDecoder):
         return b"".join(decoder.feed(data))
     pieces: list[bytes] = []
-    due = PIECES_AT_ONCE
+    room = PIECES_AT_ONCE
     for start in range(0, len(data), STEP_BYTES):
         if decoder.finished:
             decoder.feed(data[start:])
             break
-        if len(pieces) >= due:
-            due = len(pieces) + PIECES_AT_ONCE
+        more = decoder.feed(data[start : start + STEP_BYTES], room)
+        pieces += more
+        room -= len(more)
+        while not room and not decoder.finished:
             await trio.lowlevel.checkpoint()
-        pieces += decoder.feed(data[start : start + STEP_BYTES])
+            more = decoder.feed(b"", PIECES_AT_ONCE)
+            pieces += more
+            room = PIECES_AT_ONCE - len(more)
     return b"".join(pieces)

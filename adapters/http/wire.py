@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import select
 import socket
 import struct
@@ -25,6 +26,7 @@ FINISHED = select.EPOLLRDHUP
 UNUSUAL = LOST | FINISHED | select.EPOLLPRI
 
 _CR = 0x0D
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*+")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -81,12 +83,15 @@ class Wire:
         """The next head as it came, begun within `wait_s` and whole within `head_s`; None when there is none. Of one
         that took too long `ahead` holds what came."""
         with trio.move_on_after(wait_s) as scope:
-            # empty lines ahead of a request are skipped (RFC 9112 section 2.2)
+            # empty lines ahead of a request are skipped (RFC 9112 section 2.2), as many as one read has at once
+            skipped = 0
             while not self.ahead or self.ahead[0] == _CR:
-                if self.ahead.startswith(b"\r\n"):
-                    del self.ahead[:2]
+                end = _empty_lines_end(self.ahead)
+                skipped += end
+                if end and skipped <= bytes_max:
+                    del self.ahead[:end]
                 elif len(self.ahead) > 1:
-                    break  # a lone CR, which the parser refuses
+                    break  # a lone CR, or too many of them: the parser refuses them
                 elif not await self.receive_ahead():
                     return None
             scope.deadline = trio.current_time() + head_s
@@ -172,3 +177,8 @@ class Wire:
             return await self._sock.recv(bytes_max)
         except OSError as error:
             raise self._gone("the connection was lost") from error
+
+
+def _empty_lines_end(buffer: bytearray) -> int:
+    lines = _EMPTY_LINES.match(buffer)
+    return lines.end() if lines else 0

@@ -21,6 +21,8 @@ from omac.adapters.http.wire import AHEAD_BYTES_MAX
 
 DESCRIPTORS_MAX = 512  # of the server: fewer than the connections that are made
 FACADE_SHARE = 0.65  # of what is not the reserve, for the facade's two listeners
+BURST = 32  # callers at once: fewer than a listener has places
+EMPTY_LINES = 50_000
 HEADROOM = 7 << 20  # of its address space: less than the stack of a thread takes
 KEPT = tuple("abcdef")  # skills that serve many requests on a connection
 KEEPING = """\
@@ -86,6 +88,39 @@ def test_half_heads_block_no_caller(scene: Scene, listener: str) -> None:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: loc")
         scene.works()
     assert scene.server.said() == ""
+
+
+@pytest.mark.parametrize("listener", ["control", "facade"])
+def test_a_burst_of_callers_is_served(scene: Scene, listener: str) -> None:
+    """Requests that come all at once, almost as many as a listener has places, are all answered: a later one takes no
+    place of an earlier one that omac has not read yet."""
+    path, pid = {"control": "__omac__/dirs", "facade": scene.skill.split("/", 3)[3]}[listener], scene.server.process.pid
+    request = f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n{scene.bearer}\r\nConnection: close\r\n\r\n".encode()
+    for _ in range(5):
+        with ExitStack() as held:
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                callers = [
+                    held.enter_context(socket.create_connection(scene.port(listener), timeout=10)) for _ in range(BURST)
+                ]
+                for sock in callers:
+                    sock.sendall(request)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            assert [sock.recv(12) for sock in callers] == [b"HTTP/1.1 200"] * BURST
+
+
+def test_empty_lines_hold_up_no_caller(scene: Scene) -> None:
+    """Callers that send empty lines without end are refused as soon as a head could not be longer, and cost omac no
+    more time than others."""
+    pid, lines = scene.server.process.pid, b"\r\n" * EMPTY_LINES
+    before = cpu_s(pid)
+    for listener in ("control", "facade") * 10:
+        with socket.create_connection(scene.port(listener), timeout=5) as sock:
+            sock.sendall(lines)
+            assert sock.recv(12) == b"HTTP/1.1 400"
+    assert cpu_s(pid) - before < 1.0
+    scene.works()
 
 
 def test_callers_with_a_token_leave_the_reserve(scene: Scene) -> None:
@@ -194,6 +229,12 @@ def test_threads_that_run_out_are_waited_for(scene: Scene) -> None:
     stderr = scene.server.said()
     assert "waits for threads" in stderr
     assert "Traceback" not in stderr
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor's time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def idle_threads(pid: int) -> list[str]:

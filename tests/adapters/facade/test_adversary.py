@@ -172,6 +172,8 @@ LINES = {
     "a method in small letters": refused(get(method=b"get")),
     "an unknown method": refused(get(method=b"FROBNICATE")),
     "an empty line first": passed(b"\r\n" + get(), got()),
+    "many empty lines first": passed(b"\r\n" * 30_000 + get(), got()),
+    "more empty lines than a head may have bytes": refused(b"\r\n" * 70_000 + get()),
 }
 
 TARGETS = {

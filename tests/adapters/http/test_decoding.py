@@ -1,15 +1,17 @@
 """adapters/http/decoding.py: bodies in many small chunks do not hold up other tasks."""
 
+import sys
+
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.adapters.http.bodies import ChunkedDecoder, Decoder, LengthDecoder, UntilCloseDecoder, UpstreamError
-from omac.adapters.http.decoding import PIECES_AT_ONCE, STEP_BYTES, decode
+from omac.adapters.http.decoding import STEP_BYTES, decode
 
-# From one turn of others to the next; Trio may give one task two turns in a row.
-PIECES_MAX = 2 * (PIECES_AT_ONCE + STEP_BYTES // 6)
+PIECES_MAX = 2 * 64  # in one turn of others; Trio may give one task two turns in a row
+SIZES = [1, 16, 100, 1000, STEP_BYTES]  # of chunks
 
 
 class Counting(ChunkedDecoder):
@@ -19,9 +21,9 @@ class Counting(ChunkedDecoder):
         super().__init__(UpstreamError)
         self.most = self._pieces = 0
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes, pieces_max: int = sys.maxsize) -> list[bytes]:
         """Decode like any decoder, and count the pieces."""
-        pieces = super().feed(data)
+        pieces = super().feed(data, pieces_max)
         self._pieces += len(pieces)
         self.most = max(self.most, self._pieces)
         return pieces
@@ -43,10 +45,12 @@ async def counted(data: bytes) -> tuple[bytes, Counting]:
     return body, decoder
 
 
-async def test_small_chunks_let_others_have_their_turn() -> None:
+@pytest.mark.parametrize("size", SIZES)
+async def test_small_chunks_let_others_have_their_turn(size: int) -> None:
     """The number of chunks between two turns is bounded, however many arrive at once, and the body is unchanged."""
-    body, decoder = await counted(b"1\r\nx\r\n" * 50_000)
-    assert body == b"x" * 50_000
+    chunks = 300_000 // (size + 5)
+    body, decoder = await counted((b"%x\r\n" % size + b"x" * size + b"\r\n") * chunks)
+    assert body == b"x" * size * chunks
     assert decoder.most <= PIECES_MAX
 
 

@@ -1,0 +1,33 @@
+"""The pace of a listener's calls: a few begin in each turn of the loop, in the order in which they came.
+
+A call takes as much of the loop's time as ten requests of the facade. If those of hundreds of callers began in the same
+turn, everybody else would wait for all of them.
+"""
+
+import trio
+
+BEGUN_AT_ONCE = 4
+
+
+class Pace:
+    """The calls of one listener; made where Trio runs."""
+
+    def __init__(self) -> None:
+        self._trio = trio.lowlevel.current_trio_token()
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._room = BEGUN_AT_ONCE  # in this turn
+
+    async def begin(self) -> None:
+        """Return when one more call may begin: at once, unless many came before it."""
+        if not self._room:
+            await self._waiting.park()
+            return
+        if self._room == BEGUN_AT_ONCE:
+            self._trio.run_sync_soon(self._next_turn)
+        self._room -= 1
+
+    def _next_turn(self) -> None:
+        begun = self._waiting.unpark(count=BEGUN_AT_ONCE)
+        self._room = BEGUN_AT_ONCE - len(begun)
+        if begun:
+            self._trio.run_sync_soon(self._next_turn)
