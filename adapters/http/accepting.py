@@ -15,7 +15,6 @@ from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import problem_of
 
 ACCEPTS = 64  # in one turn, before others have theirs: under load a turn takes as long as a request
-UNREAD_SHARE = 4  # at most one in so many places of newcomers is given away in one turn: see `_accepts`
 RETRY_S = 0.1
 CALM_S = 10.0  # without a refusal of the system, until a shortage is over: one descriptor at a time may come back
 HEAD_BYTES_MAX = 65_536
@@ -26,7 +25,7 @@ async def accept_connections(
 ) -> None:
     """Hand each connection to `begin`, with its place, until cancelled. Takes over a listening socket that does not
     block."""
-    slots, accepts = Slots(limits), _accepts(limits)
+    slots = Slots(limits)
     shortage = _Shortage(log)
     with listening:
         while True:
@@ -34,19 +33,13 @@ async def accept_connections(
                 await trio.lowlevel.wait_readable(listening)
             shortage.end_if_over()
             try:
-                for _ in range(accepts):
+                for _ in range(ACCEPTS):
                     await _accept(listening, slots, begin)
             except (BlockingIOError, ConnectionAbortedError):
                 pass  # that was the last, or it has left again
             except OSError as problem:  # EMFILE, ENFILE, ENOBUFS, ENOMEM: it passes
                 shortage.meet(problem)
                 await trio.sleep(RETRY_S)
-
-
-def _accepts(limits: SlotLimits) -> int:
-    """Return how many connections to accept in one turn. It takes two or three turns until a request is read that came
-    with its connection: those behind it must not have taken its place by then."""
-    return max(1, min(ACCEPTS, (limits.strangers_max or limits.connections_max) // UNREAD_SHARE))
 
 
 async def _accept(listening: socket.socket, slots: Slots, begin: Callable[[socket.socket, Slot], None]) -> None:
