@@ -1,5 +1,6 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -85,6 +86,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         for row in rows:
             print_json(row)
     elif rows:
+        if where.workdir is None and not where.shared and search.workdir != os.path.realpath("."):
+            report(f"omac: in {search.workdir}, the project around the current directory")
         _show(rows, search.workdir)
     else:
         nor_shared = "" if where.workdir is not None else ", and none that all projects share"
