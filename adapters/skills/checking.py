@@ -62,7 +62,7 @@ def shared_mounts(source: str, sources: Sequence[str]) -> list[str]:
     problems = []
     for path in dict.fromkeys((*sources, *_siblings(source))):
         other = _name_of(path)
-        if other != name and _seen_together(source, path) and _mount_of(path) == mount:
+        if other.casefold() != name.casefold() and _seen_together(source, path) and _mount_of(path) == mount:
             problem = f"sidecar.mount: {mount!r} is also the mount of {other}, which {path} has; change one of the two"
             problems.append(printable(f"{META_FILE}: {problem}"))
     return problems
