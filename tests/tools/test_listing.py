@@ -248,7 +248,7 @@ def test_approvals(omac: Omac, shop: Path) -> None:
     assert len(text) == 4
     for project in (shop, fair):  # also where the folder is gone
         omac.ok("approve", "slack", "--workdir", str(project), "--revoke")
-    assert [row["scope"] for row in approved(omac)] == [str(market)]
+    assert [(row["scope"], row["dir"]) for row in approved(omac)] == [(str(market), str(market))]
 
 
 def test_unknown_keys_are_noted(omac: Omac, shop: Path) -> None:

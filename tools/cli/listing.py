@@ -53,6 +53,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at.
     `since` is None where the segment that has it cannot be read.
 
+    `dir` is the project directory, empty for a skill that all projects share and for one of a repository.
     `repository` is the git common directory, for one that holds in each worktree of it.
     """
 
@@ -65,6 +66,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     since: str | None
     code: str | None
     repository: str = ""
+    dir: str = ""
 
 
 def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environment: Mapping[str, str]) -> int:
@@ -208,9 +210,11 @@ def _approval(registered: RegisteredSkill, registry: Registry, now: Mapping[str,
         code = digest if digest == "gone" else "ok" if digest == approved.bundle_hash else "changed"
     repository = registered.status.dir if is_repository(registered.status.scope) else ""
     scope = f"every worktree of {repository}" if repository else registry.place(registered).shown
+    directory = "" if repository else registered.status.dir
     return ApprovalRow(
         scope, registered.status.skill, registered.status.harness, approved.bundle_hash, approved.digest,
         approved.source, rfc3339(registered.approved_at) if registered.approved_at else None, code, repository,
+        directory,
     )  # fmt: skip
 
 
