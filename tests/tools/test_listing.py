@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from copy import copy
@@ -63,6 +64,17 @@ def test_a_subfolder_of_a_project(omac: Omac) -> None:
     assert omac.run("list", cwd=below).err == f"omac: in {project}, the project around the current directory\n"
     assert omac.ok("approve", "echo", cwd=below).startswith(f"approved: echo in {project}/.agents/skills/echo\n")
     assert omac.run("approve", "echo", "--workdir", ".", cwd=below).status == 4
+    assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
+
+
+def test_a_subfolder_whose_skills_are_gone(omac: Omac) -> None:
+    """A folder of a repository that had skills of its own keeps its registrations: they are revoked there."""
+    project = omac.project("repository")
+    subprocess.run(["git", "init", "-q", str(project)], check=True, env=omac.environment)
+    below = omac.project("repository/part", "echo")
+    omac.ok("approve", "echo", cwd=below)
+    shutil.rmtree(below / ".agents")
+    assert f"stale: echo: its folder {below}/.agents/skills/echo is gone" in omac.run("list", cwd=below).err
     assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
 
 

@@ -63,10 +63,12 @@ def place_of(where: Where) -> str:
 
 
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
+    """Return the scopes in which a registration is meant; also that of the current directory, where skills may have
+    been that are gone."""
     if where.shared:
         return frozenset({ids.GLOBAL})
     own = ids.workdir_id(directory_of(where))
-    return frozenset({own} if where.workdir is not None else {own, ids.GLOBAL})
+    return frozenset({own} if where.workdir is not None else {own, ids.workdir_id(os.path.realpath(".")), ids.GLOBAL})
 
 
 def harness_of(base: str, others: Sequence[str] = ()) -> str:
