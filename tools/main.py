@@ -151,6 +151,9 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit(show(as_json=False))
 
 
+Directory = Annotated[
+    str | None, typer.Argument(help="The directory; the project around the current one, if not named.")
+]
 Version = Annotated[
     bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
 ]
@@ -171,31 +174,34 @@ running_group.add_to(app)
 
 
 @app.command()
-def activate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+def activate(directory: Directory = None, json: Json = False) -> int:
     """Ask the running server to bring a directory online, and show its skills."""
     from omac.tools.cli.control import run
+    from omac.tools.cli.scope_options import project_here
 
-    return run("activate", directory, json, current().environment)
+    return run("activate", directory or project_here(), json, current().environment)
 
 
 @app.command()
-def deactivate(directory: Annotated[str, typer.Argument(help="A project directory.")] = ".", json: Json = False) -> int:
+def deactivate(directory: Directory = None, json: Json = False) -> int:
     """Ask the running server to take a directory offline."""
     from omac.tools.cli.control import run
+    from omac.tools.cli.scope_options import project_here
 
-    return run("deactivate", directory, json, current().environment)
+    return run("deactivate", directory or project_here(), json, current().environment)
 
 
 @app.command()
 def reload(
-    directory: Annotated[str, typer.Argument(help="A project directory.")] = ".",
+    directory: Directory = None,
     shared: Annotated[bool, typer.Option("--global", help="The global skills instead.")] = False,
     json: Json = False,
 ) -> int:
     """Have the running server reload a directory's skills; its tokens stay. One that is offline is activated."""
     from omac.tools.cli.control import run
+    from omac.tools.cli.scope_options import project_here
 
-    return run("reload", None if shared else directory, json, current().environment)
+    return run("reload", None if shared else directory or project_here(), json, current().environment)
 
 
 skills_group.add_to(app)

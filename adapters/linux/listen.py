@@ -32,7 +32,7 @@ def tcp(host: str, port: int, flag: str) -> socket.socket:
         sock.close()
         if error.errno == errno.EADDRINUSE:
             message = f"another process listens on {shown} ({flag})"
-            fix = [f"ss -ltnp 'sport = :{port}'", f"omac serve {flag} 127.0.0.1:0"]
+            fix = [f"ss -ltnp 'sport = :{port}'", f"{flag} 127.0.0.1:0"]
             raise Refusal("port-taken", message, fix=fix) from None
         raise Refusal("state-unusable", f"cannot listen on {shown}: {error.strerror}") from error
     except BaseException:

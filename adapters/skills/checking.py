@@ -6,6 +6,8 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 
+from omac.adapters.files import bounded
+from omac.adapters.files.first_line import behind_env, command_of
 from omac.adapters.skills.discovery import META_FILE
 from omac.adapters.skills.guide_file import GUIDE_FILE, guide_problems
 from omac.adapters.skills.links import Uncopyable
@@ -13,16 +15,19 @@ from omac.adapters.skills.paths import open_folder
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, line_of, parse_yaml, read_yaml_bytes
 from omac.domain.harness.commands import SCRIPTS
+from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.document import below
 from omac.domain.skills.meta import Meta, SidecarMeta
 from omac.domain.skills.problems import problems_of
 from omac.domain.skills.unknown_keys import explain, without_unknown_keys
 
+FIRST_LINE_BYTES_MAX = 256  # as the kernel
+
 
 def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
     """Return the skill folders to check: the canonical directory itself, or those of the project that it is."""
-    if _has(directory, META_FILE) or _has(directory, GUIDE_FILE):
+    if _has(directory, GUIDE_FILE):
         return [directory]
     folders = []
     for base in bases:
@@ -33,19 +38,14 @@ def skills_below(directory: str, bases: Sequence[str]) -> list[str]:
             continue
         paths = [os.path.join(folder, name) for name in names if not name.startswith(".")]
         folders += [path for path in paths if _has(path, META_FILE) or _has(path, GUIDE_FILE)]
-    return folders
+    return folders or ([directory] if _has(directory, META_FILE) else [])
 
 
 def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
     """Return the problem with each of `sources`, and of the skills beside the canonical folder `source`, whose name
     only case tells from its own: of two such skills, one is not used."""
-    beside = os.path.dirname(source)
-    try:
-        siblings = [os.path.join(beside, name) for name in sorted(os.listdir(beside)) if not name.startswith(".")]
-    except OSError:
-        siblings = []
     name, problems = _name_of(source), []
-    for path in dict.fromkeys((*sources, *(path for path in siblings if _has(path, META_FILE)))):
+    for path in dict.fromkeys((*sources, *_siblings(source))):
         other = _name_of(path)
         if other != name and other.casefold() == name.casefold():
             problem = f"the name {name} differs only in case from {other}, which {path} has; rename one of the two"
@@ -53,13 +53,55 @@ def lookalikes(source: str, sources: Sequence[str]) -> list[str]:
     return problems
 
 
+def shared_mounts(source: str, sources: Sequence[str]) -> list[str]:
+    """Return the problem with each of `sources`, and of the skills beside the canonical folder `source`, that an agent
+    sees together with it and that has its mount: of two such skills, one is not mounted."""
+    name, mount = _name_of(source), _mount_of(source)
+    if mount is None:
+        return []
+    problems = []
+    for path in dict.fromkeys((*sources, *_siblings(source))):
+        other = _name_of(path)
+        if other.casefold() != name.casefold() and _seen_together(source, path) and _mount_of(path) == mount:
+            problem = f"sidecar.mount: {mount!r} is also the mount of {other}, which {path} has; change one of the two"
+            problems.append(printable(f"{META_FILE}: {problem}"))
+    return problems
+
+
+def _seen_together(source: str, other: str) -> bool:
+    """Return whether one agent sees both skills: every agent sees those of the shared folder beside its own."""
+    beside = {os.path.dirname(source), os.path.dirname(other)}
+    return len(beside) == 1 or any(folder.endswith(f"/.{SHARED_BASE}/skills") for folder in beside)
+
+
+def _siblings(source: str) -> list[str]:
+    """Return the skills with an omac.yaml in the folder that holds `source`."""
+    beside = os.path.dirname(source)
+    try:
+        names = sorted(os.listdir(beside))
+    except OSError:
+        return []
+    return [path for name in names if not name.startswith(".") and _has(path := os.path.join(beside, name), META_FILE)]
+
+
 def _name_of(source: str) -> str:
-    """The name that a skill declares, else that of its folder."""
-    declared: object = None
+    """Return the name that a skill declares, else that of its folder."""
+    declared = _document_of(source).get("name")
+    return declared if isinstance(declared, str) else os.path.basename(source)
+
+
+def _mount_of(source: str) -> str | None:
+    """Return the mount of a skill with a sidecar, None where its omac.yaml has problems."""
+    _, meta = problems_of(_document_of(source))
+    return meta.sidecar.mount if meta is not None and meta.sidecar is not None else None
+
+
+def _document_of(source: str) -> dict[object, object]:
+    """Return the omac.yaml of a skill, empty where it cannot be read."""
+    document: object = None
     with suppress(OSError, YamlFileError), open_folder(source) as folder:
         document = parse_yaml(read_yaml_bytes(META_FILE, folder, META_FILE), META_FILE)
-        declared = document.get("name") if isinstance(document, dict) else None
-    return declared if isinstance(declared, str) else os.path.basename(source)
+    return document if isinstance(document, dict) else {}
 
 
 def check_skill(source: str, search: str) -> list[str]:
@@ -121,7 +163,27 @@ def _check_command(source: str, sidecar: SidecarMeta, search: str) -> list[str]:
             problems.append(f"{META_FILE}: sidecar.command: names {word}, which is no file in the skill's folder")
         elif is_program and not os.stat(path).st_mode & stat.S_IXUSR:
             problems.append(f"{META_FILE}: sidecar.command: {word} is not executable: chmod +x {word}")
+        elif is_program and (problem := _interpreter_problem(path, search)):
+            problems.append(f"{word}, line 1: {problem}")
     return problems
+
+
+def _interpreter_problem(path: str, search: str) -> str:
+    """Return why this machine cannot run what the first line of a script names, empty where it can."""
+    start = bounded.read_start(path, FIRST_LINE_BYTES_MAX).partition(b"\n")[0]
+    if start.startswith(b"#!") and start.endswith(b"\r"):
+        return "ends with a carriage return, which becomes a part of the interpreter's name: remove it"
+    interpreter = command_of(path)
+    if interpreter and os.path.basename(interpreter[0]) == "env" and os.path.isfile(interpreter[0]):
+        interpreter = behind_env(interpreter[1:])
+    if not interpreter:
+        return ""
+    program = interpreter[0]
+    if program.startswith("/"):
+        return "" if os.path.isfile(program) else f"{program} does not exist: install it, or name another interpreter"
+    if "/" in program or shutil.which(program, path=search) is not None:
+        return ""
+    return f"{program} is in no folder of PATH: install it"
 
 
 def _has(folder: str, name: str) -> bool:

@@ -406,7 +406,8 @@ def test_a_port_that_is_taken(omac: Omac, flag: str) -> None:
     """A server whose port is taken exits with 5, names address and flag, and records why its run ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        refused(omac.run("serve", "--no-inner", flag, address), 5, address, flag, f"omac serve {flag} 127.0.0.1:0")
+        done = omac.run("serve", "--no-inner", flag, address)
+        refused(done, 5, address, flag, f"try: omac serve --no-inner {flag} 127.0.0.1:0\n")
     started, stopped = omac.events(RunStarted), omac.events(RunStopped)
     assert len(started) == 1
     assert [address in record.event.why for record in stopped if isinstance(record.event, RunStopped)] == [True]

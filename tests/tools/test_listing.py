@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from copy import copy
@@ -53,6 +54,66 @@ def registered(omac: Omac, project: Path, *flags: str) -> Done:
     done = alone(omac, "register", "slack", *where, extra={"OMAC_SECRET_TOKEN": "xoxb-1"})
     assert done.status == 0, done
     return done
+
+
+def test_a_subfolder_of_a_project(omac: Omac) -> None:
+    """In a subfolder of a project, commands about skills mean those of the project, as omac start does. A folder that
+    is named is meant itself."""
+    project, below = subfolder(omac)
+    assert [(row["name"], row["dir"]) for row in rows(omac, cwd=below)] == [("echo", str(project))]
+    assert omac.run("list", cwd=below).err == f"omac: in {project}, the project around the current directory\n"
+    assert omac.ok("approve", "echo", cwd=below).startswith(f"approved: echo in {project}/.agents/skills/echo\n")
+    assert omac.run("approve", "echo", "--workdir", ".", cwd=below).status == 4
+    assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
+
+
+def test_a_subfolder_whose_skills_are_gone(omac: Omac) -> None:
+    """A folder of a repository that had skills of its own keeps its registrations: they are revoked there."""
+    project = omac.project("repository")
+    subprocess.run(["git", "init", "-q", str(project)], check=True, env=omac.environment)
+    below = omac.project("repository/part", "echo")
+    omac.ok("approve", "echo", cwd=below)
+    shutil.rmtree(below / ".agents")
+    assert f"stale: echo: its folder {below}/.agents/skills/echo is gone" in omac.run("list", cwd=below).err
+    assert omac.ok("revoke", "echo", cwd=below).startswith("no longer approved: echo in ")
+
+
+@pytest.mark.full
+def test_every_command_in_a_subfolder(omac: Omac) -> None:
+    """Commands that inspect, try and remove skills mean the project around the current directory, as those that approve
+    do."""
+    project, below = subfolder(omac)
+    assert omac.ok("skill", "check", cwd=below) == "echo: ok\n"
+    omac.ok("approve", "echo", cwd=below)
+    assert omac.ok("trust", cwd=below).startswith("echo: approved already\n")
+    assert omac.ok("diff", "echo", cwd=below) == ""
+    assert json.loads(omac.ok("config", "show", "echo", "--json", cwd=below))["workdir"] == str(project)
+    server = omac.serve("--root", str(project))
+    assert json.loads(omac.ok("activate", "--json", cwd=below))["dir"] == str(project)
+    assert '"' in omac.ok("call", "echo", "/status", cwd=below)
+    assert '[omac] sidecar "echo" starts' in omac.ok("logs", "echo", cwd=below)
+    assert json.loads(omac.ok("reload", "--json", cwd=below))["dir"] == str(project)
+    assert omac.ok("deactivate", cwd=below) == f"{project}: deactivated\n"
+    server.end()
+    assert omac.ok("deregister", "echo", "--yes", cwd=below).startswith(f"deregistered: echo in {project}/")
+
+
+def subfolder(omac: Omac) -> tuple[Path, Path]:
+    """Return a project with a skill, and a folder below it."""
+    project = omac.project("shop", "echo")
+    below = project / "src" / "deep"
+    below.mkdir(parents=True)
+    return project, below
+
+
+def test_the_settings_of_a_subfolder(omac: Omac) -> None:
+    """In a subfolder, omac settings show reads the settings file of the project around it."""
+    project = omac.project("shop", "echo")
+    (project / "src").mkdir()
+    (project / ".omac").mkdir()
+    (project / ".omac" / "settings.toml").write_text('git.refs = "branch"\n')
+    shown = [json.loads(line) for line in omac.ok("settings", "show", "--json", cwd=project / "src").splitlines()]
+    assert [row["value"] for row in shown if row["name"] == "git.refs"] == ["branch"]
 
 
 def test_nothing_yet(omac: Omac) -> None:
@@ -199,7 +260,7 @@ def test_approvals(omac: Omac, shop: Path) -> None:
     assert len(text) == 4
     for project in (shop, fair):  # also where the folder is gone
         omac.ok("approve", "slack", "--workdir", str(project), "--revoke")
-    assert [row["scope"] for row in approved(omac)] == [str(market)]
+    assert [(row["scope"], row["dir"]) for row in approved(omac)] == [(str(market), str(market))]
 
 
 def test_unknown_keys_are_noted(omac: Omac, shop: Path) -> None:

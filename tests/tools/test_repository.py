@@ -154,6 +154,7 @@ def test_one_approval_for_every_worktree(omac: Omac, main: Path) -> None:
     assert f"its approval holds for the same files in every worktree of {common}" in omac.ok("show", "echo", cwd=linked)
     (row,) = map(json.loads, omac.ok("approvals", "--json").splitlines())
     assert (row["scope"], row["repository"], row["code"]) == (f"every worktree of {common}", common, "ok")
+    assert row["dir"] == ""
     changes = [json.loads(line) for line in omac.ok("audit", "--kind", "skill", "--json").splitlines()]
     (approved,) = [change for change in changes if change["kind"] == "skill.approved"]
     assert (approved["actor"], approved["dir"]) == ("person", common)
@@ -193,7 +194,9 @@ def test_what_was_approved_in_one_worktree_alone_stays(omac: Omac, main: Path) -
     _await(serving, (linked,), "ready")
     omac.ok("approve", "echo", "--workdir", str(main), "--repository")
     done = omac.ok("approve", "echo", "--workdir", str(linked), "--revoke", "--json")
-    assert [json.loads(line)["repository"] for line in done.splitlines()] == ["", f"{main}/.git"]
+    revoked = [json.loads(line) for line in done.splitlines()]
+    assert [row["repository"] for row in revoked] == ["", f"{main}/.git"]
+    assert [row["dir"] for row in revoked] == [str(linked)] * 2
     _await(serving, (main, linked), "broken")
 
 

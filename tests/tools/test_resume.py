@@ -1,11 +1,14 @@
 """`omac continue` and `omac resume`: the agent that ran last in a project, with the agent's own arguments."""
 
+import json
 from pathlib import Path
 
 import pytest
 from real_omac import Omac
 from started import BARE
 from tiers import some
+
+from omac.domain.kernel.run import RunStarted
 
 CALLS = {
     "claude": ("--continue", "--resume 0b3c", "--resume"),
@@ -52,6 +55,21 @@ def test_each_goes_on_in_its_own_words(omac: Omac, shop: Path, name: str) -> Non
         assert (done.status, done.out) == (2, "")
         assert f"omac knows no arguments by which {name} chooses sessions from a list" in done.err
         assert "  try: omac continue\n" in done.err
+
+
+@pytest.mark.full
+def test_the_options_of_a_start(omac: Omac, shop: Path) -> None:
+    """Continue and resume take each option that omac start takes."""
+    assert omac.run(*BARE, "claude", cwd=shop).status == 0
+    for command, last in (("continue", "--continue"), ("resume", "--resume")):
+        done = omac.process(command, "--no-sandbox", "--audit", "buffered", "--bridge-compat", cwd=shop)
+        assert (done.status, done.out.strip().endswith(last)) == (0, True), done
+        assert "WARNING: --bridge-compat" in done.err
+    explained = json.loads(omac.ok("continue", "--explain", "--json", cwd=shop))
+    assert explained["command"][-1] == "--continue"
+    started = [recorded.event for recorded in omac.events(RunStarted)]
+    audits = [event.policy.get("audit", "strict") for event in started if isinstance(event, RunStarted)]
+    assert audits == ["strict", "buffered", "buffered"]
 
 
 @pytest.mark.full

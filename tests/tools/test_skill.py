@@ -222,6 +222,53 @@ def test_what_only_the_folder_shows(house: Omac) -> None:
     assert "sidecar.command: pyton3 is in no folder of PATH: install it" in house.run("skill", "check", str(source)).out
 
 
+@pytest.mark.parametrize(
+    ("first", "problem"),
+    [
+        ("#!/no/such/sh", "/no/such/sh does not exist: install it, or name another interpreter"),
+        ("#!/usr/bin/env pyton3", "pyton3 is in no folder of PATH: install it"),
+        ("#!/bin/sh\r", "ends with a carriage return, which becomes a part of the interpreter's name: remove it"),
+        ("#!/usr/bin/env -S sh -e", ""),
+        ("#!/bin/sh", ""),
+    ],
+)
+def test_an_interpreter_that_is_missing(house: Omac, tmp_path: Path, first: str, problem: str) -> None:
+    """The check reports a script that the system cannot start, because of its first line."""
+    source = new(house, tmp_path / "p", "a")
+    meta = source / "omac.yaml"
+    meta.write_text(meta.read_text().replace('["python3", "sidecar.py"]', "[./run]"))
+    (source / "run").write_bytes(f"{first}\n".encode())
+    (source / "run").chmod(0o755)
+    expected = f"a: 1 problem\n  ./run, line 1: {problem}\n" if problem else "a: ok\n"
+    assert house.run("skill", "check", str(source)).out == expected
+
+
+def test_two_skills_with_one_mount(house: Omac, tmp_path: Path) -> None:
+    """Skills that an agent sees together and that have one mount have that problem; those of two agents have not."""
+    project = tmp_path / "p"
+    for name in ("a", "b"):
+        meta = new(house, project, name) / "omac.yaml"
+        meta.write_text(meta.read_text().replace(f"mount: {name}", "mount: same"))
+    done = house.run("skill", "check", cwd=project)
+    skills = project / ".agents" / "skills"
+    problem = "omac.yaml: sidecar.mount: 'same' is also the mount of"
+    assert (done.status, f"a: 1 problem\n  {problem} b, which {skills / 'b'} has; " in done.out) == (3, True), done
+    assert f"b: 1 problem\n  {problem} a, which {skills / 'a'} has; " in done.out
+    for name, folder in (("a", ".claude"), ("b", ".opencode")):
+        (project / folder / "skills").mkdir(parents=True)
+        (skills / name).rename(project / folder / "skills" / name)
+    assert house.ok("skill", "check", cwd=project).count(": ok\n") == 2
+
+
+def test_a_project_with_an_omac_yaml_of_its_own(house: Omac, tmp_path: Path) -> None:
+    """An omac.yaml beside the skills folder does not make a skill of the project; its skills are checked."""
+    source = new(house, tmp_path / "p", "a")
+    (tmp_path / "p" / "omac.yaml").write_text("name: p\n")
+    assert house.ok("skill", "check", cwd=tmp_path / "p") == "a: ok\n"
+    (source / "SKILL.md").unlink()
+    assert "SKILL.md: is missing" in house.run("skill", "check", str(source)).out
+
+
 @pytest.mark.parametrize("meta", ["name: [", "", "- a", "\x1b[2J", "name: !!python/x y"])
 def test_hostile_files_are_shown_and_not_obeyed(house: Omac, tmp_path: Path, meta: str) -> None:
     """A hostile file is reported as a problem, and its control characters do not reach the terminal."""

@@ -160,9 +160,8 @@ def show_interpreters(approved: Code) -> None:
         print_folded(f"  by {', '.join(interpreter.path for interpreter in interpreters)}", 4)
     for program in approved.interpreters or ():
         if not program.path:
-            print_folded(
-                f"  {program.name} is in no folder of PATH that only you may change: install it, then approve again", 4
-            )
+            lack = "does not exist" if "/" in program.name else "is in no folder of PATH that only you may change"
+            print_folded(f"  {program.name} {lack}: install it, then approve again", 4)
 
 
 def show_code(approved: Code, sidecar: SidecarMeta) -> None:

@@ -1,5 +1,6 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -52,6 +53,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     """An approval. `code` says what the source folder holds now: ok, changed or gone; None: it was not looked at.
     `since` is None where the segment that has it cannot be read.
 
+    `dir` is the project directory, empty for a skill that all projects share and for one of a repository.
     `repository` is the git common directory, for one that holds in each worktree of it.
     """
 
@@ -64,6 +66,7 @@ class ApprovalRow(msgspec.Struct, frozen=True):
     since: str | None
     code: str | None
     repository: str = ""
+    dir: str = ""
 
 
 def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environment: Mapping[str, str]) -> int:
@@ -85,6 +88,8 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         for row in rows:
             print_json(row)
     elif rows:
+        if where.workdir is None and not where.shared and search.workdir != os.path.realpath("."):
+            report(f"omac: in {search.workdir}, the project around the current directory")
         _show(rows, search.workdir)
     else:
         nor_shared = "" if where.workdir is not None else ", and none that all projects share"
@@ -205,9 +210,11 @@ def _approval(registered: RegisteredSkill, registry: Registry, now: Mapping[str,
         code = digest if digest == "gone" else "ok" if digest == approved.bundle_hash else "changed"
     repository = registered.status.dir if is_repository(registered.status.scope) else ""
     scope = f"every worktree of {repository}" if repository else registry.place(registered).shown
+    directory = "" if repository else registered.status.dir
     return ApprovalRow(
         scope, registered.status.skill, registered.status.harness, approved.bundle_hash, approved.digest,
         approved.source, rfc3339(registered.approved_at) if registered.approved_at else None, code, repository,
+        directory,
     )  # fmt: skip
 
 

@@ -31,7 +31,11 @@ class ResumeRequest(NamedTuple):
     sandbox: SandboxRequest
     unapproved: str | None
     accept_changes: bool
+    bridge_compat: bool
+    audit: str | None
     journal: str | None
+    explain: bool = False
+    json: bool = False
 
 
 def run(request: ResumeRequest, environment: Mapping[str, str]) -> int:
@@ -42,7 +46,8 @@ def run(request: ResumeRequest, environment: Mapping[str, str]) -> int:
     return start(
         StartRequest(
             harness.name, words, project, request.no_sandbox, request.sandbox, request.unapproved,
-            request.accept_changes, bridge_compat=False, audit=None, journal=request.journal,
+            request.accept_changes, request.bridge_compat, request.audit, request.journal, request.explain,
+            request.json,
         ),
         environment,
     )  # fmt: skip

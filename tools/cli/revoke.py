@@ -78,7 +78,7 @@ def _report(request: RevokeRequest, registered: RegisteredSkill, changed: bool) 
     if request.json:
         document = {
             "skill": status.skill,
-            "dir": status.dir,
+            "dir": directory_of(request.where) if repository else status.dir,
             "repository": repository,
             "source": status.source,
             "bundle_hash": status.approved_hash,

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from omac.domain.harness.names import NAMES, listed
-from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command, JournalPath, Json
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
@@ -34,6 +33,10 @@ Audit = Annotated[
     str | None,
     typer.Option(metavar="HOW", help="Calls: strict, each waits for its record, or buffered, a second ahead at most."),
 ]
+
+
+Explain = Annotated[bool, typer.Option("--explain", help="Print what the agent would get; start nothing.")]
+JsonOfExplanation = Annotated[bool, typer.Option("--json", help="With --explain: print it for programs.")]
 
 
 class WithWords(Command):
@@ -100,9 +103,9 @@ def start(
     accept_skill_changes: AcceptChanges = False,
     bridge_compat: BridgeCompat = False,
     audit: Audit = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print what the agent would get; start nothing.")] = False,
+    explain: Explain = False,
     journal: JournalPath = None,
-    json: Annotated[bool, typer.Option("--json", help="With --explain: print it for programs.")] = False,
+    json: JsonOfExplanation = False,
 ) -> int:
     """Run an agent, or any command, in one directory, with the directory's skills, in a sandbox.
 
@@ -117,8 +120,6 @@ def start(
     """
     from omac.tools.cli.start import StartRequest, run
 
-    if json and not explain:
-        raise Refusal("misuse", "--json works only with --explain: an agent prints its own output")
     words = context.meta[WORDS]
     request = StartRequest(
         harness, words, workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, bridge_compat, audit, journal,
@@ -135,7 +136,11 @@ def continue_(
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
+    bridge_compat: BridgeCompat = False,
+    audit: Audit = None,
+    explain: Explain = False,
     journal: JournalPath = None,
+    json: JsonOfExplanation = False,
 ) -> int:
     """Start the agent that ran last in this project again, with its last session.
 
@@ -149,16 +154,9 @@ def continue_(
     from omac.tools.cli.resume import ResumeRequest, run
 
     request = ResumeRequest(
-        "continue",
-        session,
-        context.meta[WORDS],
-        workdir,
-        no_sandbox,
-        sandbox,
-        unapproved,
-        accept_skill_changes,
-        journal,
-    )
+        "continue", session, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes,
+        bridge_compat, audit, journal, explain, json,
+    )  # fmt: skip
     return run(request, current().environment)
 
 
@@ -169,7 +167,11 @@ def resume(
     no_sandbox: NoSandbox = False,
     unapproved: Unapproved = None,
     accept_skill_changes: AcceptChanges = False,
+    bridge_compat: BridgeCompat = False,
+    audit: Audit = None,
+    explain: Explain = False,
     journal: JournalPath = None,
+    json: JsonOfExplanation = False,
 ) -> int:
     """Start the agent that ran last in this project again, and choose one of its sessions.
 
@@ -178,8 +180,9 @@ def resume(
     from omac.tools.cli.resume import ResumeRequest, run
 
     request = ResumeRequest(
-        "resume", None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes, journal
-    )
+        "resume", None, context.meta[WORDS], workdir, no_sandbox, sandbox, unapproved, accept_skill_changes,
+        bridge_compat, audit, journal, explain, json,
+    )  # fmt: skip
     return run(request, current().environment)
 
 

@@ -13,6 +13,7 @@ from omac.domain.kernel.ids import WorkdirId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import ScopeKind
 from omac.services.skills.resolution import Candidate, SkillSearch
+from omac.tools.compose.project import project_of
 from omac.tools.terminal.invocation import expanded
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ Answer = TypeVar("Answer")
 
 
 class Where(NamedTuple):
-    """The flags by which a command line names skills. `workdir` None: the current directory, and the skills that all
-    projects share. `repository`: skills in each worktree of the repository that the directory is a part of."""
+    """The flags by which a command line names skills. `workdir` None: the project around the current directory, and
+    the skills that all projects share. `repository`: skills in each worktree of the repository that holds it."""
 
     workdir: str | None = None
     shared: bool = False
@@ -47,8 +48,13 @@ class Where(NamedTuple):
 
 
 def directory_of(where: Where) -> str:
-    """The directory that is meant, whether it is there or not, without links."""
-    return os.path.realpath(expanded(where.workdir or "."))
+    """Return the directory that is meant, whether it is there or not, without links."""
+    return project_here() if where.workdir is None else os.path.realpath(expanded(where.workdir or "."))
+
+
+def project_here() -> str:
+    """Return the project around the current directory, as omac start finds it."""
+    return project_of(os.path.realpath("."), os.path.realpath(expanded("~")))
 
 
 def place_of(where: Where) -> str:
@@ -57,10 +63,12 @@ def place_of(where: Where) -> str:
 
 
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
+    """Return the scopes in which a registration is meant; also that of the current directory, where skills may have
+    been that are gone."""
     if where.shared:
         return frozenset({ids.GLOBAL})
     own = ids.workdir_id(directory_of(where))
-    return frozenset({own} if where.workdir is not None else {own, ids.GLOBAL})
+    return frozenset({own} if where.workdir is not None else {own, ids.workdir_id(os.path.realpath(".")), ids.GLOBAL})
 
 
 def harness_of(base: str, others: Sequence[str] = ()) -> str:
@@ -81,7 +89,7 @@ def is_home(path: str) -> bool:
 def search_of(where: Where, folders: "SkillFolders") -> SkillSearch:
     """Return the search for these flags; in the home folder, where no flag names it, for the skills that all projects
     share. Raises Refusal: misuse, bad-request, directory-missing, not-a-directory."""
-    path = os.path.abspath(expanded(where.workdir or "."))
+    path = project_here() if where.workdir is None else os.path.abspath(expanded(where.workdir or "."))
     canonical = at_once(folders.canonical(path, ("/",)))
     harness = harness_named(where.harness) if where.harness else None
     return SkillSearch(canonical, harness, "global" if where.workdir is None and is_home(canonical) else where.scope)

@@ -1,6 +1,5 @@
 """omac settings: what each setting is and who said so, and changing the user's own."""
 
-import os
 import shlex
 from collections.abc import Callable, Mapping
 
@@ -8,15 +7,16 @@ import msgspec
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
-from omac.tools.terminal.invocation import expanded, print_json
+from omac.tools.cli.scope_options import Where, directory_of
+from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded, print_line, report
 
 
-def show(as_json: bool, show_origin: bool, workdir: str, environment: Mapping[str, str]) -> int:
+def show(as_json: bool, show_origin: bool, workdir: str | None, environment: Mapping[str, str]) -> int:
     """Show every setting as it applies in a project directory. Raises Refusal."""
     from omac.tools.compose.settings import read_project, read_user
 
-    project = read_project(os.path.abspath(expanded(workdir)))
+    project = read_project(directory_of(Where(workdir)))
     for warning in project.warnings:
         report(f"omac: {warning}")
     resolved = resolve({}, environment, project, read_user(environment))

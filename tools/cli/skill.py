@@ -12,9 +12,9 @@ from omac.domain.kernel.refusal import REASONS, Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
-from omac.tools.cli.scope_options import Where, directory_of, is_home
+from omac.tools.cli.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.cli.skill_template import files_of
-from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, skills_below
+from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, shared_mounts, skills_below
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line
 
@@ -81,6 +81,9 @@ def check(directory: str, as_json: bool) -> int:
     """Report the problems of each skill. Raises Refusal (skill-not-found)."""
     folder = _folder(directory)
     sources = skills_below(folder, _bases())
+    if not sources and directory == ".":
+        folder = project_here()
+        sources = skills_below(folder, _bases())
     if not sources:
         message = f"{folder} holds neither a SKILL.md nor an omac.yaml, and no folder such as .{SHARED_BASE}/skills"
         raise Refusal("skill-not-found", message, fix=["omac skill new hello", "omac skill check DIR"])
@@ -104,7 +107,7 @@ def _bases() -> list[str]:
 def _problems(source: str, sources: Sequence[str]) -> list[str]:
     try:
         problems = check_skill(os.path.realpath(source), current().environment.get("PATH", ""))
-        return problems + lookalikes(source, sources)
+        return problems + lookalikes(source, sources) + shared_mounts(source, sources)
     except OSError as error:
         return [f"{error.filename or source} cannot be read ({error.strerror})"]
 

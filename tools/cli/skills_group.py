@@ -175,7 +175,10 @@ def approvals(
 
 
 def trust(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A project directory.")] = ".",
+    directory: Annotated[
+        str | None,
+        typer.Argument(metavar="DIR", help="The directory; the project around the current one, if not named."),
+    ] = None,
     harness: Harness = None,
     repository: Repository = False,
     journal: JournalPath = None,
@@ -188,10 +191,10 @@ def trust(
     omac trust
     omac trust ~/projects/shop
     """
-    from omac.tools.cli.scope_options import Where
+    from omac.tools.cli.scope_options import Where, project_here
     from omac.tools.cli.trust import TrustRequest, run
 
-    request = TrustRequest(Where(directory, harness=harness, repository=repository), journal)
+    request = TrustRequest(Where(directory or project_here(), harness=harness, repository=repository), journal)
     return run(request, current().environment, now_ns)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import trio
 
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
@@ -40,6 +41,8 @@ class StartRequest(NamedTuple):
 def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingSandbox | None = None) -> int:
     """Run the command to its end; its exit status. `waiting` builds its sandbox; None: one begins when all is loaded.
     Raises Refusal."""
+    if request.json and not request.explain:
+        raise Refusal("misuse", "--json works only with --explain: an agent prints its own output")
     wanted = options(request, environment)
     if request.explain and wanted.launch is not None:
         from omac.tools.cli.start_explanation import explain  # late: a start goes without what it takes

@@ -19,6 +19,10 @@ config_app = Commands(help="Show and change the settings of skills.")
 vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
 settings_app = Commands(help="Show and change omac's own settings.")
 
+Workdir = Annotated[
+    str | None,
+    typer.Option("--workdir", metavar="DIR", help="The directory; the project around the current one, if not named."),
+]
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 SecretNames = Annotated[list[str], typer.Argument(metavar="NAME", help="The secrets' names.")]
 Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]
@@ -53,7 +57,7 @@ def on_skill(command: Callable[..., int]) -> Callable[..., int]:
 def _options(
     skill: Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name.")],
     *,
-    workdir: Annotated[str | None, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = None,
+    workdir: Workdir = None,
     harness: Annotated[
         str | None, typer.Option("--harness", help="The coding agent whose skills folder counts.")
     ] = None,
@@ -259,7 +263,7 @@ def settings_show(
     origin: Annotated[
         bool, typer.Option("--show-origin", help="Show where each value comes from, and which are ignored.")
     ] = False,
-    workdir: Annotated[str, typer.Option("--workdir", metavar="DIR", help="The project directory.")] = ".",
+    workdir: Workdir = None,
     json: Json = False,
 ) -> int:
     """Show every setting as it applies in a project directory.
