@@ -2,6 +2,9 @@
 
 Who names such a place, or something in it, gets it; who names a folder that merely contains it does not. A grant of a
 whole home, or of a folder above homes, includes nothing there whose name begins with a dot: no list is complete.
+
+Where a home's settings are links into a folder that can be written (dotfiles in a repository, say), the program cannot
+change what they lead to: programs of the host, git and ssh among them, obey it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, gove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 HOMES_MAX = 1_000  # of other users
 _CREDENTIALS = """
@@ -49,7 +52,12 @@ _AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
 )  # fmt: skip
-NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
+SETTINGS_ENTRIES_MAX = 5_000  # that are searched for links
+LINKS_NAMED = 3  # in a warning
+_SEARCHED = (*STARTED, ".config/git", ".config/omac", ".gnupg", ".ssh")  # each two folders deep
+_PRIVATE = f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split()
+NAMES = (*_PRIVATE, *_AGENTS)  # relative to the home
+_IN_PRIVATE = tuple(f"{name}/" for name in _PRIVATE)
 _IN_NAMES = tuple(f"{name}/" for name in NAMES)
 
 
@@ -94,6 +102,43 @@ def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     return list(denied.values())
 
 
+def linked_entries(home: str, entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Return entries for what links among the home's settings lead to, where the program may write, and warnings.
+
+    It is readable; DENY where a protected place links to it. What an entry names is left out.
+    """
+    writable = tuple(f"{entry.path}/" for entry in entries if entry.access == WRITE)
+    named = {entry.path for entry in entries if entry.access != LINK}
+    kept: dict[str, Entry] = {}
+    readable: list[str] = []
+    warnings: list[str] = []
+    for path in _links(home):
+        try:
+            links, real = resolve_symlinks(path)
+        except OSError:
+            continue  # in circles: no program reads it
+        for link, _ in links:
+            if link.startswith(writable) and _access(entries, link) == WRITE:
+                warnings.append(f"{path} leads through {link}, a link that the program can change: name its target")
+        if real in named or real in kept or not real.startswith(writable) or not os.path.lexists(real):
+            continue
+        if _access(entries, real) != WRITE:
+            continue
+        name = path.removeprefix(f"{home}/")
+        if f"{name}/".startswith(_IN_PRIVATE):
+            kept[real] = Entry(real, DENY, f"~/{name} leads to it")
+        else:
+            kept[real] = Entry(real, READ, f"~/{name} leads to it, and programs outside obey it")
+            readable.append(real)
+    if readable:
+        more = f" and {len(readable) - LINKS_NAMED} more" if len(readable) > LINKS_NAMED else ""
+        warnings.append(
+            f"links in your home lead to {', '.join(readable[:LINKS_NAMED])}{more}: the program can read, not change, "
+            "what they lead to; --allow grants a path that it names"
+        )
+    return list(kept.values()), warnings
+
+
 def contains_protected(folder: str, home: str) -> bool:
     """Return whether a canonical folder is a protected place, contains one or lies in one, even if that does not exist
     now."""
@@ -112,6 +157,36 @@ def _homes(home: str, entries: Sequence[Entry]) -> list[str]:
         if _showing(entries, parent):
             homes += [f"{parent.rstrip('/')}/{name}" for name in _names(parent)[:HOMES_MAX]]
     return list(dict.fromkeys(homes))
+
+
+def _links(home: str) -> Iterator[str]:
+    """Yield the links of a home whose names begin with a dot, and those in folders of settings."""
+    left = SETTINGS_ENTRIES_MAX
+    folders = [(home, 0), (f"{home}/.config", 1), *((f"{home}/{name}", 2) for name in _SEARCHED)]
+    seen: set[str] = set()
+    while folders and left > 0:
+        folder, deeper = folders.pop(0)
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    left -= 1
+                    if folder == home and item.name[0] != ".":
+                        continue
+                    if item.is_symlink() and item.path not in seen:
+                        seen.add(item.path)
+                        yield item.path
+                    elif deeper and item.is_dir(follow_symlinks=False):
+                        folders.append((item.path, deeper - 1))
+                    if left <= 0:
+                        break
+        except OSError:
+            continue  # it does not exist, or is no folder
+
+
+def _access(entries: Sequence[Entry], path: str) -> str:
+    """Return the access to a canonical path; empty if it is not shown."""
+    around = governing(entries, path)
+    return around.access if around is not None else ""
 
 
 def _showing(entries: Sequence[Entry], path: str) -> Entry | None:

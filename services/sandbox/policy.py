@@ -162,9 +162,11 @@ class _Composition:
         needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
         entries += [*dots, *base.uncovered(emptied, needed)]
         entries += protected.protected_entries(home, entries)
+        linked, loose = protected.linked_entries(home, entries)
+        entries += linked
         exposed = base.exposed(own, entries)
         made.exposed = bool(exposed)
-        warnings += [*notices, *(command.warnings(entries) if command else ()), *exposed]
+        warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
         warnings += self._add_git(entries, kept)
         entries += [Entry(path, DENY, "--deny") for path in request.deny]
         made.search.readable(entries, granted)
