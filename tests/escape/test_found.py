@@ -441,7 +441,7 @@ KERNEL = "/proc/sys /proc/irq /proc/bus /proc/fs /proc/acpi /proc/asound /proc/d
 
 
 def test_the_kernels_own_settings_are_read_only(world: Box) -> None:
-    """Where the kernel takes settings from whoever is root, nothing can be written, also by root."""
+    """Files by which root changes the kernel's settings cannot be written, also by root."""
     script = (
         "import os\n"
         f"for path in {KERNEL!r}.split():\n"

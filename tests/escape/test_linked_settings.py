@@ -5,8 +5,10 @@ names.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from real_omac import omac_in
 from real_sandbox import FEWER_USERS, Box, box
 
 PLANTED = '[core]\n\tfsmonitor = "touch evil; false"\n'
@@ -32,7 +34,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
 
 
 def test_what_links_of_the_home_lead_to(world: Box) -> None:
-    """Files that links of the home lead to stay as they are; a file beside them, and a grant by name, can be written."""
+    """Files that links of the home lead to stay as they are; one beside them, and one that is named, can be written."""
     written = []
     for link, name in LINKS.items():
         file = f"{name}/{FOLDERS[link]}" if link in FOLDERS else name
@@ -79,3 +81,27 @@ def test_a_link_that_the_program_could_redirect(world: Box) -> None:
     (world.home / ".gitconfig").symlink_to(world.workdir / "between")
     done = world.run("true")
     assert (done.status, "between, which passes through a symbolic link" in done.err) == (7, True), done
+
+
+@pytest.mark.parametrize("way", ["settings", "variables"])
+def test_files_of_omacs_that_settings_name(tmp_path: Path, way: str) -> None:
+    """The token for the omac that keeps checkpoints, and a witness that is a file, are in no sandbox."""
+    with omac_in(tmp_path) as omac:
+        project, keys = omac.project("p"), omac.folder / "keys"
+        keys.mkdir()
+        token, witness = keys / "token", project / "witness"
+        token.write_text("correct-horse\n")
+        (keys / "beside").write_text("ordinary\n")
+        witness.touch()
+        extra = {"OMAC_JOURNAL_WITNESS": str(witness), "OMAC_JOURNAL_WITNESS_TOKEN": str(token)}
+        if way == "settings":
+            del omac.environment["OMAC_JOURNAL_WITNESS"]
+            omac.ok("settings", "set", "journal.witness_token", str(token))
+            omac.ok("settings", "set", "journal.witness", str(witness))
+            extra = {}
+        script = f"cat {token} {keys}/beside; echo forged > witness; rm -f witness; mv witness x; true"
+        line = ("sandbox", "run", "--workdir", str(project))
+        done = omac.run(*line, "--read", str(keys), "--", "sh", "-c", script, extra=extra)
+        assert (done.out, witness.read_text()) == ("ordinary\n", ""), done
+        named = omac.run(*line, "--read", str(token), "--", "true", extra=extra)
+        assert (named.status, f"{token} is omac's own" in named.err) == (2, True), named
