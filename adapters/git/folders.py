@@ -199,7 +199,10 @@ class Folders:
         pins = self._pins
         workdir = pins.workdir
         if not path.startswith(workdir + "/"):
-            links, real = resolve_symlinks(path)
+            try:
+                links, real = resolve_symlinks(path)
+            except OSError:
+                return  # in circles: nothing is run or read there
             loose = next((link for link, _ in links if link.startswith(workdir + "/")), "")
             if not loose and (real == path or not real.startswith(workdir + "/")):
                 return
