@@ -10,6 +10,7 @@ change what they lead to: programs of the host, git and ssh among them, obey it.
 from __future__ import annotations
 
 import os
+import stat
 
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
@@ -48,6 +49,9 @@ _SOCKETS = """
     /run/user /tmp/.X11-unix /var/run/docker.sock
 """
 SOCKETS = tuple(_SOCKETS.split())
+TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # where tmux, ssh-agent, editors and the like have their sockets
+TEMPORARY_DEPTH = 2
+TEMPORARY_ENTRIES_MAX = 5_000  # that are searched for them
 _AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.folders, *harness.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
@@ -82,6 +86,8 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
         missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
         if missing and path not in named and around is not None and around.access == WRITE:
             denied[path] = Entry(path, DENY, "files in it run at the next login", made="folder")
+    for path in _listening(entries, named):
+        denied[path] = Entry(path, DENY, "sockets of programs outside are not part of a broader grant")
     return list(denied.values())
 
 
@@ -181,6 +187,40 @@ def _links(home: str) -> Iterator[str]:
                         break
         except OSError:
             continue  # it does not exist, or is no folder
+
+
+def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
+    """Yield the sockets in shared temporary folders that are shown as a whole, and the folders in these that have
+    sockets: who connects to one acts outside. Folders that hold what an entry names are left out."""
+    left = TEMPORARY_ENTRIES_MAX
+    for top in filter(lambda folder: _showing(entries, folder), TEMPORARY):
+        folders = [(top, 0)]
+        while folders and left > 0:
+            folder, depth = folders.pop(0)
+            try:
+                with os.scandir(folder) as listing:
+                    items = list(listing)
+            except OSError:
+                continue
+            left -= len(items)
+            sockets = [item.path for item in items if _is_socket(item) and item.path not in named]
+            if sockets and depth and not any(below(path, folder) for path in named):
+                yield folder
+                continue
+            yield from sockets
+            if depth < TEMPORARY_DEPTH:
+                inner = [item.path for item in items if item.is_dir(follow_symlinks=False)]
+                folders += [(path, depth + 1) for path in inner if path not in named]
+
+
+def _is_socket(item: os.DirEntry[str]) -> bool:
+    """Return whether it is a socket; a call of its own is needed for none of the other kinds."""
+    if item.is_symlink() or item.is_file(follow_symlinks=False) or item.is_dir(follow_symlinks=False):
+        return False
+    try:
+        return stat.S_ISSOCK(item.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _access(entries: Sequence[Entry], path: str) -> str:
