@@ -18,6 +18,7 @@ from omac.adapters.git import pointers
 from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.pins import Pins
 from omac.adapters.git.repository import is_folder, is_git_folder, mode_of
+from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.confinement import DENY, LINK, PRIVATE, READ, WRITE, Entry
@@ -198,10 +199,14 @@ class Folders:
         pins = self._pins
         workdir = pins.workdir
         if not path.startswith(workdir + "/"):
-            real = os.path.realpath(path)
-            if real == path or not real.startswith(workdir + "/"):
+            try:
+                links, real = resolve_symlinks(path)
+            except OSError:
+                return  # in circles: nothing is run or read there
+            loose = next((link for link, _ in links if link.startswith(workdir + "/")), "")
+            if not loose and (real == path or not real.startswith(workdir + "/")):
                 return
-            path = real
+            path = loose or real
         if mode_of(path) == 0 and made == "":
             return
         if os.path.realpath(path) != path:

@@ -112,9 +112,9 @@ def lay_out(
         config_list.discard()
     users = config_targets.users(listing, workdir, home)
     warnings += users.warnings
+    _pin_configured(folders, users, workdir, home)
     if own is None:
         warnings += _surroundings(workdir) if not is_agents else []
-        _pin_configured(folders, users, workdir, home)
     else:
         warnings += _add(layout, folders, own, choices, users, home)
         _pin_configured(folders, config_targets.of_repository(listing, workdir), workdir, home)

@@ -35,11 +35,8 @@ LED_OUT_OF_ETC = (  # files that the name service or a library of certificates k
     "/etc/localtime",
     "/run/current-system",
 )
-_SECRETS_OF_ETC = """
-    NetworkManager/system-connections apt/auth.conf.d cups/ssl docker ipa/nssdb kubernetes letsencrypt/archive
-    letsencrypt/live openvpn pki/tls/private ppp/chap-secrets ppp/pap-secrets rancher ssl/private ssh/ssh_host_dsa_key
-    ssh/ssh_host_ecdsa_key ssh/ssh_host_ed25519_key ssh/ssh_host_rsa_key wireguard
-"""
+SETTINGS_OF_SYSTEM = ("/etc", "/usr/local/etc")  # where root keeps credentials beside what everybody may read
+ENTRIES_MAX = 20_000  # that are searched for what only root may read
 _OTHERS_MAY_READ = 0o004
 
 
@@ -56,7 +53,7 @@ def system_entries(environment: Mapping[str, str], uid: int, writable: Sequence[
             if os.path.isdir(path):
                 entries.append(Entry(path, READ, "the system"))
     if uid == 0:
-        entries += [Entry(path, DENY, "only root may read it") for path in _only_for_root("/etc")]
+        entries += [Entry(path, DENY, "only root may read it") for path in _only_for_root(SETTINGS_OF_SYSTEM)]
     for path in LED_OUT_OF_ETC:
         entries += readable(path, "the system")
     for name in CERTIFICATES:
@@ -180,22 +177,30 @@ def _access_around(path: str, entries: Sequence[Entry]) -> str:
     return around.access if around else ""
 
 
-def _only_for_root(folder: str) -> list[str]:
-    """Return the items of a folder that other users may not read, and known places of keys deeper in it that they may
-    not."""
+def _only_for_root(folders: Iterable[str]) -> list[str]:
+    """Return the paths below `folders` that other users may not read; past ENTRIES_MAX, each folder that was not
+    searched. Folders that lie higher are searched first."""
     paths = []
-    with os.scandir(folder) as listing:
-        for item in listing:
-            if not item.is_symlink() and not item.stat().st_mode & _OTHERS_MAY_READ:
-                paths.append(item.path)
-    for name in _SECRETS_OF_ETC.split():
-        try:
-            mode = os.lstat(f"{folder}/{name}").st_mode
-        except OSError:
-            continue
-        if not mode & _OTHERS_MAY_READ:
-            paths.append(f"{folder}/{name}")
-    return paths
+    left = ENTRIES_MAX
+    waiting = [folder for folder in folders if os.path.isdir(folder) and not os.path.islink(folder)]
+    while waiting and left > 0:
+        below_it = []
+        for folder in waiting:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    left -= 1
+                    if item.is_symlink():
+                        continue
+                    try:
+                        mode = item.stat(follow_symlinks=False).st_mode
+                    except FileNotFoundError:
+                        continue
+                    if not mode & _OTHERS_MAY_READ:
+                        paths.append(item.path)
+                    elif item.is_dir(follow_symlinks=False):
+                        below_it.append(item.path)
+        waiting = below_it
+    return [*paths, *waiting]
 
 
 def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:

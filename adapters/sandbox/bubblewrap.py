@@ -25,7 +25,10 @@ NAMESPACES = (
     "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
 # Settings of the kernel, which root may change by writing here, capabilities or not.
-KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+KERNEL_SETTINGS = (
+    "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs",
+    "/proc/acpi", "/proc/asound", "/proc/driver", "/proc/scsi",
+)  # fmt: skip
 SHARED_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # folders of the sandbox's own, of the usual mode
 MEMORY_BYTES_MAX = 4 << 30  # of each folder that lives in memory, where the limit "tmp" says nothing else
 MEMORY_SHARE = 4  # nor more than this part of the machine's memory

@@ -2,11 +2,15 @@
 
 Who names such a place, or something in it, gets it; who names a folder that merely contains it does not. A grant of a
 whole home, or of a folder above homes, includes nothing there whose name begins with a dot: no list is complete.
+
+Where a home's settings are links into a folder that can be written (dotfiles in a repository, say), the program cannot
+change what they lead to: programs of the host, git and ssh among them, obey it.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
@@ -15,7 +19,7 @@ from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, gove
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 HOMES_MAX = 1_000  # of other users
 _CREDENTIALS = """
@@ -45,11 +49,19 @@ _SOCKETS = """
     /run/user /tmp/.X11-unix /var/run/docker.sock
 """
 SOCKETS = tuple(_SOCKETS.split())
+TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # where tmux, ssh-agent, editors and the like have their sockets
+TEMPORARY_DEPTH = 2
+TEMPORARY_ENTRIES_MAX = 5_000  # that are searched for them
 _AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.folders, *harness.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
 )  # fmt: skip
-NAMES = (*f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split(), *_AGENTS)  # relative to the home
+SETTINGS_ENTRIES_MAX = 5_000  # that are searched for links
+LINKS_NAMED = 3  # in a warning
+_SEARCHED = (*STARTED, ".config/git", ".config/omac", ".gnupg", ".ssh")  # each two folders deep
+_PRIVATE = f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split()
+NAMES = (*_PRIVATE, *_AGENTS)  # relative to the home
+_IN_PRIVATE = tuple(f"{name}/" for name in _PRIVATE)
 _IN_NAMES = tuple(f"{name}/" for name in NAMES)
 
 
@@ -74,6 +86,8 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
         missing = not os.path.lexists(path) and os.path.isdir(os.path.dirname(path))
         if missing and path not in named and around is not None and around.access == WRITE:
             denied[path] = Entry(path, DENY, "files in it run at the next login", made="folder")
+    for path in _listening(entries, named):
+        denied[path] = Entry(path, DENY, "sockets of programs outside are not part of a broader grant")
     return list(denied.values())
 
 
@@ -94,6 +108,43 @@ def dot_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     return list(denied.values())
 
 
+def linked_entries(home: str, entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Return entries for what links among the home's settings lead to, where the program may write, and warnings.
+
+    It is readable; DENY where a protected place links to it. What an entry names is left out.
+    """
+    writable = tuple(f"{entry.path}/" for entry in entries if entry.access == WRITE)
+    named = {entry.path for entry in entries if entry.access != LINK}
+    kept: dict[str, Entry] = {}
+    readable: list[str] = []
+    warnings: list[str] = []
+    for path in _links(home):
+        try:
+            links, real = resolve_symlinks(path)
+        except OSError:
+            continue  # in circles: no program reads it
+        for link, _ in links:
+            if link.startswith(writable) and _access(entries, link) == WRITE:
+                warnings.append(f"{path} leads through {link}, a link that the program can change: name its target")
+        if real in named or real in kept or not real.startswith(writable) or not os.path.lexists(real):
+            continue
+        if _access(entries, real) != WRITE:
+            continue
+        name = path.removeprefix(f"{home}/")
+        if f"{name}/".startswith(_IN_PRIVATE):
+            kept[real] = Entry(real, DENY, f"~/{name} leads to it")
+        else:
+            kept[real] = Entry(real, READ, f"~/{name} leads to it, and programs outside obey it")
+            readable.append(real)
+    if readable:
+        more = f" and {len(readable) - LINKS_NAMED} more" if len(readable) > LINKS_NAMED else ""
+        warnings.append(
+            f"links in your home lead to {', '.join(readable[:LINKS_NAMED])}{more}: the program can read, not change, "
+            "what they lead to; --allow grants a path that it names"
+        )
+    return list(kept.values()), warnings
+
+
 def contains_protected(folder: str, home: str) -> bool:
     """Return whether a canonical folder is a protected place, contains one or lies in one, even if that does not exist
     now."""
@@ -112,6 +163,70 @@ def _homes(home: str, entries: Sequence[Entry]) -> list[str]:
         if _showing(entries, parent):
             homes += [f"{parent.rstrip('/')}/{name}" for name in _names(parent)[:HOMES_MAX]]
     return list(dict.fromkeys(homes))
+
+
+def _links(home: str) -> Iterator[str]:
+    """Yield the links of a home whose names begin with a dot, and those in folders of settings."""
+    left = SETTINGS_ENTRIES_MAX
+    folders = [(home, 0), (f"{home}/.config", 1), *((f"{home}/{name}", 2) for name in _SEARCHED)]
+    seen: set[str] = set()
+    while folders and left > 0:
+        folder, deeper = folders.pop(0)
+        try:
+            with os.scandir(folder) as listing:
+                for item in listing:
+                    left -= 1
+                    if folder == home and item.name[0] != ".":
+                        continue
+                    if item.is_symlink() and item.path not in seen:
+                        seen.add(item.path)
+                        yield item.path
+                    elif deeper and item.is_dir(follow_symlinks=False):
+                        folders.append((item.path, deeper - 1))
+                    if left <= 0:
+                        break
+        except OSError:
+            continue  # it does not exist, or is no folder
+
+
+def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
+    """Yield the sockets in shared temporary folders that are shown as a whole, and the folders in these that have
+    sockets: who connects to one acts outside. Folders that hold what an entry names are left out."""
+    left = TEMPORARY_ENTRIES_MAX
+    for top in filter(lambda folder: _showing(entries, folder), TEMPORARY):
+        folders = [(top, 0)]
+        while folders and left > 0:
+            folder, depth = folders.pop(0)
+            try:
+                with os.scandir(folder) as listing:
+                    items = list(listing)
+            except OSError:
+                continue
+            left -= len(items)
+            sockets = [item.path for item in items if _is_socket(item) and item.path not in named]
+            if sockets and depth and not any(below(path, folder) for path in named):
+                yield folder
+                continue
+            yield from sockets
+            if depth < TEMPORARY_DEPTH:
+                inner = [item.path for item in items if item.is_dir(follow_symlinks=False)]
+                folders += [(path, depth + 1) for path in inner if path not in named]
+
+
+def _is_socket(item: os.DirEntry[str]) -> bool:
+    """Return whether it is a socket; a call of its own is needed for none of the other kinds."""
+    if item.is_symlink() or item.is_file(follow_symlinks=False) or item.is_dir(follow_symlinks=False):
+        return False
+    try:
+        return stat.S_ISSOCK(item.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _access(entries: Sequence[Entry], path: str) -> str:
+    """Return the access to a canonical path; empty if it is not shown."""
+    around = governing(entries, path)
+    return around.access if around is not None else ""
 
 
 def _showing(entries: Sequence[Entry], path: str) -> Entry | None:

@@ -6,10 +6,11 @@ import shlex
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of
+from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of, diverting
 from omac.adapters.linux import host_programs
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
 from omac.services.kernel.threads import run_in_thread
@@ -80,8 +81,23 @@ def _resolve(
         if not below(real, real_copy):
             there = real if below(program, copy) else program
             interpreters.append(_identified(name, there) or Interpreter(name))
-        words = behind_env(words[1:]) if os.path.basename(program) == "env" else command_of(real)
+        if os.path.basename(program) == "env":
+            _require_plain(words, source)
+            words = behind_env(words[1:])
+        else:
+            words = command_of(real)
     return tuple(interpreters)
+
+
+def _require_plain(words: list[str], source: str) -> None:
+    """Return if env(1) runs the program that PATH leads to. Raises Refusal (skill-invalid): it would run another one
+    than the person is shown."""
+    if word := diverting(words[1:]):
+        message = (
+            f"{printable(source)} runs by {printable(shlex.join(words))}, where {printable(word)} may lead to another "
+            "program than PATH does: name the program by its path, and set variables in its own code"
+        )
+        raise Refusal("skill-invalid", message, fix=[f"${{EDITOR:-vi}} {shlex.quote(source)}/omac.yaml"])
 
 
 def _require_executable(path: str, live: str) -> None:

@@ -10,7 +10,8 @@ class SandboxRequest:
     """A request for one sandbox. Empty fields leave the choice to what the request is put `over`.
 
     Paths are as they were typed, until the request is settled; `env` words are NAME or NAME=VALUE; `limits` are by
-    name, as of LIMITS; `guard_scratch` is as in a PATH. `run`, the bridge's socket and token, `facade_socket`
+    name, as of LIMITS; `guard_scratch` is as in a PATH; `omac_files` are files of omac's own outside its state
+    directory. `run`, the bridge's socket and token, `facade_socket`
     and `agent_settings` are of the omac run that the sandbox is part of.
     """
 
@@ -24,6 +25,7 @@ class SandboxRequest:
         self.read: list[str] = []
         self.deny: list[str] = []
         self.deny_names: list[str] = []
+        self.omac_files: list[str] = []
         self.env: list[str] = []
         self.open_ports: list[int] = []
         self.limits: dict[str, float] = {}

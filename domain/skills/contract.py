@@ -17,6 +17,7 @@ from omac.domain.skills.values import ValueRefused, check_config, shown
 # Names that belong to omac, and those by which a value would become code in every process that sees it.
 RESERVED_VARIABLES = frozenset({"SIDECAR_PORT", "SIDECAR_SKILL"})
 RESERVED_PREFIXES = ("OMAC_", "LD_", "DYLD_")
+SEARCHED = "PATH"  # the folders of the programs that were approved; env_passthrough may name it, and has omac's value
 
 
 def parse_meta(document: object) -> Meta:
@@ -68,6 +69,8 @@ def _check_names(written: SidecarSection) -> None:
     for where, name in _declarations(written):
         if name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIXES):
             raise MetaError(where, f"{name} is set by omac or changes how programs are loaded: choose another name")
+        if name == SEARCHED and not where.startswith("sidecar.env_passthrough"):
+            raise MetaError(where, "PATH is set by omac, to the programs that were approved: choose another name")
         if name in declared and not _is_fallback(declared[name], where):
             raise MetaError(where, f"{name} is declared already, as {declared[name]}: remove one of the two")
         declared[name] = where

@@ -106,14 +106,15 @@ class _Composition:
             made.placeholders.hold()
         self._granted = self._grants()
         caches = ports.caches.root_of(self._host)
+        hidden = self._hidden()
         for path in (*self._trees, *(entry.path for entry in self._granted)):
-            _refuse_own(path, ports.state, "omac's own and in no sandbox", "omac status")
+            for own in hidden:
+                _refuse_own(path, own, "omac's own and in no sandbox", "omac status")
             _refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
             find = ports.caches.cache_of if request.explain else ports.caches.open_cache
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
-        hidden = self._hidden()
         entries += self._held(entries, hidden)
         names = made.search.entries(
             entries, [repository for layout in made.layouts.values() for repository in layout.repositories]
@@ -162,9 +163,11 @@ class _Composition:
         needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
         entries += [*dots, *base.uncovered(emptied, needed)]
         entries += protected.protected_entries(home, entries)
+        linked, loose = protected.linked_entries(home, entries)
+        entries += linked
         exposed = base.exposed(own, entries)
         made.exposed = bool(exposed)
-        warnings += [*notices, *(command.warnings(entries) if command else ()), *exposed]
+        warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
         warnings += self._add_git(entries, kept)
         entries += [Entry(path, DENY, "--deny") for path in request.deny]
         made.search.readable(entries, granted)
@@ -338,9 +341,9 @@ class _Composition:
         return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)
 
     def _hidden(self) -> tuple[str, ...]:
-        """Return omac's own paths, even those that a variable puts elsewhere: state directory, journal, vault key
-        file."""
-        paths = [self._ports.state]
+        """Return omac's own paths, even those that a variable or a setting puts elsewhere: state directory, journal,
+        vault key file, witness and its token."""
+        paths = [self._ports.state, *map(self._ports.files.canonical, self._request.omac_files)]
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
                 paths += [self._ports.files.canonical(path) + ending for ending in endings]
@@ -383,7 +386,8 @@ def _refuse_home(path: str, flag: str, home: str) -> None:
 
 def _refuse_own(path: str, own: str, purpose: str, instead: str) -> None:
     if below(path, own):
-        raise Refusal("misuse", f"{path} is in {own}, which is {purpose}", fix=[instead])
+        where = path if path == own else f"{path} is in {own}, which"
+        raise Refusal("misuse", f"{where} is {purpose}", fix=[instead])
 
 
 def _folder_of(path: str) -> str:

@@ -3,7 +3,12 @@
 Each case has its twin: a path that is named, or does not begin with a dot, can be read.
 """
 
+import os
+import socket
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from real_sandbox import FEWER_USERS, Box, box
@@ -95,3 +100,34 @@ def test_what_omac_gives_is_there(world: Box) -> None:
         assert done.out.startswith("Ada\nlogin"), done
         assert (world.home / ".claude/new").read_text() == "x\n"
         assert (world.home / ".claude/settings.json").read_text() == "{}"
+
+
+CONNECT = """\
+import socket, sys
+for path in sys.argv[1:]:
+    try: socket.socket(socket.AF_UNIX).connect(path)
+    except OSError: continue
+    print(path.rpartition("/")[2])
+"""
+
+
+def test_sockets_in_a_shared_temporary_folder(world: Box) -> None:
+    """A grant of /var/tmp shows its files, and no socket of a program outside, unless another grant names the place."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top, ExitStack() as listening:
+        os.chown(top, world.uid, world.uid)
+        beside = Path(f"{top}.sock")
+        places = [beside, Path(top) / "direct", Path(top) / "deep" / "default"]
+        listening.callback(beside.unlink)
+        for place in places:
+            place.parent.mkdir(exist_ok=True)
+            listener = listening.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(place))
+            listener.listen()
+            for path in (place, place.parent) if place != beside else (place,):
+                os.chown(path, world.uid, world.uid)
+        line = ("python3", "-c", CONNECT, *map(str, places))
+        for grant in ("--read", "--allow"):
+            assert world.run(*line, options=(grant, "/var/tmp")).out == ""
+        named = world.run(*line, options=("--read", "/var/tmp", "--read", top))
+        assert named.out == "direct\ndefault\n", named
+        assert world.host(*line).out == f"{beside.name}\ndirect\ndefault\n"

@@ -435,3 +435,17 @@ def attacked(
         return world.run("bash", "-c", script, options=options, workdir=workdir, extra=DATES | (extra or {}))
     except subprocess.TimeoutExpired as late:
         raise AssertionError(f"omac hangs after {late.timeout} s") from None
+
+
+KERNEL = "/proc/sys /proc/irq /proc/bus /proc/fs /proc/acpi /proc/asound /proc/driver /proc/scsi"
+
+
+def test_the_kernels_own_settings_are_read_only(world: Box) -> None:
+    """Files by which root changes the kernel's settings cannot be written, also by root."""
+    script = (
+        "import os\n"
+        f"for path in {KERNEL!r}.split():\n"
+        "    if os.path.exists(path) and not os.statvfs(path).f_flag & os.ST_RDONLY: print(path)"
+    )
+    done = world.run("python3", "-c", script)
+    assert (done.status, done.out) == (0, ""), done

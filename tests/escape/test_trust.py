@@ -332,6 +332,26 @@ for i in $(seq 50); do {ready} && break; sleep 0.1; done; command -v python3"""
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("way", ["a setting", "env"])
+def test_a_skill_cannot_choose_where_its_interpreter_is(omac: Omac, way: str) -> None:
+    """A skill whose omac.yaml sets PATH would run by an interpreter that an agent can replace, and not by the one that
+    its approval shows: it cannot be approved, and its twin without PATH can."""
+    project = omac.root / "p"
+    folders = f"{project}/bin:/usr/bin:/bin"
+    plain = "name: echo\nsidecar:\n  command: [python3, sidecar.py]\n"
+    meta = omac.skill(project, "echo", plain) / "omac.yaml"
+    if way == "env":
+        meta.write_text(plain.replace("[", f"[env, 'PATH={folders}', "))
+    else:
+        meta.write_text(f"{plain}  config: [{{name: PATH, default: '{folders}'}}]\n")
+    words = ("approve", "echo", "--workdir", str(project))
+    outcome = omac.run(*words)
+    assert outcome.status != 0, outcome
+    assert "PATH" in outcome.err
+    meta.write_text(plain)
+    assert omac.run(*words).status == 0
+
+
 def test_an_interpreter_that_changed_needs_attention(omac: Omac) -> None:
     """A user's own interpreter on PATH is approved with a skill and runs. When it is replaced, the skill reports that
     and the command to type; approved again, it runs."""

@@ -27,7 +27,7 @@ def test_a_skill_before_its_approval(house: Omac, project: Path) -> None:
     assert done.status == 0
     for text in (
         f"echo in {source(project)}\n",
-        "  Sends requests back as they arrived.",
+        "  it says: Sends requests back as they arrived.",
         "  it runs as you: python3 sidecar.py\n",
         "  agents call it by $OMAC_ECHO_BASE\n",
         "  ECHO_SECRET (secret; optional, not set): ",

@@ -16,6 +16,8 @@ def request_of_settings(host: Mapping[str, str], workdir: str) -> SandboxRequest
     request.git_refs = resolved["git.refs"].value
     request.redirect_xdg = resolved["cache.redirect_xdg"].value == "true"
     request.guard_scratch = resolved["guard.scratch"].value
+    witness = (resolved[name].value for name in ("journal.witness", "journal.witness_token"))
+    request.omac_files = [path for value in witness for path in value.split(":") if path.startswith("/")]
     request.warnings += project_warnings(project, resolved)
     return request
 

@@ -5,6 +5,7 @@ than the terminal goes on at its left edge, where an agent's words could pass fo
 """
 
 ELLIPSIS = "..."
+QUOTED = "| "
 TWO_COLUMNS = ("W", "F")
 
 
@@ -36,8 +37,9 @@ def elided_middle(text: str, width: int) -> str:
     return _beginning(text, room - room * 2 // 3) + ELLIPSIS + end
 
 
-def folded(text: str, width: int, hang: int) -> list[str]:
-    """Return a line in lines of at most `width` columns, each but the first indented by `hang`.
+def folded(text: str, width: int, hang: int, mark: str = "") -> list[str]:
+    """Return a line in lines of at most `width` columns, each but the first indented by `hang`, and with `mark` before
+    its words: QUOTED where these may be an agent's, or none of them would be told from a line of omac's.
 
     It breaks between words only: a path or a command that is longer stays whole, so that it can be copied.
     """
@@ -47,8 +49,8 @@ def folded(text: str, width: int, hang: int) -> list[str]:
     for word, blanks in _words(text):
         needs = columns(word)
         if lines[-1] and taken + blanks + needs > width:
-            lines.append(" " * hang + word)
-            taken = hang + needs
+            lines.append(" " * hang + mark + word)
+            taken = hang + len(mark) + needs
         else:
             lines[-1] += " " * blanks + word
             taken += blanks + needs

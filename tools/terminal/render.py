@@ -250,10 +250,10 @@ def show_columns(rows: Sequence[Sequence[str]]) -> None:
         print_line("  ".join(padded(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def print_folded(text: str, hang: int = 2) -> None:
-    """Print a line, on a terminal that is narrower in several, which are indented by `hang`."""
+def print_folded(text: str, hang: int = 2, mark: str = "") -> None:
+    """Print a line, on a terminal that is narrower in several, which are indented by `hang`, and begin with `mark`."""
     width = terminal_width()
-    for line in [text] if width is None else folded(printable(text), width, hang):
+    for line in [text] if width is None else folded(printable(text), width, hang, mark):
         print_line(line)
 
 

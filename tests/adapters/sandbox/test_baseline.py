@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from real_sandbox import NOBODY, Box, box
 
+from omac.adapters.sandbox import baseline
 from omac.adapters.sandbox.baseline import exposed, harness_entries, placed, readable, system_entries, uncovered
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.table import HARNESSES, harness_named
@@ -48,6 +49,31 @@ def test_what_only_root_may_read_stays_unread_by_root() -> None:
     assert "/etc/shadow" in denied
     assert not {entry.path for entry in system_entries({}, NOBODY) if entry.access == DENY}
     assert not any(os.stat(path).st_mode & 0o004 for path in denied)
+
+
+DEEP = """\
+mount -t tmpfs tmpfs /usr/local/etc && cd /usr/local/etc && mkdir -p tool/main tool/closed && chmod 700 tool/closed
+echo hidden > tool/main/key; chmod 600 tool/main/key; echo hidden > tool/closed/key; echo fine > tool/main/conf
+cd "$1"; shift; exec "$@"
+"""
+
+
+def test_what_only_root_may_read_deeper_down() -> None:
+    """A sandbox of root shows no file below a folder of settings that other users may not read, and those beside it."""
+    with box(0) as world:
+        line = world.omac("sandbox", "run", "--", "grep", "-rhs", ".", "/usr/local/etc")
+        done = world.host("unshare", "--mount", "sh", "-c", DEEP, "sh", str(world.workdir), *line)
+    assert done.out == "fine\n", done
+
+
+def test_settings_of_the_system_that_were_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the bound of a search, folders are denied as a whole, the deepest."""
+    for path in ("a/b/c", "d"):
+        (tmp_path / path).mkdir(parents=True, mode=0o755)
+    monkeypatch.setattr(baseline, "SETTINGS_OF_SYSTEM", (str(tmp_path), str(tmp_path / "missing")))
+    assert not any(entry.access == DENY for entry in system_entries({}, 0))
+    monkeypatch.setattr(baseline, "ENTRIES_MAX", 3)
+    assert [entry.path for entry in system_entries({}, 0) if entry.access == DENY] == [str(tmp_path / "a/b")]
 
 
 def test_home_and_temporary_folders_are_its_own(world: Box) -> None:

@@ -100,6 +100,30 @@ async def test_what_a_script_of_the_copy_runs_by(host: Host, first: str, expecte
     assert paths(await host.approved(f"{host.source}/run")) == paths(recorded)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "PATH=/x tool", "A=1 PATH=/x tool", "-i tool", "-iS tool", "-u PATH tool", "--unset=PATH tool", "-C /x ./tool",
+        "-S PATH=/x tool", "-SPATH=/x tool", "-S 'PATH=/x' tool", "--split-string=-i tool", "--block-signal tool",
+    ],
+)  # fmt: skip
+async def test_env_that_leads_elsewhere_is_refused(host: Host, words: str) -> None:
+    """A command or a first line whose env(1) would not run the program that PATH leads to cannot be approved."""
+    host.program(host.tools / "tool")
+    host.program(host.copy / "run", f"#!/usr/bin/env {words}\n")
+    for command in (["env", *words.split()], ["./run"]):
+        with pytest.raises(Refusal, match="may lead to another program than PATH does") as refused:
+            await host.approved(*command)
+        assert refused.value.reason == "skill-invalid"
+
+
+@pytest.mark.parametrize("words", ["tool", "A=1 tool -i", "-S tool -i PATH=/x", "-u HOME -v -- B=2 tool"])
+async def test_env_that_sets_other_variables(host: Host, words: str) -> None:
+    """Variables other than PATH, and words of the program itself, change nothing."""
+    host.program(host.tools / "tool")
+    assert paths(await host.approved("env", *words.split()))[1][1] == str(host.tools / "tool")
+
+
 async def test_an_interpreter_in_the_copy(host: Host) -> None:
     """An interpreter in the copy, such as that of a virtual environment, is a link: the approval records its target."""
     (host.copy / "python").symlink_to("/bin/sh")

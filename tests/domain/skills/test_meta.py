@@ -196,6 +196,8 @@ def test_documents_that_are_no_skill(bad: object, field: str) -> None:
         ({"env_passthrough": ["OMAC_BASE"]}, "sidecar.env_passthrough[0]"),
         ({"config": [{"name": "LD_PRELOAD", "default": "./x.so"}]}, "sidecar.config[0].name"),
         ({"config": [{"name": "DYLD_INSERT_LIBRARIES"}]}, "sidecar.config[0].name"),
+        ({"config": [{"name": "PATH", "default": "/srv/bin"}]}, "sidecar.config[0].name"),
+        ({"env_passthrough": ["PATH"], "secrets": [{"name": "PATH"}]}, "sidecar.secrets[0].name"),
         ({"secrets": [{"name": "A", "required": "yes"}]}, "sidecar.secrets[0].required"),
         ({"secrets": [{"name": "A", "multiline": 1}]}, "sidecar.secrets[0].multiline"),
         ({"secrets": [{"name": "A", "pattern": "("}]}, "sidecar.secrets[0].pattern"),
@@ -275,7 +277,7 @@ def test_sidecars_that_break_the_contract(sidecar: dict[str, Any], field: str) -
         {"secrets": [{"name": "A", "pattern": r"(?i)^(?P<kind>\\pL{1,64})\\z"}]},
         {"config": [{"name": "A", "pattern": "b$", "default": "ab"}]},
         {"env_passthrough": None, "secrets": None, "config": None, "health": None, "limits": None, "protocols": None},
-        {"env_passthrough": ["SIDECAR_PORTS", "LDFLAGS", "OMACS"]},
+        {"env_passthrough": ["SIDECAR_PORTS", "LDFLAGS", "OMACS", "PATH"]},
     ],
 )
 def test_the_edges_are_inside(sidecar: dict[str, Any]) -> None:

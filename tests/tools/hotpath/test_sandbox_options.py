@@ -70,7 +70,7 @@ def test_every_option_fills_a_field() -> None:
     for option in OPTIONS:
         kinds = (list, dict) if option.repeats else (str,) if option.takes else (bool,)
         assert type(getattr(empty, option.field)) in kinds, option.name
-    of_profiles = {"git_hooks", "git_refs", "redirect_xdg", "guard_scratch", "warnings"}
+    of_profiles = {"git_hooks", "git_refs", "redirect_xdg", "guard_scratch", "omac_files", "warnings"}
     of_servers = {"bridge_socket", "bridge_token", "facade_socket", "agent_settings", "run"}
     of_options = {option.field for option in OPTIONS} | {"command", "help"}
     assert of_options | of_profiles | of_servers == set(vars(SandboxRequest()))
