@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import os
+import stat
 
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
@@ -180,27 +181,36 @@ def _access_around(path: str, entries: Sequence[Entry]) -> str:
 def _only_for_root(folders: Iterable[str]) -> list[str]:
     """Return the paths below `folders` that other users may not read; past ENTRIES_MAX, each folder that was not
     searched. Folders that lie higher are searched first."""
-    paths = []
+    paths: list[str] = []
     left = ENTRIES_MAX
     waiting = [folder for folder in folders if os.path.isdir(folder) and not os.path.islink(folder)]
     while waiting and left > 0:
-        below_it = []
+        below_it: list[str] = []
         for folder in waiting:
-            with os.scandir(folder) as listing:
-                for item in listing:
-                    left -= 1
-                    if item.is_symlink():
-                        continue
-                    try:
-                        mode = item.stat(follow_symlinks=False).st_mode
-                    except FileNotFoundError:
-                        continue
-                    if not mode & _OTHERS_MAY_READ:
-                        paths.append(item.path)
-                    elif item.is_dir(follow_symlinks=False):
-                        below_it.append(item.path)
+            items = _modes(folder)
+            left -= len(items)
+            paths += [path for path, mode in items if not mode & _OTHERS_MAY_READ]
+            below_it += [path for path, mode in items if mode & _OTHERS_MAY_READ and stat.S_ISDIR(mode)]
         waiting = below_it
     return [*paths, *waiting]
+
+
+def _modes(folder: str) -> list[tuple[str, int]]:
+    """Return the files and folders in a folder, without links, and their modes."""
+    items: list[tuple[str, int]] = []
+    try:
+        listing = os.scandir(folder)
+    except FileNotFoundError:
+        return items
+    with listing:
+        for item in listing:
+            try:
+                mode = item.stat(follow_symlinks=False).st_mode
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISLNK(mode):
+                items.append((item.path, mode))
+    return items
 
 
 def _expand(relpath: str, harness: Harness, home: str, environment: Mapping[str, str]) -> str:
