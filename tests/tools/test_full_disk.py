@@ -71,6 +71,11 @@ def require_whole(omac: Omac) -> None:
     omac.ok("journal", "check")
 
 
+def require_no_drafts_of_marks(omac: Omac) -> None:
+    """Each process would leave one, under its pid."""
+    assert not [*omac.state.glob("journals/*.[0-9]*")]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
 def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
@@ -92,6 +97,7 @@ def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
                 omac.ok(*line, cwd=omac.root / "shop")
             require_whole(omac)
             assert not [*folder(omac).glob("*.draft"), *omac.state.glob("*.restoring*"), *omac.state.glob(".omac-*")]
+            require_no_drafts_of_marks(omac)
     assert refused or words == ("checkpoint",)  # which prints what it cannot record
 
 
@@ -106,3 +112,4 @@ def test_reading(original: tuple[Omac, Path], left_kib: int) -> None:
         assert [omac.ok(*words) for words in READING] == before
         done = omac.run("revoke", "echo", cwd=omac.root / "shop")
         assert (done.status, "df -h" in done.err) == (5, True), done
+        require_no_drafts_of_marks(omac)
