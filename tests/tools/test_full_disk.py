@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, omac_in
+from polling import eventually
+from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
 
@@ -74,6 +75,31 @@ def require_whole(omac: Omac) -> None:
 def require_no_drafts_of_marks(omac: Omac) -> None:
     """Each process would leave one, under its pid."""
     assert not [*omac.state.glob("journals/*.[0-9]*")]
+
+
+@pytest.mark.full
+def test_calls_while_the_disk_is_full(original: tuple[Omac, Path]) -> None:
+    """Calls that a full disk refuses are in the audit once there is room again, all of them."""
+    omac, copy = original
+    with small_disk(omac, copy) as fill:
+        server = omac.serve()
+        server.activate(omac.root / "shop")
+        base = server.skill(omac.root / "shop")["base"]
+        fill(0)
+        answers = [curl(f"{base}/echo/{number}").status for number in range(100)]
+        assert answers[-5:] == [503] * 5, answers
+        (omac.state / "ballast").unlink()
+        refused, reasons = answers.count(503), {"journal-unavailable", "state-unusable"}
+
+        def counted() -> int:
+            rows = omac.audit("--outcome", "refused")
+            return sum(row["count"] for row in rows if row["reason"] in reasons and row["skill"] == "echo")
+
+        try:
+            eventually(lambda: counted() == refused, 25.0, f"{refused} refusals in the audit")
+        finally:
+            server.end()
+        require_whole(omac)
 
 
 @pytest.mark.full
