@@ -43,7 +43,7 @@ def audit(
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
     count_by: Annotated[
-        str | None, typer.Option(metavar="FIELDS", help="Count what rows stand for: skill,session")
+        str | None, typer.Option(metavar="FIELDS", help="Count accesses and changes: skill,session")
     ] = None,
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Resume behind it, by when rows ended; start: from the first.")
