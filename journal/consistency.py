@@ -21,7 +21,7 @@ from omac.journal.file import connect_for_reading, refusal_of, unproven
 from omac.journal.leaves import stored_leaves
 from omac.journal.merkle import consistency_ranges, continues, root_of
 from omac.journal.proof_text import parsed
-from omac.journal.rotation import trusted_with
+from omac.journal.rotation import require_rotations, trusted_with
 
 FORMAT = "omac-consistency-1"
 
@@ -75,6 +75,7 @@ def proven_consistency(text: bytes, keys: Sequence[VerifierKey]) -> Continuation
     """Return what a proof proves to whoever trusts `keys`. Raises Refusal (misuse): it proves nothing."""
     try:
         proof = parsed(text, ConsistencyProof)
+        require_rotations(proof.rotations, journal_of(proof.new))
     except ValueError as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:

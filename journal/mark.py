@@ -52,6 +52,9 @@ class Mark(NamedTuple):
             finally:
                 os.close(descriptor)
             os.replace(draft, self.file)
+            return
+        with contextlib.suppress(OSError):  # a disk that is full would keep one of every process
+            os.unlink(draft)
 
     def require(self, known: tuple[str, int] | None, journal_id: str, position: int) -> None:
         """Raise Refusal (journal-lost) for a journal that is not, or no longer, the one that was `known`.

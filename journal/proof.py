@@ -24,7 +24,7 @@ from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
 from omac.journal.proof_text import parsed
 from omac.journal.pruned import day_of, pruned_refusal
-from omac.journal.rotation import trusted_with
+from omac.journal.rotation import require_rotations, trusted_with
 from omac.journal.set_aside_positions import SetAsidePositions
 
 FORMAT = "omac-proof-1"
@@ -103,6 +103,7 @@ def proven(text: bytes, *keys: VerifierKey) -> ProvenEvent:
     try:
         proof = parsed(text, EventProof)
         content = msgspec.msgpack.decode(proof.content, type=LeafContent)
+        require_rotations(proof.rotations, journal_of(proof.checkpoint))
     except (*UNDECODABLE, ValueError) as error:
         raise _no_proof(str(error)) from None
     if proof.format != FORMAT:

@@ -7,6 +7,7 @@ Rules
 2. The note of a loss names the new key and is signed by it alone: trust does not get past it.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -53,14 +54,26 @@ def trusted_with(keys: Sequence[VerifierKey], notes: Iterable[str], journal: str
     proves nothing is passed over."""
     known = list(keys)
     for note in notes:
-        if match := _ROTATION.search(note):
-            try:
-                old, new = VerifierKey.parse(match["old"]), VerifierKey.parse(match["new"])
-            except Refusal:
-                continue
-            if old in known and new not in known and is_rotation(note, journal, old, new):
-                known.append(new)
+        named = _keys_of(note)
+        if named and named[0] in known and named[1] not in known and is_rotation(note, journal, *named):
+            known.append(named[1])
     return known
+
+
+def require_rotations(notes: Iterable[str], journal: str) -> None:
+    """Raise ValueError for a note that is no rotation of this journal, signed by both keys that it names."""
+    for number, note in enumerate(notes, 1):
+        named = _keys_of(note)
+        if named is None or not is_rotation(note, journal, *named):
+            raise ValueError(f"rotation {number} in it is not signed by the keys that it names, or was changed")
+
+
+def _keys_of(note: str) -> tuple[VerifierKey, VerifierKey] | None:
+    """The old and the new key that a rotation names; None for a text that names none."""
+    if match := _ROTATION.search(note):
+        with contextlib.suppress(Refusal):
+            return VerifierKey.parse(match["old"]), VerifierKey.parse(match["new"])
+    return None
 
 
 def _rotation(journal: str, at: int, old: VerifierKey, new: VerifierKey) -> str:

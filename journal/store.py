@@ -119,12 +119,15 @@ def _create_file(path: str) -> None:
         raise _not_writable(path, str(error.strerror), error.errno) from error
     require_regular(path, mode)
     if not os.access(path, os.W_OK):
-        raise _not_writable(path, os.strerror(errno.EACCES), errno.EACCES)
+        number = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+        raise _not_writable(path, os.strerror(number), number)
 
 
 def _not_writable(path: str, why: str, number: int | None) -> Refusal:
     reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
-    fix = [f"ls -ld {shlex.quote(path)}", "omac serve --journal PATH  # somewhere you can write"]
+    shown = shlex.quote(path)
+    look = f"findmnt --target {shown}  # how it is mounted" if number == errno.EROFS else f"ls -ld {shown}"
+    fix = [look, "omac serve --journal PATH  # somewhere you can write"]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)
 
 

@@ -129,7 +129,11 @@ class StateDir:
             if not os.path.exists(path):  # on the disk before anything is recorded that depends on it
                 with contextlib.suppress(FileExistsError):  # another process was first
                     atomic.publish(path, mint().encode("ascii"), prefix=f"{name}.")
-            return bounded.read(path, MINTED_BYTES_MAX, follow=True).decode("ascii", "replace").strip()
+            try:
+                return bounded.read(path, MINTED_BYTES_MAX, follow=True).decode("ascii", "replace").strip()
+            except (bounded.NotRegular, bounded.TooLarge) as unfit:
+                unfit.filename = path
+                raise
 
     def begin_run(self, run: RunId) -> str:
         """Make and lock the folder of a run that begins; returns its path."""
@@ -285,7 +289,9 @@ class StateDir:
                 full = f"the disk of the state directory {self.path} is full"
                 raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
-            fix = [list_command(nearest_existing(self.path)), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
+            is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
+            at = nearest_existing(error.filename if is_named else self.path)
+            fix = [list_command(at), "export OMAC_STATE_DIR=PATH  # somewhere you can write"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

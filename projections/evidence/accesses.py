@@ -53,7 +53,8 @@ class Accesses:
 
 class AuditRow(msgspec.Struct, frozen=True):
     """One access, one launch (`kind` is sandbox), or one change of trust: then `kind` is that of the event, and
-    `outcome` done or refused.
+    `outcome` done or refused. Refusals that were recorded together, since one caller repeats them, are one row: `count`
+    says how many, and the rest describes the first.
 
     `at` is nanoseconds since 1970 UTC, bytes are of bodies, `duration` is in seconds. `status` and `duration` are None
     where there was none; `bytes` counts towards the agent, `bytes_in` towards the skill; `reason` says why it was
@@ -80,6 +81,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     detail: str = ""
     client: str | None = None
     run: str = ""
+    count: int = 1
 
 
 class _Clients:
@@ -162,7 +164,7 @@ class AuditFold:
             case AccessRefused():
                 row = AuditRow(
                     recorded.position, recorded.at, event.dir, event.skill, event.session, event.method, event.path,
-                    event.status, 0, 0, None, "refused", event.reason,
+                    event.status, 0, 0, None, "refused", event.reason, count=event.count,
                 )  # fmt: skip
                 return self._clients.named(row, recorded)
             case AccessCompleted() | AccessAborted():
@@ -261,6 +263,7 @@ def _changed(recorded: Recorded, change: TrustChange) -> AuditRow:
     return AuditRow(
         recorded.position, recorded.moment, change.dir, change.skill, change.session, "", "", None, 0, 0, None,
         "refused" if change.refused else "done", change.reason, change.kind, recorded.actor, change.detail,
+        count=getattr(recorded.event, "count", 1),
     )  # fmt: skip
 
 

@@ -71,8 +71,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_by(rows: Iterable[AuditRow], fields: Sequence[str]) -> list[tuple[tuple[str | int | None, ...], int]]:
-    """Return how many rows have the same values of `fields`, the most frequent first. Memory grows with the values."""
-    counts = Counter(tuple(getattr(row, field) for field in fields) for row in rows)
+    """Return how often rows have the same values of `fields`, the most frequent first: a row counts for all refusals
+    that it stands for. Memory grows with the values."""
+    counts = Counter[tuple[str | int | None, ...]]()
+    for row in rows:
+        counts[tuple(getattr(row, field) for field in fields)] += row.count
     return sorted(counts.items(), key=lambda entry: (-entry[1], [(value is None, str(value)) for value in entry[0]]))
 
 

@@ -57,9 +57,9 @@ class RecentCalls:
 
     def _of(self, key: "_Key", rows: list[AuditRow], waiting: "Mapping[_Key, int]") -> CallLoad:
         taken = sorted(row.duration for row in rows if row.duration is not None and row.outcome == "completed")
-        failed = sum(row.outcome != "completed" or (row.status or 0) >= 500 for row in rows)
+        failed = sum(row.count for row in rows if row.outcome != "completed" or (row.status or 0) >= 500)
         return CallLoad(
-            *key, len(rows) / self._window_s, failed, waiting.get(key, 0),
+            *key, sum(row.count for row in rows) / self._window_s, failed, waiting.get(key, 0),
             _percentile(taken, 0.5), _percentile(taken, 0.99),
             sum(row.bytes_in for row in rows), sum(row.bytes for row in rows),
         )  # fmt: skip

@@ -101,6 +101,8 @@ class JournalAccessRecorder:
         def recorded(answer: Sequence[Recorded] | Exception) -> None:
             if isinstance(answer, Exception):
                 self._gauges.release(counted)
+                if isinstance(answer, Refusal) and not ahead:
+                    self._count_unrecorded(requested, answer)
                 answered(answer)
                 return
             self._gauges.begin(counted, answer[0].position)
@@ -110,8 +112,13 @@ class JournalAccessRecorder:
                 access = refusal
             answered(access)
 
-        fact = Addressed(access.AGGREGATE, self._stream, self._requested(route, request))
-        self._engine.record_then(fact, _AGENT, recorded)
+        requested = self._requested(route, request)
+        fact = Addressed(access.AGGREGATE, self._stream, requested)
+        try:
+            self._engine.record_then(fact, _AGENT, recorded)
+        except Refusal as refusal:
+            self._count_unrecorded(requested, refusal)
+            raise
         counted = self._gauges.reserve(route)
         return counted
 
@@ -218,9 +225,22 @@ class JournalAccessRecorder:
                 self.aborted(recorded.position, Answer(503, 0, 0, 0), "journal-slow")
 
         with trio.move_on_after(RECORD_S):
-            (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, _AGENT, late=late)
+            try:
+                (recorded,) = await self._engine.execute(access.AGGREGATE, self._stream, event, _AGENT, late=late)
+            except Refusal as refusal:
+                self._count_unrecorded(event, refusal)
+                raise
             return recorded
         raise _slow()
+
+    def _count_unrecorded(self, event: AccessRequested, refusal: Refusal) -> None:
+        """Count a request that was refused because it could not be recorded."""
+        reason = refusal.reason
+        refused = AccessRefused(
+            event.dir, event.skill, event.mount, event.session, event.method, event.path, refusal.status, reason
+        )
+        fact = Addressed(access.AGGREGATE, self._stream, refused)
+        self._refusals.count(fact, _AGENT, (event.dir, event.skill, event.session, reason))
 
     async def refused(self, token: str | None, mount: str, request: Request, status: int, reason: str) -> None:
         digest = self._digest(token)

@@ -80,6 +80,13 @@ class Refusals:
         with trio.move_on_after(FIRST_S):
             await self._record(window, fact, 1)
 
+    def count(self, fact: Addressed[Any, Any], cause: Cause, kind: Hashable) -> None:
+        """Count a known caller's refusal, for a record at the end of the interval or, once there can be one, later."""
+        windows = self._windows.setdefault(fact.aggregate.name, {})
+        if kind not in windows and len(windows) >= KINDS_MAX:
+            kind = _BEYOND
+        windows.setdefault(kind, _Window(fact, cause, singles=0)).unrecorded += 1
+
     async def flush(self) -> None:
         """Record what is counted and begin again; what cannot be recorded is kept for the next time."""
         kinds = [(windows, kind, window) for windows in self._windows.values() for kind, window in windows.items()]

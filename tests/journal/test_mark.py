@@ -130,3 +130,4 @@ def test_a_mark_that_cannot_be_written(path: Path) -> None:
     os.mkdir(mark.file)
     opened(path, "b").close()
     assert mark.read() is None
+    assert os.listdir(os.path.dirname(mark.file)) == [os.path.basename(mark.file)], "no draft is left"

@@ -298,7 +298,9 @@ def test_a_journal_that_cannot_be_written(omac: Omac) -> None:
     """On a read-only file system, commands that read work, and commands that write are refused with exit code 5."""
     omac.serve().end()
     state, read_only = str(omac.state), ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(omac.state), str(omac.state))
-    refused(omac.run("serve", "--no-inner", within=read_only), 5, state, "try:")
+    refused(
+        omac.run("serve", "--no-inner", within=read_only), 5, state, "Read-only file system", "try: findmnt --target"
+    )
     project = omac.project("p")
     refused(omac.run("approve", "echo", "--workdir", str(project), within=read_only), 5, state, "try:")
     for command in (["audit"], ["status"], ["journal", "stats"], ["replay", "--at", "1"]):
@@ -464,6 +466,14 @@ def test_a_state_directory_that_is_not_ours_alone(omac: Omac) -> None:
     in_a_file = {"OMAC_STATE_DIR": str(elsewhere)}
     refused(omac.run("serve", "--no-inner", extra=in_a_file), 5, str(elsewhere), "try:")
     refused(omac.run("status", extra=in_a_file), 5, f"no journal exists at {elsewhere}")
+
+
+@pytest.mark.parametrize("name", ["host-id", "fingerprint.key"])
+def test_a_file_of_the_state_directory_that_is_none(omac: Omac, name: str) -> None:
+    """The refusal names the file that is a pipe, and suggests listing it."""
+    os.mkfifo(omac.state / name)
+    done = omac.run("approve", "echo", "--workdir", str(omac.project("p", "echo")))
+    refused(done, 5, f"{omac.state / name}: it is not a regular file", f"try: ls -ld {omac.state / name}\n")
 
 
 def test_a_state_directory_that_cannot_be_made(omac: Omac) -> None:

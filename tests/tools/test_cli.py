@@ -216,6 +216,26 @@ def test_the_audit_is_counted(house: Omac, used: list[dict[str, Any]]) -> None:
     assert house.ok("audit", *arguments, "--csv").splitlines()[0] == "skill,outcome,count"
 
 
+@pytest.mark.full
+def test_the_audit_counts_each_refusal(house: Omac, server: Serving, used: list[dict[str, Any]]) -> None:
+    """Refusals of strangers are recorded together; the audit says how many, and counts as many as the status."""
+
+    def refused() -> int:
+        return int(json.loads(house.ok("status", "--json"))["accesses"]["refused"])
+
+    before = refused()
+    base = re.sub(r"/[0-9a-f]{32}/", f"/{'f' * 32}/", server.skill(house.root / "shop")["base"])
+    for _ in range(20):
+        assert curl(base).status == 404
+    eventually(lambda: refused() == before + 20, 25.0, "the end of the interval")
+    rows = house.audit("--outcome", "refused")
+    assert sum(row["count"] for row in rows) == before + 20
+    counted = json.loads(house.ok("audit", "--kind", "access", "--outcome", "refused", "--count-by", "kind", "--json"))
+    assert counted["count"] == before + 20
+    (most,) = {row["count"] for row in rows if row["count"] > 1}
+    assert f"(unknown-mount), {most} times" in house.ok("audit", "--outcome", "refused", "-n", "1")
+
+
 @pytest.mark.parametrize("counted", [(), ("--count-by", "skill")])
 def test_an_audit_without_rows(house: Omac, used: list[dict[str, Any]], counted: tuple[str, ...]) -> None:
     """An audit without rows reports that and suggests a command; programs get no message."""

@@ -4,12 +4,19 @@ import json
 import os
 import re
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.journals import commit_now
 from contract.media import small_disk
 from real_omac import Done, Omac
+
+from omac.domain.access.access import AccessRefused
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, access_stream
+from omac.journal.opening import open_journal
 
 
 def doctor(omac: Omac, *options: str) -> Done:
@@ -149,6 +156,18 @@ def test_a_disk_that_is_full(omac: Omac, size: int, level: str, status: int) -> 
     done = omac.run("doctor", within=(*small_disk(omac.state, size), "--"))
     shown = re.search(rf"\[(\w+)\] disk: the disk of {omac.state} .*\n  try: df -h {omac.state}\n", done.out)
     assert (shown[1] if shown else "", done.status) == (level, status), done
+
+
+def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
+    """A journal that was written while the clock was ahead is a warning: later events get a time that is not theirs."""
+    assert "clock:" not in doctor(used).out
+    with closing(open_journal(str(used.state / "journal.db"), "r", lambda: 2_000_000_000 * 10**9)) as journal:
+        refused = AccessRefused(None, None, "", None, "GET", "", 404, "unknown-mount")
+        commit_now(journal, [Draft(access_stream(HostId("h")), None, refused)])
+    done = doctor(used)
+    assert done.status == 0
+    assert "[warn] clock: the journal's last event has the time 2033-05-18 " in done.out
+    assert "  try: date  # is the clock right?\n" in done.out
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

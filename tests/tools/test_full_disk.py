@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from real_omac import Omac, omac_in
+from polling import eventually
+from real_omac import Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
 
@@ -71,6 +72,36 @@ def require_whole(omac: Omac) -> None:
     omac.ok("journal", "check")
 
 
+def require_no_drafts_of_marks(omac: Omac) -> None:
+    """Each process would leave one, under its pid."""
+    assert not [*omac.state.glob("journals/*.[0-9]*")]
+
+
+@pytest.mark.full
+def test_calls_while_the_disk_is_full(original: tuple[Omac, Path]) -> None:
+    """Calls that a full disk refuses are in the audit once there is room again, all of them."""
+    omac, copy = original
+    with small_disk(omac, copy) as fill:
+        server = omac.serve()
+        server.activate(omac.root / "shop")
+        base = server.skill(omac.root / "shop")["base"]
+        fill(0)
+        answers = [curl(f"{base}/echo/{number}").status for number in range(100)]
+        assert answers[-5:] == [503] * 5, answers
+        (omac.state / "ballast").unlink()
+        refused, reasons = answers.count(503), {"journal-unavailable", "state-unusable"}
+
+        def counted() -> int:
+            rows = omac.audit("--outcome", "refused")
+            return sum(row["count"] for row in rows if row["reason"] in reasons and row["skill"] == "echo")
+
+        try:
+            eventually(lambda: counted() == refused, 25.0, f"{refused} refusals in the audit")
+        finally:
+            server.end()
+        require_whole(omac)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("words", WRITING, ids=lambda words: " ".join(words[:2]))
 def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
@@ -92,6 +123,7 @@ def test_writing(original: tuple[Omac, Path], words: tuple[str, ...]) -> None:
                 omac.ok(*line, cwd=omac.root / "shop")
             require_whole(omac)
             assert not [*folder(omac).glob("*.draft"), *omac.state.glob("*.restoring*"), *omac.state.glob(".omac-*")]
+            require_no_drafts_of_marks(omac)
     assert refused or words == ("checkpoint",)  # which prints what it cannot record
 
 
@@ -106,3 +138,4 @@ def test_reading(original: tuple[Omac, Path], left_kib: int) -> None:
         assert [omac.ok(*words) for words in READING] == before
         done = omac.run("revoke", "echo", cwd=omac.root / "shop")
         assert (done.status, "df -h" in done.err) == (5, True), done
+        require_no_drafts_of_marks(omac)

@@ -144,6 +144,12 @@ def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Pat
     assert used.run("proof", "verify", str(proof), "--key", stranger).status == 2
     assert used.run("export", "verify", folder, "--key", stranger).status == 10
     content = json.loads(proof.read_text())
+    for number, note in enumerate(content["rotations"]):  # also where the last key, which needs none, is trusted
+        changed = note.replace("time 1", "time 2")
+        rotations = [changed if other == number else kept for other, kept in enumerate(content["rotations"])]
+        proof.write_text(json.dumps(content | {"rotations": rotations}))
+        done = used.run("proof", "verify", str(proof), "--key", last)
+        assert (done.status, f"rotation {number + 1} in it is not signed" in done.err) == (2, True), done
     proof.write_text(json.dumps(content | {"rotations": content["rotations"][1:]}))  # a link is missing
     assert used.run("proof", "verify", str(proof), "--key", first).status == 2
 

@@ -1,5 +1,6 @@
 """`omac journal seal`: old events move to read-only files, and every command reads them as before."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -314,6 +315,20 @@ def test_beside_a_server(host: Omac) -> None:
     rows = host.audit("--path", "/echo/x")
     assert len(rows) == len(statuses)
     assert json.loads(host.ok("audit", "verify", "--json"))["findings"] == []
+
+
+def test_while_another_seals(host: Omac) -> None:
+    """A seal or a prune beside another seal is refused, and offers itself for afterwards."""
+    lock = folder(host)
+    lock.mkdir(mode=0o700, exist_ok=True)
+    held = os.open(lock, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for words in ("journal seal --keep 1d", "journal prune --keep 400d --yes"):
+            done = host.run(*words.split())
+            assert (done.status, f"try: omac {words}  # when it has ended\n" in done.err) == (5, True), done
+    finally:
+        os.close(held)
 
 
 def test_two_at_once(host: Omac) -> None:

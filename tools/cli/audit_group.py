@@ -42,7 +42,9 @@ def audit(
     first: Annotated[str | None, typer.Option("--from", metavar="POSITION", help="Not before this position.")] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="POSITION", help="Not after this position.")] = None,
     lines: Annotated[str | None, typer.Option("-n", "--lines", metavar="N", help="Only the last N.")] = None,
-    count_by: Annotated[str | None, typer.Option(metavar="FIELDS", help="Count rows: skill,session")] = None,
+    count_by: Annotated[
+        str | None, typer.Option(metavar="FIELDS", help="Count accesses and changes: skill,session")
+    ] = None,
     after: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Resume behind it, by when rows ended; start: from the first.")
     ] = None,

@@ -1,6 +1,7 @@
 """omac doctor: what this machine lacks for omac, what is wrong with omac's own files, and mending the latter."""
 
 import os
+import time
 from collections.abc import Mapping
 
 from omac.domain.kernel.refusal import REASONS, quoted
@@ -15,12 +16,14 @@ from omac.domain.sandbox.own_files import (
     segment_lost,
     signing_delayed,
 )
+from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
 from omac.tools.compose.own_files import OwnFiles
 from omac.tools.compose.witnesses import FoundWitness, found_witness
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_folded
 from omac.tools.terminal.render import report as report_line
+from omac.tools.terminal.timestamps import wall_clock
 
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
@@ -33,7 +36,8 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     lost = (segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost)
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = _witness(found_witness(environment, own.state))
-    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, witness)
+    clock = _clock(time_ahead(environment, own.state, time.time_ns()))
+    ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, witness)
     diagnoses = (*ours, *findings(probe_machine()))
     if as_json:
         print_json({"healthy": healthy(diagnoses), "mended": done, "findings": diagnoses})
@@ -47,6 +51,18 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     if own.lost:
         return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
+
+
+def _clock(ahead: int | None) -> tuple[Diagnosis, ...]:
+    """The finding of a journal whose time is ahead of the clock: recorded time never runs back."""
+    if ahead is None:
+        return ()
+    says = (
+        f"the journal's last event has the time {wall_clock(ahead)}, which this machine's clock has not reached: until "
+        "it has, events are recorded with that time"
+    )
+    fixes = ("date  # is the clock right?", "omac audit -n 20  # from which event on times are wrong")
+    return (Diagnosis("clock", WARN, says, fixes),)
 
 
 def _witness(witness: FoundWitness) -> Diagnosis:

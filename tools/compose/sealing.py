@@ -25,6 +25,7 @@ from omac.journal.segment_writing import make_folder, require_verified, written_
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
+from omac.tools.terminal.typed_command import typed_with
 
 PERSON = Cause("person")
 
@@ -166,7 +167,7 @@ def alone(path: str) -> Iterator[None]:
         yield
     except BlockingIOError:
         message = f"another seal of the journal {path} is at work"
-        raise Refusal("contention", message, fix=["omac journal seal  # when it has ended"]) from None
+        raise Refusal("contention", message, fix=[typed_with("  # when it has ended")]) from None
     except NotADirectoryError:
         message = f"{folder} is no folder; the segments of the journal belong there"
         raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(folder)}"]) from None

@@ -159,7 +159,8 @@ def show_audit(rows: Iterable[Mapping[str, Any]], *, headed: bool = True) -> Non
         where = f" in {named(row['dir'])}" if row["dir"] else ""
         if row["kind"] == "access":
             path = f" {ERASED}" if row["path"] == ERASED else row["path"]
-            summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}"
+            times = f", {row['count']} times" if row["count"] > 1 else ""
+            summary = f"{row['skill'] or '?'}{path}{where or ' in no directory'}{session}{reason}{times}"
         else:
             skill = f" {row['skill']}" if row["skill"] else ""
             summary = f"{row['kind']}{skill}{where}{session} by {row['actor']}{reason}: {row['detail']}"

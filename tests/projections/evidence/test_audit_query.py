@@ -91,3 +91,5 @@ def test_counts() -> None:
     assert count_by(rows, ("skill", "session")) == [(("echo", "s1"), 2), (("alpha", "s1"), 1), (("mail", None), 1)]
     assert count_by(rows, ("session",)) == [(("s1",), 3), ((None,), 1)]
     assert count_by([], ("skill",)) == []
+    many = msgspec.structs.replace(CHANGE, count=7)
+    assert count_by([many, ACCESS, ACCESS], ("skill",)) == [(("mail",), 7), (("echo",), 2)], "all that a row stands for"

@@ -61,6 +61,7 @@ def test_a_window_has_an_end(ended_s: float, counts: bool) -> None:
         ({"status": 503}, 1),
         ({"outcome": "aborted", "status": None}, 1),
         ({"outcome": "refused", "status": 404, "duration": None}, 1),
+        ({"outcome": "refused", "status": 404, "duration": None, "count": 3}, 3),
     ],
 )
 def test_what_failed(fields: dict[str, Any], failed: int) -> None:

@@ -136,6 +136,7 @@ def audit_row(**fields: Any) -> dict[str, Any]:
         "position": 3, "at": "2026-11-21T14:00:00.000000Z", "dir": "/w", "skill": "echo", "session": None,
         "method": "GET", "path": "/x", "status": 200, "bytes": 12, "bytes_in": 0, "duration": 0.25,
         "outcome": "completed", "reason": None, "kind": "access", "actor": "agent", "detail": "",
+        "count": 1,
     }  # fmt: skip
     return row | fields
 
