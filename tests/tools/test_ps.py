@@ -119,10 +119,10 @@ def test_stops_at_the_same_time_are_one(omac: Omac, shop: Path) -> None:
     assert {answer.out for answer in done} == {done[0].out}
     assert run.process.wait(5) == 3
     assert omac.left() == []
-    stuck = started(omac, shop, f"trap '' TERM; {LOOP}")
+    stuck = started(omac, shop, f"trap 'echo asked' TERM; {LOOP}")
     assert stuck.line() == "up\n"
     given_up = omac.start("stop", str(stuck.process.pid))
-    time.sleep(1)
+    assert stuck.line() == "asked\n"
     given_up.process.kill()
     given_up.process.wait()
     assert stuck.process.poll() is None
