@@ -175,9 +175,9 @@ def _links(home: str) -> Iterator[str]:
         try:
             with os.scandir(folder) as listing:
                 for item in listing:
-                    left -= 1
                     if folder == home and item.name[0] != ".":
                         continue
+                    left -= 1
                     if item.is_symlink() and item.path not in seen:
                         seen.add(item.path)
                         yield item.path
