@@ -12,6 +12,7 @@ from omac.adapters.linux import resolve_symlinks as symlinks
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.sandbox.request import SandboxRequest
+from omac.tools.hotpath import code_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,12 +61,14 @@ class SettlingAdapters:
         there = os.path.lexists(own) or os.path.lexists(workdir + "/.omac/settings.toml")
         if not there and not any(self.environment.get(name) for name in SETTING_VARIABLES):
             return SandboxRequest()
-        from omac.tools.compose.sandbox_settings import request_of_settings
+        with code_cache.Unnoted():
+            from omac.tools.compose.sandbox_settings import request_of_settings
 
-        return request_of_settings(self.environment, workdir)
+            return request_of_settings(self.environment, workdir)
 
     def profile(self, name: str, workdir: str) -> SandboxRequest:
         """Return the request that a profile makes. Raises Refusal (settings-invalid)."""
-        from omac.adapters.sandbox.profile import read
+        with code_cache.Unnoted():
+            from omac.adapters.sandbox.profile import read
 
-        return read(name, self.environment, self.home, workdir)
+            return read(name, self.environment, self.home, workdir)

@@ -51,9 +51,22 @@ def stop() -> None:
         _noted.append(_Stage(""))
 
 
+class Unnoted:
+    """A time in which modules are loaded that only some launches need: no stage has them, or all launches would load
+    them."""
+
+    def __enter__(self) -> None:
+        self._stage = _noted[-1] if _noted else None
+        stop()
+
+    def __exit__(self, *_: object) -> None:
+        if self._stage is not None:
+            _noted.append(self._stage)
+
+
 def keep() -> None:
     """Write what was noted, where that is possible."""
-    for stage in _noted:
+    for stage in dict.fromkeys(_noted):
         if stage.path and not sys.dont_write_bytecode:
             stage.write()
 

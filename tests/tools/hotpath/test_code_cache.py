@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ class Copy:
         subprocess.run(["git", "init", "-q"], cwd=self.workdir, env=self._environment, check=True)
 
     def run(self, *words: str, status: int = 0) -> str:
-        script = f"import sys; sys.path.append({str(self.package.parent)!r}); from omac.tools.entry import main; main()"
+        folders = [str(self.package.parent), sysconfig.get_path("purelib")]
+        script = f"import sys; sys.path += {folders!r}; from omac.tools.entry import main; main()"
         line = [sys.executable, "-I", "-S", "-c", script, "sandbox", "run", *words]
         done = subprocess.run(line, cwd=self.workdir, env=self._environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
@@ -171,6 +173,21 @@ def test_an_ordinary_launch_loads_no_more(copy: Copy) -> None:
     assert "omac.domain.git.folder" in loaded
     judging = ("judges", "config_allowlist", "config_values", "config_changes", "index", "checkout")
     assert not loaded & {f"omac.domain.git.{name}" for name in judging}
+
+
+@pytest.mark.parametrize(("file", "words"), [("settings", ()), ("sandbox-profiles/work", ("--profile", "work"))])
+def test_settings_and_profiles_are_loaded_by_launches_that_have_them(
+    copy: Copy, file: str, words: tuple[str, ...]
+) -> None:
+    """The first launch may have settings or a profile. The next ones load nothing for these."""
+    path = copy.workdir.parent / f".config/omac/{file}.toml"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    copy.run(*words, "--", "true")
+    assert copy.files.keys() == STAGES
+    loaded = {entry[0] for path in copy.files.values() for entry in _index(path)}
+    assert "omac.services.sandbox.launch" in loaded
+    assert not {name for name in loaded if "settings" in name or name.endswith("profile")}
 
 
 def _index(path: Path) -> list[tuple[str, str, bool, int, int]]:
