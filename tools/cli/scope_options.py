@@ -48,7 +48,7 @@ class Where(NamedTuple):
 
 
 def directory_of(where: Where) -> str:
-    """Return the directory that is meant, whether it is there or not, without links."""
+    """Return the canonical path of the directory that the flags name, which may be missing."""
     return project_here() if where.workdir is None else os.path.realpath(expanded(where.workdir or "."))
 
 
@@ -63,8 +63,8 @@ def place_of(where: Where) -> str:
 
 
 def scopes_of(where: Where) -> frozenset[WorkdirId]:
-    """Return the scopes in which a registration is meant; also that of the current directory, where skills may have
-    been that are gone."""
+    """Return the scopes whose registrations the flags name. Without a directory these include the scope of the current
+    one, whose skills may be gone."""
     if where.shared:
         return frozenset({ids.GLOBAL})
     own = ids.workdir_id(directory_of(where))

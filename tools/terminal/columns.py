@@ -39,7 +39,7 @@ def elided_middle(text: str, width: int) -> str:
 
 def folded(text: str, width: int, hang: int, mark: str = "") -> list[str]:
     """Return a line in lines of at most `width` columns, each but the first indented by `hang`, and with `mark` before
-    its words: QUOTED where these may be an agent's, or none of them would be told from a line of omac's.
+    its words. QUOTED marks words that an agent may have chosen: without it they could pass for a line of omac's.
 
     It breaks between words only: a path or a command that is longer stays whole, so that it can be copied.
     """
