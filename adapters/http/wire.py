@@ -1,11 +1,14 @@
 """A connected socket, with the bytes that arrived on it ahead of their turn."""
 
 import contextlib
+import fcntl
 import math
 import re
 import select
 import socket
 import struct
+import sys
+import termios
 from collections.abc import Callable
 
 import trio
@@ -18,6 +21,7 @@ BODY_READ_BYTES = 262144
 AHEAD_BYTES_MAX = 65536
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
+LOOK_S = 0.2  # between two looks at how much a peer has read
 DRAIN_READS_MAX = 16  # of HEAD_READ_BYTES each
 # events of epoll(7) and poll(2): the peer is lost, has finished sending, or sends urgent data, which HTTP knows nothing
 # of: a read ends at its mark
@@ -116,21 +120,36 @@ class Wire:
         return head
 
     async def send(self, data: bytes, stall_s: float = math.inf, moved: Callable[[], object] | None = None) -> None:
-        """Send all of it; waits while the peer does not read, and calls `moved` after each part but the last. Raises
-        trio.TooSlowError when the peer reads nothing for `stall_s`."""
+        """Send all of it; waits while the peer does not read, and calls `moved` whenever it has read. Raises
+        trio.TooSlowError when the peer reads nothing for `stall_s`.
+
+        The system reports room for more long after the peer has begun to read, so that its queue is looked at.
+        """
         view = memoryview(data)
         sent = min(self.gone_ahead, len(data))
         self.gone_ahead -= sent
+        stalled_at = trio.current_time() + stall_s
         try:
-            with trio.fail_after(stall_s) as scope:
-                sent += await self._sock.send(view[sent:])
-                while sent < len(data):
+            queued = self._queued()
+            while True:
+                with trio.move_on_at(min(stalled_at, trio.current_time() + LOOK_S)) as wait:
+                    sent += await self._sock.send(view[sent:])
+                    if sent == len(data):
+                        return
+                before, queued = queued, self._queued()
+                if not wait.cancelled_caught or queued < before:
+                    stalled_at = trio.current_time() + stall_s
                     if moved is not None:
                         moved()
-                    scope.deadline = trio.current_time() + stall_s
-                    sent += await self._sock.send(view[sent:])
+                elif trio.current_time() >= stalled_at:
+                    raise trio.TooSlowError
         except OSError as error:
             raise self._gone("the connection was lost") from error
+
+    def _queued(self) -> int:
+        """Return the number of sent bytes that the peer's side has not taken yet (SIOCOUTQ of tcp(7) and unix(7)).
+        Raises OSError."""
+        return int.from_bytes(fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
     def has_left(self, *, may_finish: bool = False) -> bool:
         """Return whether the peer has left. `may_finish`: the end of what it sends does not say so."""

@@ -9,7 +9,7 @@ from omac.domain.kernel.loopback import loopback_address
 from omac.domain.kernel.refusal import Refusal
 
 BACKLOG = 1024
-UNSENT_BYTES_MAX = 16_384  # in the kernel, as long as it reports room for more
+UNSENT_BYTES_MAX = 262_144  # in the kernel, as long as it reports room for more
 UNIX_PATH_BYTES_MAX = 107  # sun_path of Linux, without its final NUL (unix(7))
 
 

@@ -20,6 +20,8 @@ IDLE = 2_000
 SLOW_BYTES = 600_000
 SLOW_READ = 6_000  # bytes each SLOW_S: within the limit not even half of what the facade reads at once
 SLOW_S = 0.02
+SLOWLY_S = 1.5  # that somebody reads slowly, longer than one who is silent may be
+UPLOAD_BYTES = 8_000_000  # more than the system holds of it
 
 
 @pytest.fixture
@@ -86,12 +88,13 @@ async def test_one_that_begins_to_speak_as_it_must_make_room(
 
 async def read_slowly(sock: trio.socket.SocketType, mark: bytes) -> bytes:
     """Return the bytes up to `mark`, from a peer that may not end the connection before."""
-    content = bytearray()
+    begun, content = trio.current_time(), bytearray()
     while not content.endswith(mark):
         data = await sock.recv(SLOW_READ)
         assert data, f"cut after {len(content)} bytes"
         content += data
-        await trio.sleep(SLOW_S)
+        if trio.current_time() - begun < SLOWLY_S:
+            await trio.sleep(SLOW_S)
     return bytes(content)
 
 
@@ -102,13 +105,39 @@ def narrow(sock: trio.socket.SocketType) -> trio.socket.SocketType:
 
 
 @pytest.mark.full
-async def test_a_slow_reader_is_not_silent(build: Callable[..., Awaitable[Any]], replies: Any, token: str) -> None:
+@pytest.mark.parametrize("where", ["tcp", "unix"])
+async def test_a_slow_reader_is_not_silent(
+    build: Callable[..., Awaitable[Any]], replies: Any, token: str, where: str, tmp_path: Path
+) -> None:
     """A call whose client reads all the time is not cut as silent, however long a part of the answer takes."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SLOW_BYTES
-    house = await build(replies(head + bytes(SLOW_BYTES - 1) + b"!"), body_idle_timeout_s=0.4)
-    with narrow(trio.socket.socket()) as sock:
-        await sock.connect(("127.0.0.1", house.address))
+    path = str(tmp_path / "facade.sock") if where == "unix" else None
+    house = await build(replies(head + bytes(SLOW_BYTES - 1) + b"!"), body_idle_timeout_s=0.4, path=path)
+    with narrow(trio.socket.socket(socket.AF_UNIX if path else socket.AF_INET)) as sock:
+        await sock.connect(path or ("127.0.0.1", house.address))
         await sock.send(f"GET /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         content = await read_slowly(sock, b"!")
     assert len(content) == len(head) + SLOW_BYTES
+    await house.gate.until("completed")
+
+
+@pytest.mark.full
+async def test_a_slow_skill_is_not_silent(build: Callable[..., Awaitable[Any]], token: str) -> None:
+    """An upload that a skill reads all the time is not cut as silent, though the system holds megabytes of it before it
+    reports room for more."""
+
+    async def read_upload(stream: trio.SocketStream) -> None:
+        narrow(stream.socket)
+        begun, count = trio.current_time(), 0
+        while count < UPLOAD_BYTES and (data := await stream.receive_some(SLOW_READ)):
+            count += len(data)
+            if trio.current_time() - begun < SLOWLY_S:
+                await trio.sleep(SLOW_S)
+        await stream.send_all(OK)
+
+    house = await build(read_upload, body_idle_timeout_s=0.6)
+    client = await house.client()
+    head = f"POST /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
+    await client.send(head.encode() + bytes(UPLOAD_BYTES))
+    assert (await client.until(b"ok")).startswith(b"HTTP/1.1 200 ")
     await house.gate.until("completed")
