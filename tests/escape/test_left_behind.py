@@ -31,6 +31,7 @@ def test_nothing_comes_of_it(ground: Ground, name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("ground", FEWER_USERS[:1], ids=lambda uid: f"uid{uid}", indirect=True)
 @pytest.mark.parametrize("name", ALL)
 def test_without_a_sandbox_it_succeeds(ground: Ground, name: str) -> None:
     """The twin: the same deed, done on the host, is an attack."""

@@ -7,8 +7,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,30 @@ from omac.domain.kernel.ids import HostId, checkpoint_stream
 from omac.journal.checkpoint import verifier_of
 from omac.journal.rotation import sign_loss, sign_rotation
 
+# Each line of stdin is a command, which a fork runs: most of the time would be loading. The answer is its status.
 KILLED = """
-import os, signal, sys
-left, folder = int(sys.argv[1]), sys.argv[2]
+import json, os, signal, sys
+import omac.tools.compose.recording, omac.tools.main
+from omac.tools.entry import main
+silent = open(os.devnull, "w")
+omac.tools.main.main(("key", "show"), os.environ, sys.stdin, silent, silent)  # loads what commands load
+left, folder = 0, sys.argv[1]
 def count(event, given):
     global left
     if event in ("open", "os.rename", "os.link", "os.remove", "sqlite3.connect") and folder in str(given[0]):
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(count)
-from omac.tools.entry import main
-sys.argv[:] = ["omac", *sys.argv[3:]]
-sys.exit(main())
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        left, *words = json.loads(line)
+        sys.argv[:] = ["omac", *words]
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(0, 1)
+        sys.addaudithook(count)
+        sys.exit(main())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -208,16 +219,17 @@ def test_a_restore_killed_at_every_moment(used: Omac, tmp_path: Path) -> None:
     used.ok("journal", "backup", copy)
     used.ok("key", "rotate")
     words, moment, lost = ("journal", "restore", copy, "--yes"), 0, 0
-    while killed(used, moment := moment + 1, *words):
-        done = used.run("checkpoint")
-        if done.status:
-            lost += 1
-            assert "omac journal restore BACKUP" in done.err, done
-            assert "replaced since (1 time)" in used.ok(*words)
-            used.ok("checkpoint")
-        assert verified(used, "--key", first)["unknown_checkpoints"] == 0
-        for path in used.state.glob("journal.db.before-restore-*"):  # each of which a restore reads: more moments
-            path.unlink()
+    with killing(used) as killed:
+        while killed(moment := moment + 1, *words):
+            done = used.run("checkpoint")
+            if done.status:
+                lost += 1
+                assert "omac journal restore BACKUP" in done.err, done
+                assert "replaced since (1 time)" in used.ok(*words)
+                used.ok("checkpoint")
+            assert verified(used, "--key", first)["unknown_checkpoints"] == 0
+            for path in used.state.glob("journal.db.before-restore-*"):  # each of which a restore reads: more moments
+                path.unlink()
     assert lost
     assert not list(used.state.glob("journal.db.restoring*"))
 
@@ -361,12 +373,23 @@ def test_a_journal_that_the_shared_key_signed(used: Omac, tmp_path: Path) -> Non
     assert verified(used, "--journal", str(second), "--key", first.strip())["checkpoints"] == 1
 
 
-def killed(omac: Omac, moment: int, *command: str) -> bool:
-    """Run a command, kill it before it touches the state directory for the nth time, and return whether it was."""
-    line = [sys.executable, "-c", KILLED, str(moment), str(omac.state), *command]
-    done = subprocess.run(line, env=omac.environment, capture_output=True, timeout=60, cwd=omac.root)
-    assert done.returncode in (0, -signal.SIGKILL), done
-    return done.returncode != 0
+@contextmanager
+def killing(omac: Omac) -> Iterator[Callable[..., bool]]:
+    """Yield a function that runs a command, kills it before it touches the state directory for the nth time, and
+    returns whether it was killed."""
+    line = [sys.executable, "-c", KILLED, str(omac.state)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(line, env=omac.environment, cwd=omac.root, **pipes) as process:
+
+        def killed(moment: int, *command: str) -> bool:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps([moment, *command]), file=process.stdin, flush=True)
+            status = int(process.stdout.readline())
+            assert status in (0, -signal.SIGKILL), status
+            return status != 0
+
+        yield killed
 
 
 @pytest.mark.full
@@ -379,25 +402,26 @@ def test_killed_at_every_moment(vault: Omac, command: tuple[str, ...], store: st
     first, signed, moment = key_of(vault), 1, 0
     vault.ok("checkpoint")
     is_lost = "--lost" in command
-    while True:
-        moment += 1
-        if is_lost:
-            (vault.state / "signing.key").unlink(missing_ok=True)
-        was_killed = killed(vault, moment, *command)
-        if is_lost and vault.run("key", "show").status:
-            continue  # it was not recorded: the key is lost still
-        before = key_of(vault)
-        vault.ok("checkpoint")
-        signed += 1
-        assert key_of(vault) == before
-        report = verified(vault, *(() if is_lost else ("--key", first)))
-        assert report["checkpoints"] + report["unknown_checkpoints"] == signed
-        if not was_killed:
-            break
-        if "move" in command:
-            vault.ok("key", "move", "--to", store)
-            events = [json.loads(line)["kind"] for line in vault.ok("audit", "--json", "--kind", "key").splitlines()]
-            assert set(events) <= {"key.moved"}
+    with killing(vault) as killed:
+        while True:
+            moment += 1
+            if is_lost:
+                (vault.state / "signing.key").unlink(missing_ok=True)
+            was_killed = killed(moment, *command)
+            if is_lost and vault.run("key", "show").status:
+                continue  # it was not recorded: the key is lost still
+            before = key_of(vault)
+            vault.ok("checkpoint")
+            signed += 1
+            assert key_of(vault) == before
+            report = verified(vault, *(() if is_lost else ("--key", first)))
+            assert report["checkpoints"] + report["unknown_checkpoints"] == signed
+            if not was_killed:
+                break
+            if "move" in command:
+                vault.ok("key", "move", "--to", store)
+                lines = vault.ok("audit", "--json", "--kind", "key").splitlines()
+                assert {json.loads(line)["kind"] for line in lines} <= {"key.moved"}
     assert moment > 10
 
 

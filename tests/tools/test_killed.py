@@ -18,7 +18,7 @@ import pytest
 from real_omac import Omac, omac_in
 from tools.test_snapshots import called_often
 
-CALLS = 40_000
+CALLS = 20_000
 KILLS = 8
 BEGINS = 0.25  # of its time, that a command takes to load
 
