@@ -48,7 +48,7 @@ async def _accept(listening: socket.socket, slots: Slots, begin: Callable[[socke
     sock, _ = listening.accept()
     try:
         sock.setblocking(False)
-        slot = await slots.enter()
+        slot = await slots.enter(sock)
     except BaseException:
         sock.close()
         raise
