@@ -8,6 +8,7 @@ Rules
 3. When a bound is reached, the connection that has waited longest among those that may be closed makes room. Where
    none may be closed, the new one waits, and the kernel's queue holds back the others.
 4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
+5. A few large heads are read in a turn of the loop.
 """
 
 import contextlib
@@ -17,6 +18,8 @@ from collections.abc import Callable
 
 import msgspec
 import trio
+
+from omac.adapters.http.pacing import Pace
 
 CONNECTIONS_MAX = 1024
 RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
@@ -78,6 +81,7 @@ class Slots:
         self._resting: dict[Slot, None] = {}  # known callers between two requests, the longest at rest first
         self._room = trio.lowlevel.ParkingLot()
         self._next_turn = -float("inf")
+        self.pace = Pace()
 
     async def enter(self, sock: socket.socket) -> "Slot":
         """A place for one more connection, which does not block; waits while nobody may be closed for it."""
@@ -168,6 +172,10 @@ class Slot:
         """A request has come; False when the connection was closed for another one meanwhile."""
         self._slots._resting.pop(self, None)
         return not self.evicted
+
+    async def turn_for_large_head(self) -> None:
+        """Wait until one more large head may be read."""
+        await self._slots.pace.begin()
 
     async def may_refuse(self) -> bool:
         """Return whether the caller gets a refusal as an answer: a known caller always, a stranger at a bounded

@@ -16,6 +16,7 @@ import pytest
 import trio
 import trio.testing
 
+from omac.adapters.http.pacing import BEGUN_AT_ONCE
 from omac.adapters.http.slots import PATIENCE_S, SlotLimits
 from omac.domain.kernel.refusal import Refusal
 
@@ -828,6 +829,26 @@ async def test_one_that_has_spoken_gives_way_to_nobody(
             time.sleep(PATIENCE_S + 0.01)  # nobody has a turn
             for client in clients:
                 await client.until(b"ok")
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_large_heads_leave_others_their_turns(build: Build, replies: Replies, token: str, known: bool) -> None:
+    """Of large heads that come together only a few are read from one turn of others to the next, and all are
+    answered."""
+    house = await build(replies(OK))
+    head = f"GET /{token if known else 'none'}/fast/ HTTP/1.1\r\nHost: localhost\r\nX: {'x' * 5_000}\r\n\r\n"
+    read = most = 0
+    with contextlib.ExitStack() as ends:
+        for _ in range(100):
+            client = ends.enter_context(socket.create_connection(("127.0.0.1", house.address)))
+            client.sendall(head.encode())
+        with trio.fail_after(5):
+            while read < 100:
+                before = read
+                await trio.lowlevel.checkpoint()
+                read = sum(entry[0] in ("admit", "refused") for entry in house.gate.transcript)
+                most = max(most, read - before)
+    assert most <= 2 * BEGUN_AT_ONCE  # Trio may give one task two turns in a row
 
 
 async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:
