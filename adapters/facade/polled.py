@@ -372,7 +372,7 @@ class PolledConnection:
         assert self.surroundings.connections is not None
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
-        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - self._started)
+        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - (self.deadline - PATIENCE_S))
         self._hand_over(b"", self._begun(forwarded=forwarded), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
