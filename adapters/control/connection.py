@@ -123,13 +123,10 @@ class ControlConnection:
             response.ended.set()
 
         async def watch() -> None:
-            try:
+            with contextlib.suppress(ClientGone):
                 while len(self._client.ahead) < AHEAD_BYTES_MAX and await self._client.receive_ahead():
-                    pass  # pipelined requests are kept for later, up to a bound; behind it, sending will tell
-                if len(self._client.ahead) >= AHEAD_BYTES_MAX:
-                    return
-            except ClientGone:
-                pass
+                    pass  # pipelined requests are kept for later, up to a bound
+                await self._client.left()
             response.gone.set()
             waiting.cancel_scope.cancel()
 

@@ -52,8 +52,8 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
     """Divide the descriptors of this process among its listeners, with a reserve for everything else.
 
     A connection of the facade takes four: its own, that to the skill, one to see its client leave where nothing more is
-    read (`Wire.left`), and one to a skill that rests behind an earlier call (`SkillConnections`). No listener can take
-    what another one needs.
+    read (`Wire.left`), and one to a skill that rests behind an earlier call (`SkillConnections`); one of the control
+    plane takes the first and the third of these. No listener can take what another one needs.
     """
     spare = max(0, descriptors_max - max(RESERVE_MIN, int(descriptors_max * RESERVE_SHARE)))
 
@@ -64,10 +64,10 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
     return ListenerLimits(
         facade_tcp=limits(0.4, 4),
         facade_unix=limits(0.25, 4),
-        control_tcp=limits(0.1, 1),
-        control_unix=limits(0.1, 1, strangers=False),
-        bridge_tcp=limits(0.1, 1),
-        bridge_unix=limits(0.05, 1),
+        control_tcp=limits(0.1, 2),
+        control_unix=limits(0.1, 2, strangers=False),
+        bridge_tcp=limits(0.1, 2),
+        bridge_unix=limits(0.05, 2),
     )
 
 
