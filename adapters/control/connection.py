@@ -16,12 +16,12 @@ import trio
 from omac.adapters.control.contract import SCOPE_LISTENER, refusal_body
 from omac.adapters.control.guard import check_caller
 from omac.adapters.control.limits import ControlLimits
-from omac.adapters.control.pacing import Pace
 from omac.adapters.http.accepting import serve_heads
 from omac.adapters.http.bodies import bad_request, decoder_for
 from omac.adapters.http.decoding import decode
 from omac.adapters.http.fields import Fields
 from omac.adapters.http.http1 import RequestHead, parse_request_head, request_line, whole_answer
+from omac.adapters.http.pacing import Pace
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.control import Listener
@@ -123,13 +123,10 @@ class ControlConnection:
             response.ended.set()
 
         async def watch() -> None:
-            try:
+            with contextlib.suppress(ClientGone):
                 while len(self._client.ahead) < AHEAD_BYTES_MAX and await self._client.receive_ahead():
-                    pass  # pipelined requests are kept for later, up to a bound; behind it, sending will tell
-                if len(self._client.ahead) >= AHEAD_BYTES_MAX:
-                    return
-            except ClientGone:
-                pass
+                    pass  # pipelined requests are kept for later, up to a bound
+                await self._client.left()
             response.gone.set()
             waiting.cancel_scope.cancel()
 

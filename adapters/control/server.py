@@ -10,8 +10,8 @@ import trio
 
 from omac.adapters.control.connection import ControlConnection, Surface, as_app
 from omac.adapters.control.limits import ControlLimits
-from omac.adapters.control.pacing import Pace
 from omac.adapters.http.accepting import serve_in_tasks
+from omac.adapters.http.pacing import Pace
 from omac.adapters.http.slots import Slot, SlotLimits
 from omac.adapters.http.wire import Wire
 from omac.domain.access.control import Listener

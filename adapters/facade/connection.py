@@ -93,7 +93,9 @@ class FacadeConnection:
         try:
             head = parse_request_head(raw, bytes_max=self._limits.head_bytes_max, any_host=self._unix)
         except Refusal as refusal:
-            await self._refuse(self._of_owner(refusal), request_line(raw), method="GET", close=True)
+            if len(raw) > self._limits.head_bytes_max < HEAD_BYTES_MAX:
+                refusal = _of_owner(refusal)
+            await self._refuse(refusal, request_line(raw), method="GET", close=True)
             return False
         try:
             addressed = address(head, self._recorder, flat=self._flat)
@@ -112,14 +114,6 @@ class FacadeConnection:
         except Refusal as refusal:
             return await self._finish(BegunRequest(addressed, started, refused=refusal))
         return await self._finish(BegunRequest(addressed, started, access))
-
-    def _of_owner(self, refusal: Refusal) -> Refusal:
-        """The refusal of a head; it says so where the owner of the host has set the limit."""
-        if refusal.reason != "head-too-large" or self._limits.head_bytes_max >= HEAD_BYTES_MAX:
-            return refusal
-        return Refusal(
-            refusal.reason, f"{refusal.message}, the limit of your settings", fix=[how_to_change(HEAD_BYTES)]
-        )
 
     async def _recorded(self, record: Awaitable[Result]) -> Result:
         """The result of a record, which neither a client nor a stop interrupts. Raises Refusal when it is too slow."""
@@ -195,6 +189,11 @@ class FacadeConnection:
     async def _send(self, answer: bytes) -> None:
         with trio.move_on_after(self._limits.head_timeout_s):
             await self._client.send(answer)
+
+
+def _of_owner(refusal: Refusal) -> Refusal:
+    """The refusal of a head that is over the limit which the owner of the host has set."""
+    return Refusal(refusal.reason, f"{refusal.message}, the limit of your settings", fix=[how_to_change(HEAD_BYTES)])
 
 
 def journal_slow(limits: FacadeLimits) -> Refusal:

@@ -31,6 +31,7 @@ _HOP_BY_HOP = frozenset(
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
 # written by browsers and by libraries of pages: the address of the page that a request comes from
 _OF_PAGES = frozenset((b"hx-current-url", b"ping-from", b"ping-to", b"referer"))
+PAGE_BYTES_MAX = 4_096  # of all these together; browsers send no more of one (Referrer Policy, section 8.3)
 # of an answer: clients keep them for the whole host, and so for every skill. A dictionary is chosen by a pattern of
 # paths (RFC 9842), a report names the URLs of others, with their tokens
 _OF_THE_HOST = frozenset(
@@ -114,13 +115,15 @@ def upstream_head(
             lines.append(b"Content-Length: %d\r\n" % head.framing.content_length)
     named = _named_in_connection(head.values)
     own = token.encode("ascii")
+    room = PAGE_BYTES_MAX
     for name, value in head.headers:
         stopped = _STOPPED_AT_SKILL[name]
         if (stopped and stopped not in _OF_PAGES) or (named and name.lower() in named):
             continue
         sent: bytes | None = value
         if stopped:
-            sent = _address_of_page(value, own)
+            room -= len(value)
+            sent = _address_of_page(value, own) if room >= 0 else None
         elif own and own in value:
             sent = _without_token(value, own)
         if sent is not None:

@@ -26,7 +26,7 @@ from omac.adapters.facade.forward import client_head, upstream_head
 from omac.adapters.facade.ordinary import Unusual, require_ordinary
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
-from omac.adapters.http.accepting import log_failure
+from omac.adapters.http.accepting import LARGE_HEAD_BYTES, log_failure
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import ResponseHead, parse_request_head
 from omac.adapters.http.slots import Slot
@@ -171,7 +171,7 @@ class PolledConnection:
         """Judge what the client has sent: an ordinary request, or something for a task."""
         surroundings = self.surroundings
         try:
-            if not received.endswith(b"\r\n\r\n"):
+            if len(received) > LARGE_HEAD_BYTES or not received.endswith(b"\r\n\r\n"):
                 raise Unusual
             self._started = surroundings.clock()
             bytes_max = surroundings.limits.head_bytes_max
@@ -372,7 +372,7 @@ class PolledConnection:
         assert self.surroundings.connections is not None
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
-        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - self._started)
+        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - (self.deadline - PATIENCE_S))
         self._hand_over(b"", self._begun(forwarded=forwarded), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:

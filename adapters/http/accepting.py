@@ -18,6 +18,7 @@ ACCEPTS = 64  # in one turn, before others have theirs: under load a turn takes 
 RETRY_S = 0.1
 CALM_S = 10.0  # without a refusal of the system, until a shortage is over: one descriptor at a time may come back
 HEAD_BYTES_MAX = 65_536
+LARGE_HEAD_BYTES = 4_096  # what is larger takes long enough to read that it waits for its turn
 
 
 async def accept_connections(
@@ -48,7 +49,7 @@ async def _accept(listening: socket.socket, slots: Slots, begin: Callable[[socke
     sock, _ = listening.accept()
     try:
         sock.setblocking(False)
-        slot = await slots.enter()
+        slot = await slots.enter(sock)
     except BaseException:
         sock.close()
         raise
@@ -122,7 +123,11 @@ async def serve_heads(
                 raw = await wire.next_head(wait_s, limits.head_timeout_s, limits.head_bytes_max)
                 if raw is None and late is not None and wire.ahead and not wire.finished and slot.serve():
                     await late(wire.take_ahead())
-                if raw is None or not slot.serve() or not await serve(raw):
+                if raw is None or not slot.serve():
+                    break
+                if len(raw) > LARGE_HEAD_BYTES:
+                    await slot.turn_for_large_head()
+                if not await serve(raw):
                     break
             elif not await begun():
                 break

@@ -28,6 +28,7 @@ from omac.domain.kernel.refusal import Refusal
 
 HEAD_BYTES_MAX = 65536
 FIELDS_MAX = 100  # of one head, as Apache has it by default
+OPTIONS_MAX = 100  # that Connection or Expect list
 HOST_BYTES_MAX = 64  # the loopback's names are shorter
 NO_BODY = Framing(content_length=0)
 UNFRAMED = Framing()
@@ -37,6 +38,7 @@ _READ = FieldNames(
         b"connection content-length content-type expect host origin sec-fetch-site transfer-encoding upgrade".split()
     ).__contains__
 )
+_LISTS = (b"connection", b"expect")
 _LINES = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)++\r\n")  # of a head, as rule 1 has them
 _CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
@@ -113,6 +115,8 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
     if fields is None:
         raise bad_request("the method is unknown or a header field is malformed")
     minor, values = int(digit), values_of(fields, _READ)
+    if _has_too_many_options(values):
+        raise Refusal("head-too-large", f"Connection and Expect are limited to {OPTIONS_MAX} options")
     _judge_caller(values, any_host=any_host)
     framing = _request_framing(values, minor)
     keeps = minor == 1 and not (b"connection" in values and b"close" in options_of(values, b"connection"))
@@ -140,6 +144,8 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
         raise UpstreamError("a header field of its answer is malformed")
     digit, code, reason = line.groups()
     minor, status, values = int(digit), int(code), values_of(fields, _READ)
+    if _has_too_many_options(values):
+        raise UpstreamError(f"its answer lists more than {OPTIONS_MAX} options of the connection")
     framing = _response_framing(values, minor)
     keep_alive = minor == 1
     if status < 200 or status in (204, 304) or request_method == "HEAD":
@@ -224,6 +230,10 @@ def _fields(parser: Any, head: bytes) -> Fields | None:  # Any: httptools has tw
 
 def _has_too_many_fields(head: bytes) -> bool:
     return head.count(b"\n") > FIELDS_MAX + 2  # with the first line and the empty one
+
+
+def _has_too_many_options(values: Values) -> bool:
+    return any(sum(line.count(b",") for line in values.get(name, ())) >= OPTIONS_MAX for name in _LISTS)
 
 
 def _fault(head: bytes) -> str | None:

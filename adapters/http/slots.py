@@ -4,17 +4,22 @@ Rules
 
 1. A *stranger* is a caller who has not shown yet that it may be here: a token, the bearer, or a private socket.
 2. A stranger's connection may be closed once it has had PATIENCE_S to speak; a known caller's only while it rests
-   between two requests.
+   between two requests. One that has spoken, and was not read yet, has PATIENCE_S more, once until it rests again.
 3. When a bound is reached, the connection that has waited longest among those that may be closed makes room. Where
    none may be closed, the new one waits, and the kernel's queue holds back the others.
 4. Strangers are answered at a bounded rate; who comes too far above it is cut without an answer.
+5. A few large heads are read in a turn of the loop.
 """
 
+import contextlib
 import math
+import socket
 from collections.abc import Callable
 
 import msgspec
 import trio
+
+from omac.adapters.http.pacing import Pace
 
 CONNECTIONS_MAX = 1024
 RESERVE_SHARE = 0.25  # of all descriptors, for what is not a connection: sidecars, journal, spool, files in work
@@ -47,8 +52,8 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
     """Divide the descriptors of this process among its listeners, with a reserve for everything else.
 
     A connection of the facade takes four: its own, that to the skill, one to see its client leave where nothing more is
-    read (`Wire.left`), and one to a skill that rests behind an earlier call (`SkillConnections`). No listener can take
-    what another one needs.
+    read (`Wire.left`), and one to a skill that rests behind an earlier call (`SkillConnections`); one of the control
+    plane takes the first and the third of these. No listener can take what another one needs.
     """
     spare = max(0, descriptors_max - max(RESERVE_MIN, int(descriptors_max * RESERVE_SHARE)))
 
@@ -59,10 +64,10 @@ def share_descriptors(descriptors_max: int) -> ListenerLimits:
     return ListenerLimits(
         facade_tcp=limits(0.4, 4),
         facade_unix=limits(0.25, 4),
-        control_tcp=limits(0.1, 1),
-        control_unix=limits(0.1, 1, strangers=False),
-        bridge_tcp=limits(0.1, 1),
-        bridge_unix=limits(0.05, 1),
+        control_tcp=limits(0.1, 2),
+        control_unix=limits(0.1, 2, strangers=False),
+        bridge_tcp=limits(0.1, 2),
+        bridge_unix=limits(0.05, 2),
     )
 
 
@@ -76,9 +81,10 @@ class Slots:
         self._resting: dict[Slot, None] = {}  # known callers between two requests, the longest at rest first
         self._room = trio.lowlevel.ParkingLot()
         self._next_turn = -float("inf")
+        self.pace = Pace()
 
-    async def enter(self) -> "Slot":
-        """A place for one more connection; waits while nobody may be closed for it."""
+    async def enter(self, sock: socket.socket) -> "Slot":
+        """A place for one more connection, which does not block; waits while nobody may be closed for it."""
         limits = self._limits
         known = limits.strangers_max == 0
         while not known and len(self._strangers) >= limits.strangers_max:
@@ -87,7 +93,7 @@ class Slots:
             if await self._displace(self._resting or self._strangers) and self._open >= limits.connections_max:
                 await self._room.park()  # it is still being closed
         self._open += 1
-        return Slot(self, known=known)
+        return Slot(self, sock, known=known)
 
     async def turn(self) -> bool:
         """Wait until one more stranger may be answered; False when too many are before it."""
@@ -101,8 +107,8 @@ class Slots:
         return True
 
     async def _displace(self, slots: "dict[Slot, None]") -> bool:
-        """Close the connection that has waited longest, and return True; where none may be closed yet, wait until that
-        may have changed."""
+        """Close the connection that has waited longest, and return True; where it may not be closed yet, wait until
+        that may have changed."""
         longest = next(iter(slots), None)
         closable_at = longest.closable_at if longest is not None else math.inf
         if longest is None or closable_at > trio.current_time():
@@ -110,6 +116,10 @@ class Slots:
                 await self._room.park()
             return False
         del slots[longest]
+        if longest.has_spoken():
+            longest.closable_at = trio.current_time() + PATIENCE_S
+            slots[longest] = None
+            return False
         longest.evicted = True
         longest.evict()
         return True
@@ -118,8 +128,10 @@ class Slots:
 class Slot:
     """The place of one connection, from `Slots.enter` to `leave`. Who serves it says in `evict` how it is closed."""
 
-    def __init__(self, slots: Slots, *, known: bool) -> None:
+    def __init__(self, slots: Slots, sock: socket.socket, *, known: bool) -> None:
         self._slots = slots
+        self._socket = sock
+        self._is_spared = False
         self.evict: Callable[[], object] = bool  # does nothing
         self.evicted = False
         self.known = known
@@ -132,6 +144,14 @@ class Slot:
         if self.evicted:
             close()
 
+    def has_spoken(self) -> bool:
+        """Return whether bytes have come that nobody has read, but not a second time until the connection rests."""
+        if self._is_spared:
+            return False
+        with contextlib.suppress(OSError):
+            self._is_spared = bool(self._socket.recv(1, socket.MSG_PEEK))
+        return self._is_spared
+
     def recognize(self) -> None:
         """The caller has shown that it may be here, and is served until it rests."""
         if not self.known:
@@ -143,6 +163,7 @@ class Slot:
         """The connection waits for its next request."""
         if self.known:
             self.closable_at = -math.inf
+            self._is_spared = False
             self._slots._resting[self] = None
             if self._slots._room:
                 self._slots._room.unpark()
@@ -151,6 +172,10 @@ class Slot:
         """A request has come; False when the connection was closed for another one meanwhile."""
         self._slots._resting.pop(self, None)
         return not self.evicted
+
+    async def turn_for_large_head(self) -> None:
+        """Wait until one more large head may be read."""
+        await self._slots.pace.begin()
 
     async def may_refuse(self) -> bool:
         """Return whether the caller gets a refusal as an answer: a known caller always, a stranger at a bounded

@@ -207,6 +207,8 @@ def test_what_the_owner_allows_of_one_call(omac: Omac, limited: Any) -> None:
         assert (answer.status, answer.headers["x-omac-reason"]) == (status, reason)
         assert "the limit of your settings" in answer.json()["detail"]
         assert answer.json()["fix"][0].startswith(f"omac settings set {name} NUMBER")
+    fields = [word for number in range(100) for word in ("-H", f"X{number}: x")]
+    assert "your settings" not in curl(*fields, f"{base}/now").json()["detail"]
     with switched(f"{base}/switch/30") as silent:
         duration_s, _ = cut_off(f"{base}/drip/30")
         assert 1.9 < duration_s < 6

@@ -109,3 +109,16 @@ def test_chunks_and_pipelined_calls_are_understood(server: Serving) -> None:
             raw += data
     assert re.findall(rb"HTTP/1\.1 ([0-9]+)", raw) == [b"400", b"200", b"200"]
     assert b"\r\nx-omac-reason: outside-roots\r\n" in raw
+
+
+def test_a_caller_that_has_only_finished_sending_is_answered(server: Serving) -> None:
+    """A caller on the private socket that finishes sending, as `socat` and `nc -N` do, gets its answers."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(server.ready["control_socket"])
+        sock.sendall(2 * (GET + b"\r\n"))
+        sock.shutdown(socket.SHUT_WR)
+        raw = b""
+        while data := sock.recv(65_536):
+            raw += data
+    assert raw.count(b"HTTP/1.1 200 OK\r\n") == 2

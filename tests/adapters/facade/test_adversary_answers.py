@@ -96,6 +96,7 @@ ANSWERS = {
     "NUL": untrusted(ok(b"X: a\0b\r\n" + LENGTH, b"ok")),
     "a blank before the colon": untrusted(ok(b"Content-Length : 2\r\n", b"ok")),
     "too many fields": untrusted(ok(b"X: y\r\n" * 101 + LENGTH, b"ok")),
+    "too many options": untrusted(ok(b"Connection: " + b"x," * 100 + b"\r\n" + LENGTH, b"ok")),
     "too long a head": untrusted(ok(b"X: " + b"a" * 70_000 + b"\r\n" + LENGTH, b"ok")),
     # interim answers
     "100 and 103 first": Answered(

@@ -77,6 +77,7 @@ def test_a_chunked_body_stays_chunked() -> None:
         (f"http://localhost:1/{OTHERS}/fast/", []),
         (f"http://localhost:1/s3cr3t/fast/?back=%2F{OTHERS.upper()}", []),
         (f"http://localhost:1/s3cr3t/fast/?back=%2525{ord(OTHERS[0]):x}{OTHERS[1:]}", []),
+        (f"http://localhost:1/{'x' * 5_000}", []),
         ("http://localhost:1/s3cr3t/fast/ab12cd34", ["Referer: http://localhost:1/fast/ab12cd34"]),
     ],
 )

@@ -263,9 +263,9 @@ async def forwarded(
         theirs.setblocking(False)
         surroundings = msgspec.structs.replace(plane.surroundings, recorder=gate)
         if polled:
-            plane.begin(surroundings, theirs, await slots.enter())
+            plane.begin(surroundings, theirs, await slots.enter(theirs))
         else:
-            nursery.start_soon(FacadeConnection(Wire(theirs, ClientGone), await slots.enter(), surroundings).run)
+            nursery.start_soon(FacadeConnection(Wire(theirs, ClientGone), await slots.enter(theirs), surroundings).run)
         async with trio.open_nursery() as both, trio.SocketStream(trio.socket.from_stdlib_socket(ours)) as stream:
             both.start_soon(send, stream, data)
             with contextlib.suppress(trio.BrokenResourceError):

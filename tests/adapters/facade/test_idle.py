@@ -22,6 +22,7 @@ SLOW_READ = 6_000  # bytes each SLOW_S: within the limit not even half of what t
 SLOW_S = 0.02
 SLOWLY_S = 1.5  # that somebody reads slowly, longer than one who is silent may be
 UPLOAD_BYTES = 8_000_000  # more than the system holds of it
+STALLED = 10
 
 
 @pytest.fixture
@@ -141,3 +142,31 @@ async def test_a_slow_skill_is_not_silent(build: Callable[..., Awaitable[Any]], 
     await client.send(head.encode() + bytes(UPLOAD_BYTES))
     assert (await client.until(b"ok")).startswith(b"HTTP/1.1 200 ")
     await house.gate.until("completed")
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def test_clients_that_read_nothing_take_no_turns(
+    build: Callable[..., Awaitable[Any]], replies: Any, token: str
+) -> None:
+    """Downloads whose clients read nothing leave the loop to others: each is looked at a few times until it is late."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % UPLOAD_BYTES
+    house = await build(replies(head + bytes(UPLOAD_BYTES)))
+    steps = Steps()
+    with contextlib.ExitStack() as ends:
+        for _ in range(STALLED):
+            sock = ends.enter_context(narrow(trio.socket.socket()))
+            await sock.connect(("127.0.0.1", house.address))
+            await sock.send(f"GET /{token}/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        trio.lowlevel.add_instrument(steps)
+        await trio.sleep(0.7)
+        trio.lowlevel.remove_instrument(steps)
+    assert steps.count < 2 * STALLED

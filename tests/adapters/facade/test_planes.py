@@ -145,6 +145,34 @@ async def test_the_shortest_limit_of_a_call(build: Build, read_request: Any, lim
     assert (await house.gate.until("aborted"))[2::3] == (504, "timeout")
 
 
+@pytest.mark.parametrize("limits", [CallLimits(total_s=2), CallLimits(idle_s=2)])
+async def test_the_time_of_the_record_is_not_the_skills(
+    build: Build, read_request: Any, mock_clock: trio.testing.MockClock, limits: CallLimits
+) -> None:
+    """The limits of a call run from its way to the skill on, however long the journal takes for its record."""
+    mock_clock.rate = 1
+    may_answer = trio.Event()
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        await read_request(stream)
+        await may_answer.wait()
+        await stream.send_all(OK)
+
+    house = await build(upstream)
+    house.gate.target = msgspec.structs.replace(house.gate.target, limits=limits)
+    house.gate.durable = trio.Event()
+    client = await house.client()
+    await client.ask()
+    await house.gate.until("admit")
+    for happens in (house.gate.durable.set, may_answer.set):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(1.4)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        happens()
+    assert (await client.until(b"ok")).startswith(b"HTTP/1.1 200 ")
+    await house.gate.until("completed")
+
+
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_what_a_skill_sent_before_it_reset_is_its_answer(

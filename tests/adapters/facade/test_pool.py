@@ -240,7 +240,7 @@ async def test_an_answer_that_has_begun_is_followed_by_no_refusal(make_gate: Any
     head = parse_request_head(b"GET /T/fast/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
     forwarded = proxy.Forwarded(Wire(upstream, UpstreamError, OK), b"", 0.0)
     begun = BegunRequest(address(head, gate, flat=False), trio.current_time(), 1, forwarded=forwarded)
-    slot = await Slots(SlotLimits()).enter()
+    slot = await Slots(SlotLimits()).enter(here)
     with peer, skill:
         await FacadeConnection(client, slot, Surroundings(gate, FacadeLimits(), trio.current_time)).run(begun)
         assert peer.recv(1000) == b""

@@ -2,9 +2,11 @@
 
 import contextlib
 import logging
+import os
 import select
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -14,7 +16,8 @@ import pytest
 import trio
 import trio.testing
 
-from omac.adapters.http.slots import SlotLimits
+from omac.adapters.http.pacing import BEGUN_AT_ONCE
+from omac.adapters.http.slots import PATIENCE_S, SlotLimits
 from omac.domain.kernel.refusal import Refusal
 
 Build = Callable[..., Awaitable[Any]]
@@ -798,6 +801,54 @@ async def test_clients_that_come_at_once_do_not_displace_one_another(
         async with trio.SocketStream(trio.socket.from_stdlib_socket(client)) as stream:
             with trio.fail_after(5):
                 assert (await stream.receive_some(65536)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_one_that_has_spoken_gives_way_to_nobody(
+    build: Build, read_request: Any, token: str, known: bool
+) -> None:
+    """A request that the facade has had no time to read is answered, though others need the place of its connection."""
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        while (await read_request(stream))[0]:
+            await stream.send_all(OK)
+
+    request = f"POST /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    limits = SlotLimits(connections_max=2, strangers_max=2)
+    for _ in range(5):  # Trio chooses the order
+        house = await build(upstream, slots=limits)
+        clients = [await house.client() for _ in range(2)]
+        if known:
+            for client in clients:
+                await client.send(request)
+                await client.until(b"ok")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for client in clients:
+            os.write(client.stream.socket.fileno(), request)
+        with socket.create_connection(("127.0.0.1", house.address)):
+            time.sleep(PATIENCE_S + 0.01)  # nobody has a turn
+            for client in clients:
+                await client.until(b"ok")
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_large_heads_leave_others_their_turns(build: Build, replies: Replies, token: str, known: bool) -> None:
+    """Of large heads that come together only a few are read from one turn of others to the next, and all are
+    answered."""
+    house = await build(replies(OK))
+    head = f"GET /{token if known else 'none'}/fast/ HTTP/1.1\r\nHost: localhost\r\nX: {'x' * 5_000}\r\n\r\n"
+    read = most = 0
+    with contextlib.ExitStack() as ends:
+        for _ in range(100):
+            client = ends.enter_context(socket.create_connection(("127.0.0.1", house.address)))
+            client.sendall(head.encode())
+        with trio.fail_after(5):
+            while read < 100:
+                before = read
+                await trio.lowlevel.checkpoint()
+                read = sum(entry[0] in ("admit", "refused") for entry in house.gate.transcript)
+                most = max(most, read - before)
+    assert most <= 2 * BEGUN_AT_ONCE  # Trio may give one task two turns in a row
 
 
 async def test_strangers_are_refused_at_a_bounded_rate(build: Build, replies: Replies) -> None:

@@ -1,7 +1,7 @@
-"""The pace of a listener's calls: a few begin in each turn of the loop, in the order in which they came.
+"""The pace of what takes long: a few begin in each turn of the loop, in the order in which they came.
 
-A call takes as much of the loop's time as ten requests of the facade. If those of hundreds of callers began in the same
-turn, everybody else would wait for all of them.
+A call of the control plane, or a head of 64 KB, takes as much of the loop's time as ten requests of the facade. If
+those of hundreds of callers began in the same turn, everybody else would wait for all of them.
 """
 
 import trio
@@ -10,7 +10,7 @@ BEGUN_AT_ONCE = 4
 
 
 class Pace:
-    """The calls of one listener; made where Trio runs."""
+    """The calls, or the large heads, of one listener; made where Trio runs."""
 
     def __init__(self) -> None:
         self._trio = trio.lowlevel.current_trio_token()

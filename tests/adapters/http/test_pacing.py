@@ -1,4 +1,4 @@
-"""adapters/control/pacing.py: calls that come together begin a few in each turn, in their order, and all of them."""
+"""adapters/http/pacing.py: calls that come together begin a few in each turn, in their order, and all of them."""
 
 import json
 import socket
@@ -8,8 +8,8 @@ from typing import Any
 import trio
 
 from omac.adapters.control.limits import ControlLimits
-from omac.adapters.control.pacing import BEGUN_AT_ONCE, Pace
 from omac.adapters.control.server import ControlListener, serve_control
+from omac.adapters.http.pacing import BEGUN_AT_ONCE, Pace
 from omac.adapters.http.slots import SlotLimits
 from omac.adapters.linux import listen
 from omac.domain.access.control import Listener
