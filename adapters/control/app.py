@@ -1,6 +1,7 @@
 """The control plane's endpoints: requests in, use cases called, contract JSON out. Authority is decided in `guard`."""
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ def control_app(
     id; `keys` keeps the key of the vault in this process's memory; `receiving` the checkpoints of other journals.
     `bridge_compat`: an agent's bridge gets
     the JSON of the Go omac."""
-    app = QuartTrio("omac.control")
+    # Quart would serve files of the folder that omac was started in, and fail where that is gone.
+    app = QuartTrio("omac.control", static_folder=None, root_path=os.path.dirname(__file__))
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False  # OPTIONS is refused like every other method that is not offered
     _add_calls(app, directories, correlate, bridge_compat=bridge_compat)
     if bridge_compat:

@@ -1,7 +1,9 @@
 """Files that are written as a whole: a new file where none is, or a draft that takes its place in one step.
 
 A draft lies in the folder of its file, is flushed to the disk, and is removed when the step fails; so is the folder's
-entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut.
+entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut. A draft that
+is killed leaves no name: it has one only from the disk to its step (open(2), O_TMPFILE), where the file system can do
+so.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ def create(path: str, content: bytes, mode: int = 0o600, *, dir_fd: int | None =
         try:
             write_all(descriptor, content)
             if not has_name:
-                os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder)  # follows, with a folder's descriptor
+                _name(descriptor, name, folder)
             return os.fstat(descriptor)
         finally:
             os.close(descriptor)
     finally:
         os.close(folder)
+
+
+def _name(descriptor: int, name: str, folder: int) -> None:
+    os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=folder)  # follows, with a folder's descriptor
 
 
 def _unnamed(folder: int, name: str, mode: int) -> tuple[int, bool]:
@@ -100,11 +106,13 @@ def replace_in(
 
 def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
     draft = f"{prefix}{os.urandom(6).hex()}"
-    descriptor = os.open(draft, _NEW, 0o600, dir_fd=folder)
+    descriptor, has_name = _unnamed(folder, draft, 0o600)
     try:
         write_all(descriptor, content)
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
+        if not has_name:
+            _name(descriptor, draft, folder)
     except BaseException:
         _remove(folder, draft)
         raise

@@ -1,8 +1,9 @@
 """The record of a launch: what is to be inspected when the launch has ended, in its written form.
 
-The first line of a record names what the program will be able to write. The second holds what was there before the
-program began, the third the process that the sandbox began with, the fourth what its own copies of settings held at the
-end. Each line is a Python literal: that is written with nothing loaded, and paths need not be UTF-8.
+The first line of a record names what the program will be able to write, and what is made for it. The second holds what
+was there before the program began, the third the process that the sandbox began with, the fourth what its own copies of
+settings held at the end. Each line is a Python literal: that is written with nothing loaded, and paths need not be
+UTF-8.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
+            sessions=[session.state() for session in self.sessions],
             folders={
                 path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
                 for path, folder in self.folders.items()
@@ -117,6 +119,7 @@ def parsed(name: str, content: bytes) -> Record:
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
+    record.sessions = [Session.of_state(state) for state in head.get("sessions", ())]  # an earlier omac wrote none
     if len(lines) > 1:
         noted = literal_eval(lines[1].decode())
         record.sessions = [Session.of_state(state) for state in noted["sessions"]]

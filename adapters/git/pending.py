@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.files import atomic, lock
+from omac.adapters.git import refs
 from omac.adapters.git.launch_record import Record, parsed
 from omac.adapters.linux import process_identity
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
@@ -45,6 +46,8 @@ class DueInspection:
     def __exit__(self, kind: object, *_: object) -> None:
         try:
             for record in self.records if kind is None else ():
+                for session in record.sessions if record.baseline is None else ():
+                    refs.discard(session)  # its program has not begun
                 os.unlink(f"{self._path}/{record.name}{_BUSY}")
         finally:
             for record in self.records:

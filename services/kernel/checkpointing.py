@@ -40,7 +40,7 @@ async def record_checkpoint(execution: Execution, sign: Callable[[], SignedNote]
     """Sign what the journal holds now, record it, and return it. Raises Refusal."""
     try:
         note = await run_in_thread(sign)
-    except OSError as error:  # such as EMFILE: it passes
+    except (OSError, ImportError) as error:  # such as EMFILE, which passes; or another omac was installed meanwhile
         raise Refusal("journal-unavailable", f"the journal cannot be signed: {error}") from error
     command = signing.RecordCheckpoint(note.size, note.text)
     await execution.execute(signing.AGGREGATE, ids.checkpoint_stream(execution.host), command, cause)

@@ -124,13 +124,17 @@ class LaunchInspection:
 
 
 def inspect_due(ports: SandboxPorts) -> None:
-    """Inspect what launches that were killed have left, and record what was found. Raises Refusal."""
+    """Inspect what launches that were killed have left, record what was found, and remove what omac made for them.
+    Raises Refusal."""
     pending = ports.inspections.pending(ports.state)
     while due := pending.due():
         with due as records:
             before = ports.inspections.while_running(_launches(records), ports.state, records)
             lines = _inspect(ports, records, records[0].name, before)
             _record(ports, records, lines, ports.spool())
+    placeholders = ports.sandboxing.placeholders(ports.state)
+    placeholders.hold()
+    placeholders.end()
 
 
 def first(findings: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """`omac journal backup` and `omac journal restore`: no command silently replaces a lost journal."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from unittest import mock
@@ -12,6 +13,7 @@ from polling import eventually
 from real_omac import Omac
 
 BACKUPS = "omac.tools.compose.backups"
+ATOMIC = "omac.adapters.files.atomic"
 
 
 def position(omac: Omac) -> int:
@@ -166,14 +168,16 @@ def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_was_killed_is_none(omac: Omac, tmp_path: Path) -> None:
-    """A backup gets its name only once its keys are beside it; the next one names the unfinished files to remove."""
+    """A backup gets its name only once its keys are beside it; the next one names the unfinished files to remove. No
+    other file has keys that were being written."""
     omac.approve(omac.project("shop", "echo"), "echo")
     omac.ok("start", "--workdir", str(omac.root / "shop"), "--", "true")
     copy = tmp_path / "copy.db"
-    kill, keep = mock.patch(f"{BACKUPS}.write_all", side_effect=Killed), mock.patch(f"{BACKUPS}.discard")
-    with kill, keep, pytest.raises(Killed):
+    before = set(os.listdir(tmp_path))
+    kill = mock.patch(f"{ATOMIC}.os.fsync", side_effect=Killed)
+    with kill, mock.patch(f"{ATOMIC}._remove"), mock.patch(f"{BACKUPS}.discard"), pytest.raises(Killed):
         omac.run("journal", "backup", str(copy))
-    assert [file.name for file in tmp_path.glob("copy*")] == ["copy.db.unfinished"]
+    assert set(os.listdir(tmp_path)) - before == {"copy.db.unfinished"}
     again = omac.run("journal", "backup", str(copy))
     assert again.status == 2
     assert f"rm -rf {copy}.unfinished {copy}.unfinished.segments" in again.err

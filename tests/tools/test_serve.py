@@ -21,11 +21,13 @@ import trio
 from held_bubblewrap import held
 from polling import eventually, stays
 from real_omac import CURL, Omac, Serving, curl, omac_in
+from tools.test_snapshots import called_often
 
 from omac.adapters.linux import process
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRequested
 from omac.domain.access.control import ControlRefused
 from omac.domain.kernel.run import RunRecovered, RunStopped
+from omac.services.kernel.checkpointing import WORTH
 
 FIELDS = {
     "position", "at", "dir", "skill", "session", "method", "path", "status", "bytes", "duration", "outcome",
@@ -511,6 +513,18 @@ def test_a_stop_is_in_order(omac: Omac) -> None:
     assert last.why == "asked by SIGTERM"
     status = json.loads(omac.ok("status", "--json"))
     assert (status["runs"], status["directories"], status["sidecars"]) == ([], [], [])
+
+
+def test_omac_was_replaced_by_another_version(omac: Omac, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that cannot load the code that signs, such as after an upgrade, reports it and ends in order."""
+    omac.approve(omac.project("shop"))
+    called_often(omac, WORTH)
+    replaced = "import sys; sys.modules['omac.journal.checkpoint'] = None; from omac.tools.entry import main; main()"
+    monkeypatch.setattr("real_omac.COMMAND", (sys.executable, "-c", replaced))
+    server = omac.serve()
+    assert server.end() == 0, server.said()
+    assert "no checkpoint is signed: the journal cannot be signed: import of omac.journal.checkpoint" in server.said()
+    assert len(omac.events(RunStopped)) == 1
 
 
 @pytest.mark.full

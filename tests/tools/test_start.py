@@ -221,6 +221,17 @@ def test_without_a_sandbox_it_says_so(house: Omac) -> None:
     assert done.out == ""
 
 
+def test_the_folder_that_it_was_started_in_is_removed(omac: Omac, shop: Path) -> None:
+    """A run goes on, and answers, when the folder that it was started in is removed while it loads."""
+    left = omac.root / "left"
+    left.mkdir()
+    body = shlex.quote(json.dumps({"dir": str(shop)}))
+    bearer = '-H "Authorization: Bearer $(cat $OMAC_CONTROL_TOKEN_FILE)" -H "Content-Type: application/json"'
+    activate = f"curl -sS --unix-socket $OMAC_CONTROL_SOCKET {bearer} -d {body} http://localhost/__omac__/activate"
+    done = omac.process(*BARE, "--workdir", str(shop), "--", "sh", "-c", f"rmdir {left}; {activate}", cwd=left)
+    assert (done.status, json.loads(done.out)["state"]) == (0, "active"), done
+
+
 def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
     """The command runs without a skill that is not ready. The fix on stderr, pasted into another terminal, makes the
     skill answer at the variable that it had from the beginning."""

@@ -1,13 +1,25 @@
 """`omac status` for runs that live, that ended in order and that were killed, with a server and without one."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from contract.media import needs_bubblewrap
 from polling import eventually
 from real_omac import Omac, Serving
 from started import LOOP, started
+
+KILLED = """\
+import os
+from omac.services.sandbox.launch import SandboxLaunch
+SandboxLaunch.{} = lambda *_: os.kill(os.getpid(), 9)
+from omac.tools.entry import main; main()
+"""
 
 
 def recorded(omac: Omac) -> dict[str, Any]:
@@ -43,6 +55,28 @@ def test_a_killed_server_is_not_shown_as_running(omac: Omac) -> None:
     assert omac.ok("replay", "--at", str(status["position"]), "--json") == omac.ok("status", "--json")
     omac.serve().end()  # which records the end
     assert run not in omac.ok("status")
+
+
+@pytest.mark.parametrize("step", ["_note", "_open_home"])
+def test_what_was_made_for_a_killed_launch_is_removed(omac: Omac, step: str) -> None:
+    """Once `omac status` has inspected a launch in a linked worktree that was killed, whether it was on record as a
+    whole by then or not, git's folders have nothing more that omac made for it."""
+    clone, linked = str(omac.root / "clone"), str(omac.root / "linked")
+    commit = ("-c", "user.name=n", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first")
+    for words in (("init", "-q", clone), ("-C", clone, *commit), ("-C", clone, "worktree", "add", "-q", linked)):
+        subprocess.run(("git", *words), env=omac.environment, check=True)
+    omac.ok("sandbox", "run", "--workdir", linked, "--", "true")
+    before = sorted(Path(clone).rglob("*"))
+    killed = (sys.executable, "-c", KILLED.format(step), "sandbox", "run", "--workdir", linked, "--", "true")
+    assert subprocess.run(killed, env=omac.environment).returncode == -signal.SIGKILL
+    assert sorted(Path(clone).rglob("*")) != before
+
+    def is_clean() -> bool:  # not before the sandbox has ended
+        omac.ok("status")
+        return sorted(Path(clone).rglob("*")) == before
+
+    eventually(is_clean, 10.0, "git's folders are as they were")
+    assert os.listdir(omac.state / "inspections") == ["lock"]
 
 
 def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:

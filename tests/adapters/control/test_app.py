@@ -19,7 +19,7 @@ from omac.domain.directories.events import ActivationRequested
 def test_every_endpoint_is_a_call_that_refusals_name() -> None:
     unused: Any = None
     rules = control_app(unused, unused, unused, unused, unused, unused, bridge_compat=True).url_map.iter_rules()
-    assert {rule.rule for rule in rules if rule.rule.startswith(ROOT)} == {ROOT + call for call in CALLS}
+    assert {rule.rule for rule in rules} == {ROOT + call for call in CALLS}
 
 
 def connect(server: Serving) -> socket.socket:
@@ -62,6 +62,15 @@ def test_what_is_not_there_is_a_404(server: Serving, path: str) -> None:
     where = ("--unix-socket", server.ready["control_socket"], "--path-as-is", f"http://localhost/__omac__/{path}")
     answer = curl(*where)
     assert (answer.status, answer.headers["x-omac-reason"], answer.json()["reason"]) == (404, "not-found", "not-found")
+
+
+def test_files_are_not_served(house: Omac, server: Serving) -> None:
+    """No file of the folder that omac was started in is served."""
+    folder = house.root / "static"
+    folder.mkdir()
+    (folder / "file").write_text("anything")
+    answer = curl("--unix-socket", server.ready["control_socket"], "http://localhost/static/file")
+    assert (answer.status, answer.headers["x-omac-reason"]) == (404, "not-found")
 
 
 def test_reading_records_nothing(house: Omac, server: Serving) -> None:

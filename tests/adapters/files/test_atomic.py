@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,25 @@ def test_a_new_file_has_a_name_once_it_is_whole(tmp_path: Path, monkeypatch: pyt
     assert (listings, os.listdir(tmp_path)) == ([[]], ["file"])
 
 
-def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("write", [atomic.publish, atomic.replace])
+def test_a_draft_has_a_name_once_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write
+) -> None:
+    """A draft that is killed while it is written or flushed leaves nothing: it may hold a key."""
+    listings: list[list[str]] = []
+
+    def seen(call: Callable[..., object], *arguments: object) -> object:
+        listings.append(os.listdir(tmp_path))
+        return call(*arguments)
+
+    monkeypatch.setattr(os, "write", partial(seen, os.write))
+    monkeypatch.setattr(os, "fsync", partial(seen, os.fsync))
+    write(str(tmp_path / "file"), b"content")
+    assert listings == [[], [], ["file"]]
+
+
+@pytest.mark.parametrize("write", [atomic.create, atomic.publish, atomic.replace])
+def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
     opened = os.open
 
     def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -62,8 +81,10 @@ def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest
         return opened(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refuse)
-    assert atomic.create(str(tmp_path / "file"), b"content", 0o640).st_mode & 0o777 == 0o640
+    write(str(tmp_path / "file"), b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
+    assert os.listdir(tmp_path) == ["file"]
+    assert atomic.create(str(tmp_path / "other"), b"", 0o640).st_mode & 0o777 == 0o640
 
 
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
