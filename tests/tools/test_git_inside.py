@@ -263,7 +263,7 @@ def test_hooks_that_did_not_run(world: Box, layout: str) -> None:
         done = inside(world, workdir, script)
         assert done.status == 0, done.err
         notes = [text.removeprefix(line) for text in done.err.splitlines() if "hooks" in text]
-        assert notes == [f'{names} (git.hooks = "read" lets them)' for names in expected]
+        assert notes == [f"{names}; to let them: omac settings set git.hooks read" for names in expected]
 
 
 def test_hooks_that_run(world: Box) -> None:
@@ -277,7 +277,12 @@ def test_hooks_that_run(world: Box) -> None:
     world.give(world.home / "hooks" / "pre-commit", "#!/bin/sh\nexit 1\n", 0o755)
     git(world, "config", "core.hooksPath", "~/hooks", cwd=workdir)
     done = inside(world, workdir, "git commit -q --allow-empty -m x")
-    assert f"hooks of {world.home}/hooks did not run in the sandbox: pre-commit" in done.err
+    hooks = f"{world.home}/hooks"
+    assert f"hooks of {hooks} did not run in the sandbox: pre-commit; to let them: --read {hooks}\n" in done.err
+    world.give(world.home / "hooks" / "pre-commit", "#!/bin/sh\ntouch ran-too\n", 0o755)
+    done = inside(world, workdir, "git commit -q --allow-empty -m x; ls ran-too", "--read", hooks)
+    assert done.status == 0, done.err
+    assert "hooks" not in done.err
 
 
 ALONE = ("--backend", "landlock")
