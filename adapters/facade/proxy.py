@@ -140,11 +140,11 @@ class Exchange:
         if limit_s is not None and trio.current_time() >= self._ends_at:
             whose, fix = self._route.limit("total_s", limit_s)
             return Refusal("timeout", f"calls of this skill are limited to {limit_s} s, {whose}", fix=[fix])
-        message, owners_s = "the client and the skill exchanged no data for too long", self._route.bounds.idle_s
-        if owners_s is None or self._silent_s.get(self.progress.status, self._silent_s["sending"]) != owners_s:
-            return Refusal("timeout", message)
-        whose, fix = self._route.limit("idle_s", owners_s)
-        return Refusal("timeout", f"{message}: {owners_s} s are {whose}", fix=[fix])
+        silent_s = self._silent_s.get(self.progress.status, self._silent_s["sending"])
+        whose, fix = self._route.limit("idle_s", silent_s)
+        waiting = self.progress.status == "waiting"
+        happened = "the skill did not begin its answer" if waiting else "the client and the skill exchanged no data"
+        return Refusal("timeout", f"{happened} within {silent_s:g} s, {whose}", fix=[fix, self._route.logs_command])
 
     def _leave(self, upstream: Wire) -> None:
         """Keep the connection to the skill for another request where that can be, else close it."""
@@ -187,7 +187,7 @@ class Exchange:
 
     def _not_connected(self, refusal: Refusal) -> None:
         """The skill cannot be reached; where it had the request before, it failed to answer."""
-        self._on("connect-failed", self._stopped() or (_failed(UNANSWERED) if self._repeated else refusal))
+        self._on("connect-failed", self._stopped() or (self._failed(UNANSWERED) if self._repeated else refusal))
 
     async def _connect(self) -> Wire | None:
         try:
@@ -204,7 +204,9 @@ class Exchange:
                 connected = sock.getsockname() != sock.getpeername()
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if waited.cancelled_caught:
-                self._not_connected(Refusal("timeout", "the skill did not accept a connection in time"))
+                self._not_connected(
+                    Refusal("timeout", "the skill did not accept a connection in time", fix=[self._route.logs_command])
+                )
             elif not connected:
                 self._not_connected(_down("the skill is not listening"))
         except OSError:
@@ -370,7 +372,10 @@ class Exchange:
         to.finish()
 
     def _upstream_failed(self, error: UpstreamError) -> None:
-        self._on("skill-failed", self._stopped() or _failed(str(error)))
+        self._on("skill-failed", self._stopped() or self._failed(str(error)))
+
+    def _failed(self, how: str) -> Refusal:
+        return Refusal("upstream-error", f"the skill failed to answer: {how}", fix=[self._route.logs_command])
 
     def _on(self, kind: Kind, refusal: Refusal | None = None) -> None:
         limit_s = self.progress.on(kind, refusal)
@@ -382,7 +387,3 @@ class Exchange:
 
 def _down(what: str) -> Refusal:
     return Refusal("sidecar-down", what, fix=("omac status",))
-
-
-def _failed(how: str) -> Refusal:
-    return Refusal("upstream-error", f"the skill failed to answer: {how}")

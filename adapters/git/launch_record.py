@@ -56,7 +56,9 @@ class Record:
 
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
-        return any(below(path, folder) for folder in (*self.places, *self.fenced))
+        return any(below(path, project) for project in self.projects) or any(
+            below(path, git) and folder.inspects(path[len(git) + 1 :]) for git, folder in self.folders.items()
+        )
 
     def head(self) -> bytes:
         """Return the first line."""

@@ -305,9 +305,9 @@ def _pin_configured(folders: Folders, settings: config_targets.TargetSettings, r
 def _skip_hooks(layout: Layout, own: Repository, named: str, choices: GitChoices) -> None:
     """Remember hooks that do not run inside; those in the workdir do, and in other places they are not there."""
     if named and not below(named, layout.workdir):
-        layout.skipped_hooks = SkippedHooks(named, own)
+        layout.skipped_hooks = SkippedHooks(named, own, f"--read {quoted(named)}")
     elif not named and choices.hooks == "deny":
-        layout.skipped_hooks = SkippedHooks(f"{own.common}/hooks", own)
+        layout.skipped_hooks = SkippedHooks(f"{own.common}/hooks", own, "omac settings set git.hooks read")
 
 
 def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:

@@ -42,7 +42,8 @@ LOGS_MAX = 500  # that are kept open meanwhile; what git adds to others stays
 COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a start of git
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
-OWN_SETTINGS = b"\n[gc]\n\tpackRefs = false\n"  # of a copy: what gc packs would be gone for the host for a moment
+# Of a copy: what gc packs would be gone for the host for a moment, and logs of other worktrees cannot be written.
+OWN_SETTINGS = b"\n[gc]\n\tpackRefs = false\n\treflogExpire = never\n\treflogExpireUnreachable = never\n"
 
 
 class Session:

@@ -34,10 +34,12 @@ ENTRIES_MAX = 2_000  # folders and files among the logs of remotes, which a prog
 
 
 class SkippedHooks:
-    """The hooks in `folder`, by their names, and the logs of a repository at launch."""
+    """The hooks in `folder`, by their names, and the logs of a repository at launch. `shown_by` is the command or the
+    option that lets them run inside."""
 
-    def __init__(self, folder: str, repository: Repository) -> None:
+    def __init__(self, folder: str, repository: Repository, shown_by: str) -> None:
         self.folder = folder
+        self._shown_by = shown_by
         self._names = _hooks(folder)
         self._logs = (f"{repository.git}/logs/HEAD", f"{repository.common}/logs/refs/remotes")
         self._before = self._stamps() if self._names else ((), ())
@@ -51,7 +53,7 @@ class SkippedHooks:
         names += [name for name in self._names if name in OF_A_PUSH and before[1] != now[1]]
         if not names:
             return ""
-        return f'hooks of {self.folder} did not run in the sandbox: {", ".join(names)} (git.hooks = "read" lets them)'
+        return f"hooks of {self.folder} did not run in the sandbox: {', '.join(names)}; to let them: {self._shown_by}"
 
     def _stamps(self) -> tuple[tuple[object, ...], tuple[object, ...]]:
         head, remotes = self._logs

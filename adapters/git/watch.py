@@ -149,7 +149,7 @@ class GitWatch:
         while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped:
             folder = waiting.pop(0)
             root = outermost(folder, self._folders)
-            if root and folder[len(root) + 1 :].partition("/")[0] in _UNWATCHED:
+            if root and folder != root and self._is_left_out(root, folder[len(root) + 1 :]):
                 continue
             try:
                 mask = _OF_GIT if root else _OF_A_WORKTREE
@@ -159,6 +159,12 @@ class GitWatch:
                 self._judge_in(folder, waiting)
             except OSError:
                 continue  # gone, or too many are watched
+
+    def _is_left_out(self, root: str, within: str) -> bool:
+        """Return whether a path in a git folder is not watched: the program cannot write it, or nothing is run of it.
+        Others, such as the settings of submodules in a shared git folder, were not noted at launch."""
+        known = self._folders.get(root)
+        return within.partition("/")[0] in _UNWATCHED or (known is not None and not known.inspects(within))
 
     def _judge_in(self, folder: str, waiting: list[str]) -> None:
         """Judge what is in a folder; its folders are to be watched too, as many as can be. Raises OSError."""

@@ -22,3 +22,7 @@ class Folder(PlainData):
     common: str
     only: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
+
+    def inspects(self, within: str) -> bool:
+        """Return whether an inspection looks at a path in it: not at what lies beside `only`."""
+        return not self.only or within.partition("/")[0] in self.only

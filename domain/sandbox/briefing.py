@@ -9,20 +9,22 @@ from omac.domain.kernel import PlainData
 
 VARIABLE = "OMAC_SANDBOX_BRIEFING"
 _NETWORKS = {
-    "host": "it is the host's",
+    "host": "it is the host's; programs may listen on {ports} alone. A person opens others, by `--open-port`",
     "none": "there is none, not even loopback; skills answer at the Unix socket `OMAC_SOCKET`",
 }
 
 
 class BriefingFacts(PlainData):
     """The facts of a briefing. `writable` are the folders of the projects, the working directory first. `cache` is the
-    folder of the tools' caches, `kept` whether it outlives the sandbox, and `network` is as in the request."""
+    folder of the tools' caches, `kept` whether it outlives the sandbox, and `network` is as in the request; `ports` are
+    the TCP ports that programs can listen on, beside those that the system assigns."""
 
     writable: tuple[str, ...]
     cache: str
     kept: bool
     network: str
     hides_env_files: bool
+    ports: tuple[int, ...] = ()
 
 
 def briefing(facts: BriefingFacts) -> str:
@@ -34,11 +36,13 @@ def briefing(facts: BriefingFacts) -> str:
     call = "the URL in `OMAC_<MOUNT>_BASE`, for example with curl"
     if facts.network == "none":
         call = '`curl --unix-socket "$OMAC_SOCKET" "$OMAC_<MOUNT>_BASE/"`'
+    opened = f"{', '.join(map(str, facts.ports))} and those " if facts.ports else ""
+    ports = f"TCP ports {opened}that the system assigns"
     lines = [
         f"Files: you can change what is in {facts.writable[0]}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
         "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends.",
-        f"Network: {_NETWORKS.get(facts.network, facts.network)}.",
+        f"Network: {_NETWORKS.get(facts.network, facts.network).format(ports=ports)}.",
         f"Skills: services outside that hold their credentials. `OMAC_SKILLS` names them; call one by {call}.",
         f"Caches of tools are in {facts.cache} (`OMAC_CACHE_DIR`), {kept}; the tools' variables lead there.",
         "Only a person can change these rules, outside the sandbox. When something is denied, say what you need and "

@@ -101,7 +101,7 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
     `host` is omac's own environment: the base variables come from it, and, for an approved skill only, what the
     skill declared. Nothing else does. `secrets` are values from stores, which only an approved skill gets.
     """
-    variables = {name: host[name] for name in BASE_VARIABLES if name in host}
+    variables = UNBUFFERED | {name: host[name] for name in BASE_VARIABLES if name in host}
     if spec.approved:
         variables |= {name: host[name] for name in spec.passthrough if name in host}
     for variable in spec.variables:
@@ -119,6 +119,7 @@ def environment(spec: SidecarSpec, port: int, host: Mapping[str, str], secrets: 
 
 LOCALE = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ")
 BASE_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR", *LOCALE)
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # Python would keep what it prints to a log, and lose it at SIGTERM
 
 
 Status = Literal["idle", "requested", "started", "healthy", "exited", "backoff", "stopping", "gave_up"]

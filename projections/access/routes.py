@@ -6,15 +6,16 @@ A composition of read models, not one of its own: the token index, directories a
 import msgspec
 
 from omac.domain.directories.directory import Directory, reload_command
-from omac.domain.directories.events import CallLimits, Route
+from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, Route
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import StreamId, TokenDigest
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.settings.owner_limits import OF_A_SKILL, SkillBounds, how_to_change, stricter
 from omac.domain.sidecars.sidecar import Sidecar
 from omac.projections.system import System
 
 STARTING = "its sidecar is starting"  # the whole detail where it did not run before
+_DEFAULT_BODY = ("max_body_bytes", MAX_BODY_BYTES)
 SHARED = f"{ids.SHARED}/"  # before the mount of a skill that all directories share
 
 
@@ -45,12 +46,23 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
         max_body_bytes = min(self.max_body_bytes, bounds.max_body_bytes or self.max_body_bytes)
         return msgspec.structs.replace(self, max_body_bytes=max_body_bytes, limits=limits, bounds=bounds)
 
-    def limit(self, field: str, value: int) -> tuple[str, str]:
+    def limit(self, field: str, value: float) -> tuple[str, str]:
         """Return whose a limit is, in words, and the command that changes it: `value` is that of `field`, one of
         OF_A_SKILL."""
         if getattr(self.bounds, field) == value:
             return "the limit of your settings", how_to_change(OF_A_SKILL[field])
-        return "the limit of its omac.yaml", f"omac show {self.skill}  # sidecar.limits of its omac.yaml"
+        is_default = self.limits.idle_s is None if field == "idle_s" else (field, value) == _DEFAULT_BODY
+        whose = "the default limit" if is_default else "the limit of its omac.yaml"
+        return whose, f"omac show {self.skill} {self._where}  # sidecar.{OF_A_SKILL[field]} of its omac.yaml"
+
+    @property
+    def logs_command(self) -> str:
+        """The command that shows what the sidecar printed."""
+        return f"omac logs {self.skill} {self._where}"
+
+    @property
+    def _where(self) -> str:
+        return "--global" if self.mount.startswith(SHARED) else f"--workdir {quoted(self.dir)}"
 
 
 def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mount: str) -> ResolvedRoute:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.confinement import PRIVATE
+from omac.domain.sandbox.confinement import PRIVATE, READ, WRITE, governing
 from omac.services.sandbox.policy import plan
 
 TYPE_CHECKING = False
@@ -190,8 +190,13 @@ class SandboxLaunch:
         """Name hooks that were skipped; where nothing ran, remove what was made for it."""
         if not self._is_built:
             self._ports.git.discard(layout)
-        elif layout.skipped_hooks and (line := layout.skipped_hooks.warning()):
+        elif (hooks := layout.skipped_hooks) and not self._shows(hooks.folder) and (line := hooks.warning()):
             self._ports.report(line)
+
+    def _shows(self, folder: str) -> bool:
+        """Return whether the program could read a folder."""
+        around = governing(self._plan.policy.entries, self._ports.files.canonical(folder))
+        return around is not None and around.access in (READ, WRITE)
 
     def _of_hidden_files(self) -> list[str]:
         from omac.services.sandbox.hidden import newly_tracked

@@ -335,7 +335,8 @@ class _Composition:
             own["SSH_AUTH_SOCK"] = host["SSH_AUTH_SOCK"]
         if request.run:  # by a server or a start: what it launches is told where it is
             kept, shown = made.cache is not None, request.allow_env_files
-            own[VARIABLE] = briefing(BriefingFacts(tuple(self._trees), cache, kept, request.network, not shown))
+            ports = tuple(request.open_ports)
+            own[VARIABLE] = briefing(BriefingFacts(tuple(self._trees), cache, kept, request.network, not shown, ports))
         if request.guard_scratch:
             own["OMAC_GUARD_SCRATCH"] = request.guard_scratch
         return variables.filtered(host, given=request.env, auth=auth, additions=own, network=request.network)

@@ -13,7 +13,7 @@ SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 @pytest.mark.parametrize(
     ("words", "skills", "sandboxed"),
     [
-        (("start",), ".opencode/skills", True),
+        (("start", "--open-port", "3000"), ".opencode/skills", True),
         (("start", "--network", "none"), ".opencode/skills", True),
         (("start", "--no-sandbox"), ".opencode/skills", False),
         (("serve", "--root", "."), ".opencode/skills", True),
@@ -32,6 +32,7 @@ def test_skills_folder_and_briefing(omac: Omac, words: tuple[str, ...], skills: 
         assert str(project) in briefing
         assert variables["OMAC_CACHE_DIR"] in briefing
         assert ("there is none" in briefing) == ("none" in words)
+        assert ("TCP ports 3000 and those" in briefing) == ("3000" in words)
 
 
 def test_an_agent_is_told_its_own_folder(omac: Omac) -> None:

@@ -160,6 +160,28 @@ def test_two_at_once_are_told_nothing(ground: Ground) -> None:
     assert not ground.set_aside()
 
 
+def test_a_worktree_and_its_clone_at_once_are_told_nothing(ground: Ground) -> None:
+    """The twin: a launch in a linked worktree, during which one in the clone begins and ends, leaves the settings of
+    the repository and of its submodule as they were; nothing is reported or set aside."""
+    ground.renew("linked")
+    main = ground.home / "main"
+    script = f"git remote add origin {ground.victim}; git submodule --quiet add {ground.victim} lib; git commit -qm sub"
+    ground.person(script, cwd=main, check=True)
+    files = [main / ".git" / "config", main / ".git" / "modules" / "lib" / "config"]
+    before = [file.read_text() for file in files]
+    wait = "touch up; while [ ! -e go ]; do sleep 0.01; done"
+    first = begun(ground, "bash", "-c", wait)
+    eventually(lambda: (ground.project / "up").exists(), WITHIN_S, "the program in the worktree runs")
+    second = begun(ground, "git", "commit", "-q", "--allow-empty", "-m", "x", workdir=main)
+    output = second.communicate(timeout=WITHIN_S)[1]
+    ground.world.give(ground.project / "go")
+    output += first.communicate(timeout=WITHIN_S)[1]
+    assert [second.returncode, first.returncode] == [0, 0], output
+    assert [file.read_text() for file in files] == before, output
+    assert not ground.set_aside()
+    assert [line for line in output.splitlines() if "another launch still runs" not in line] == []
+
+
 WHEN = ("while the program runs", "while omac looks")
 
 

@@ -203,6 +203,23 @@ def test_a_person_presses_tab(project: Path, surroundings: dict[str, str], name:
 
 
 @pytest.mark.full
+def test_zsh_completes_at_the_first_tab(house: Omac, project: Path, surroundings: dict[str, str]) -> None:
+    """Installed in a folder of $fpath, as the help says, the completions answer from the first Tab on."""
+    (project / "_omac").write_text(house.run("completion", "zsh").out)
+    shell = pexpect.spawn(
+        shell_of("zsh"), INTERACTIVE["zsh"], env=surroundings, cwd=str(project), encoding="utf-8", timeout=WITHIN_S,
+        dimensions=(40, 120),
+    )  # fmt: skip
+    try:
+        shell.sendline('fpath=($PWD $fpath); autoload -U compinit; compinit -u -D; echo LOADED""NOW')
+        shell.expect_exact("LOADEDNOW")
+        shell.send("omac secrets set sl\t")
+        shell.expect_exact("ack")
+    finally:
+        shell.close(force=True)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("name", INTERACTIVE)
 def test_no_program_of_the_project_is_run(project: Path, surroundings: dict[str, str], name: str) -> None:
     """A shell runs no program that an agent left in the project when a user completes a line with its path."""

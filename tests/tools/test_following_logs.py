@@ -29,6 +29,27 @@ def test_a_line_without_an_end_does_not_stop_it(tmp_path: Path, monkeypatch: pyt
     assert added(b"") == ["new"]
 
 
+PRINTING = """\
+import http.server, os
+class Answering(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+print("from print")
+http.server.HTTPServer(("127.0.0.1", int(os.environ["SIDECAR_PORT"])), Answering).serve_forever()
+"""
+
+
+@pytest.mark.full
+def test_what_a_sidecar_printed_is_there_when_it_has_ended(omac: Omac) -> None:
+    """`omac logs` has what a Python sidecar prints, although it flushes nothing and a signal ends it."""
+    project = omac.project("shop")
+    (project / ".agents" / "skills" / "echo" / "sidecar.py").write_text(PRINTING)
+    omac.approve(project)
+    omac.ok(*BARE, "--workdir", str(project), "--", "true")
+    assert "from print" in omac.ok("logs", "echo", "--workdir", str(project))
+
+
 @pytest.mark.parametrize("command", [("audit", "--follow", "-n", "0"), ("logs", "-f")])
 def test_it_ends_when_nobody_reads_it(omac: Omac, command: tuple[str, ...]) -> None:
     """`omac audit --follow | head -1` ends at once, not with the next line, which may never come."""

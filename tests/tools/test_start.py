@@ -201,6 +201,16 @@ def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> 
     assert (done.status, sorted(slips)) == (0, expected), done
 
 
+def test_what_a_project_may_not_choose_is_named(omac: Omac) -> None:
+    """A run reports each setting of the project's file that does not hold, once, by its name."""
+    file = omac.project("shop") / ".omac" / "settings.toml"
+    file.parent.mkdir()
+    file.write_text("[serve]\nunapproved = 'allow'\n[git]\nhooks = 'read'\n[limits]\nconcurrent_calls = 100\n")
+    done = omac.run("start", "--workdir", str(omac.root / "shop"), "--", "true")
+    names = [line.partition(": ")[2].partition(": ")[0] for line in done.err.splitlines() if str(file) in line]
+    assert (done.status, sorted(names)) == (0, ["git.hooks", "limits.concurrent_calls", "serve.unapproved"]), done
+
+
 def test_the_audit_tells_two_runs_apart(omac: Omac) -> None:
     """The audit filters and counts launches by run, though the runs share a directory and have no sessions."""
     for word in ("one", "two"):

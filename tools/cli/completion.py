@@ -19,6 +19,7 @@ _omac() {
 }
 complete -o default -F _omac omac
 """
+# As a file of $fpath, zsh runs the whole script in the place of the function, at the first Tab.
 ZSH = """\
 #compdef omac
 _omac() {
@@ -26,7 +27,7 @@ _omac() {
     offered=("${(@f)$(command omac __complete zsh "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     if [[ -n "${offered[1]}" ]]; then _describe -V omac offered; else _files; fi
 }
-compdef _omac omac
+if [[ $funcstack[1] == _omac ]]; then _omac "$@"; else compdef _omac omac; fi
 """
 FISH = """\
 function __omac

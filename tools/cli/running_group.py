@@ -205,11 +205,13 @@ def top(
 ) -> int:
     """Show how often agents call skills right now, by skill and session, until Ctrl-C ends it.
 
-    Where the output is no terminal, it is shown once. FAILED are calls that were refused, cut off or answered with 5xx.
+    Where the output is no terminal, it is shown once, unless --json or -n asks for more. FAILED are calls that were
+    refused, cut off or answered with 5xx.
 
     \b
     omac top
-    omac top -n 60 --json    one object each second, for a minute
+    omac top --json          one object each second, until it is ended
+    omac top -n 60 --json    the same, for a minute
     """
     from omac.tools.cli.top import run
 

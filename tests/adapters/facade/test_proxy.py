@@ -313,6 +313,7 @@ async def test_a_skill_that_breaks_http_is_a_502(build: Build, replies: Replies,
     head = await client.until(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 502 ")
     assert b"X-Omac-Reason: upstream-error\r\n" in head
+    assert b'"fix":["omac logs ' in await client.until(b"]}")
     assert (await house.gate.until("aborted"))[1:] == (1, 502, 0, 0, "upstream-error")
 
 
@@ -366,7 +367,12 @@ async def test_a_skill_that_does_not_answer_is_a_504(build: Build, mock_clock: t
     await passes(mock_clock, 25)
     assert house.gate.last[0] == "admit"
     await passes(mock_clock, 10)
-    assert (await client.rest()).startswith(b"HTTP/1.1 504 ")
+    answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    document = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2])
+    assert document["detail"] == "the skill did not begin its answer within 30 s, the default limit"
+    assert "sidecar.limits.idle_timeout_secs of its omac.yaml" in document["fix"][0]
+    assert document["fix"][1].startswith("omac logs ")
     assert (await house.gate.until("aborted"))[1:] == (1, 504, 4, 0, "timeout")
 
 

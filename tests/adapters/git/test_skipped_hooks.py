@@ -31,7 +31,7 @@ def repository(tmp_path: Path) -> Repository:
 
 def test_a_push_is_seen(hooks: Path, repository: Repository) -> None:
     """A push lets the log of a remote's branch grow, and the warning names the hook for pushes."""
-    skipped = SkippedHooks(str(hooks), repository)
+    skipped = SkippedHooks(str(hooks), repository, "--read hooks")
     assert skipped.warning() == ""
     with open(f"{repository.common}/logs/refs/remotes/origin/main", "a") as log:
         log.write("two\n")
@@ -43,7 +43,7 @@ def test_a_link_leads_to_no_log(hooks: Path, repository: Repository, tmp_path: P
     logs = Path(repository.common, "logs", "refs")
     (logs / "remotes").rename(tmp_path / "elsewhere")
     (logs / "remotes").symlink_to(tmp_path / "elsewhere")
-    skipped = SkippedHooks(str(hooks), repository)
+    skipped = SkippedHooks(str(hooks), repository, "--read hooks")
     (tmp_path / "elsewhere" / "origin" / "other").write_text("a log of another repository\n")
     assert skipped.warning() == ""
 
@@ -61,5 +61,5 @@ def test_folders_without_end_are_left(hooks: Path, repository: Repository, monke
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    SkippedHooks(str(hooks), repository)
+    SkippedHooks(str(hooks), repository, "--read hooks")
     assert ENTRIES_MAX * 0.9 < len(read) <= ENTRIES_MAX + 1

@@ -35,6 +35,8 @@ def test_it_begins_as_agents_know_it() -> None:
         ({}, ".env, are hidden", ""),
         ({"hides_env_files": False}, "at its end.", ".env"),
         ({}, "it is the host's", "Unix socket"),
+        ({}, "may listen on TCP ports that the system assigns alone. A person opens others, by", "those"),
+        ({"ports": (3000, 8080)}, "listen on TCP ports 3000, 8080 and those that the system assigns alone.", ""),
         ({"network": "none"}, "there is none, not even loopback", "host's"),
         ({"network": "none"}, 'curl --unix-socket "$OMAC_SOCKET" "$OMAC_<MOUNT>_BASE/"', "by the URL"),
         ({}, "kept for this project", "gone when"),

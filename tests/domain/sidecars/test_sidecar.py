@@ -256,7 +256,7 @@ OWN = {
     "OMAC_WORKDIR": "/w",
     "OMAC_HARNESS_SKILLS_DIR": ".agents/skills",
 }
-BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
+BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u", "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.mark.parametrize(
@@ -271,6 +271,7 @@ BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
         (True, (), (Variable("A", "own", "EMPTY"),), {"A": "own"}),
         (True, (), (Variable("A", "own"),), {"A": "own"}),
         (True, (), (Variable("A", "", None),), {"A": ""}),
+        (True, (), (Variable("PYTHONUNBUFFERED", "0"),), {"PYTHONUNBUFFERED": "0"}),
         (True, (), (Variable("A", None, "ABSENT"),), {}),
         (False, (), (Variable("A", None, "GIVEN", secret=True),), {}),
         (False, (), (Variable("A", "own", "GIVEN"),), {"A": "own"}),
@@ -280,8 +281,8 @@ BASE = {"PATH": "/bin", "LANG": "C.UTF-8", "HOME": "/home/u"}
 def test_the_environment_holds_what_is_named_and_nothing_else(
     approved: bool, passthrough: tuple[str, ...], variables: tuple[Variable, ...], more: dict[str, str]
 ) -> None:
-    """The environment has PATH and locale, the variables that an approved skill declared, and omac's names, which
-    override all."""
+    """The environment has PATH and locale, what lets Python print at once, the variables that an approved skill
+    declared, and omac's names, which override all."""
     spec = replace(SPEC, approved=approved, passthrough=passthrough, variables=variables)
     assert environment(spec, 5, HOST, {}) == BASE | more | OWN
 
@@ -298,5 +299,6 @@ def test_an_unapproved_skill_gets_nothing_of_the_host(
     spec = replace(SPEC, approved=False, passthrough=tuple(passthrough), variables=tuple(variables))
     values = environment(spec, 5, host, {"A": Hidden("given"), "B": Hidden("given")})
     assert {name: values.pop(name) for name in OWN} == OWN
+    assert values.pop("PYTHONUNBUFFERED") == "1"
     for name, value in values.items():
         assert host[name] == value if name in BASE_VARIABLES else value == "own"

@@ -6,7 +6,7 @@ import pytest
 
 from omac.domain.directories import directory
 from omac.domain.directories.directory import reload_command
-from omac.domain.directories.events import CallLimits, SessionAdmitted, Skill
+from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, SessionAdmitted, Skill
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, TokenDigest
 from omac.domain.kernel.refusal import Refusal
@@ -184,10 +184,18 @@ def test_within_what_the_owner_allows() -> None:
     assert (held.max_body_bytes, held.limits, held.bounds) == (500, CallLimits(600, 50, 2, 7), bounds)
     whose = {"max_body_bytes": 500, "total_s": 50, "concurrent": 2, "per_second": 7}
     origins = {field: held.limit(field, value) for field, value in whose.items()}
-    assert origins["total_s"] == ("the limit of its omac.yaml", "omac show slack  # sidecar.limits of its omac.yaml")
+    assert origins["total_s"] == (
+        "the limit of its omac.yaml",
+        "omac show slack --workdir /w  # sidecar.limits.total_timeout_secs of its omac.yaml",
+    )
     for field, setting in OF_A_SKILL.items():
         if field in ("max_body_bytes", "concurrent", "per_second"):
             words, fix = origins[field]
             assert words == "the limit of your settings"
             assert fix.startswith(f"omac settings set {setting} NUMBER")
     assert way.within(SkillBounds(max_body_bytes=2_000)).max_body_bytes == 1_000
+    unlimited = ResolvedRoute("/w", "slack", "__global__/slack", None, 1, MAX_BODY_BYTES, S1)
+    for field, value in (("max_body_bytes", MAX_BODY_BYTES), ("idle_s", 30)):
+        whose_default, fix = unlimited.limit(field, value)
+        assert whose_default == "the default limit"
+        assert fix == f"omac show slack --global  # sidecar.{OF_A_SKILL[field]} of its omac.yaml"

@@ -135,8 +135,8 @@ def test_calls_of_all_skills_by_second() -> None:
 @pytest.mark.parametrize(
     ("own", "owners", "expected"),
     [
-        (1, None, "the limit of its omac.yaml; try again: omac show echo"),
-        (1, 5, "the limit of its omac.yaml; try again: omac show echo"),
+        (1, None, "the limit of its omac.yaml; try again: omac show echo --workdir /w"),
+        (1, 5, "the limit of its omac.yaml; try again: omac show echo --workdir /w"),
         (None, 1, "the limit of your settings; try again: omac settings set limits.{} NUMBER"),
         (5, 1, "the limit of your settings; try again: omac settings set limits.{} NUMBER"),
     ],
