@@ -9,21 +9,28 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.journals import commit_now
 from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tiers import some
 from tools.test_snapshots import called_often
 
+from omac.domain.access.access import AccessRequested
 from omac.domain.access.export import ExportCreated
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Draft
+from omac.domain.sandbox import launch
 from omac.journal.bundle import digest_of
 from omac.journal.bundle_verification import verify_bundle
 from omac.journal.checkpoint import VerifierKey, sign_note
+from omac.journal.opening import open_journal
 from omac.tools.compose.exporting import derived
 
 FORMATS = {
@@ -156,6 +163,25 @@ def test_every_filter_is_stated_as_it_is_typed(
     assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
     assert used.events(ExportCreated)[-1].event.filters == stated
     assert verified(folder, key).returncode == 0
+
+
+def test_what_has_not_ended(omac: Omac, tmp_path: Path) -> None:
+    """An export by filters has the beginning of each access and launch that is open, as the audit has its row."""
+    omac.approve(omac.project("shop"))
+    host = ids.HostId((omac.state / "host-id").read_text().strip())
+    asked = AccessRequested(str(omac.root / "shop"), "echo", "echo", None, "GET", "/slow")
+    program = launch.LaunchRequested(str(omac.root / "shop"), "", "bwrap", "0" * 64, ("true",), "host", 1, 1, "")
+    drafts = [
+        Draft(ids.access_stream(host), None, asked),
+        Draft(ids.sandbox_stream(host, ids.LaunchId("n")), 1, program),
+    ]
+    with closing(open_journal(str(omac.state / "journal.db"), "busy", time.time_ns)) as journal:
+        commit_now(journal, drafts)
+    rows = [json.loads(line) for line in omac.ok("audit", "--outcome", "open", "--json").splitlines()]
+    text = (exported(omac, tmp_path / "bundle", "--outcome", "open") / "events.jsonl").read_text()
+    records = [json.loads(line) for line in text.splitlines()]
+    assert [record["position"] for record in records] == [row["position"] for row in rows]
+    assert [record["kind"] for record in records] == ["access.requested", "sandbox.launch-requested"]
 
 
 def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path: Path) -> None:
