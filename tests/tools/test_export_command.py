@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from contract.journals import commit_now
+from journal.test_impossible import new_leaves
 from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tiers import some
@@ -163,6 +164,23 @@ def test_every_filter_is_stated_as_it_is_typed(
     assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
     assert used.events(ExportCreated)[-1].event.filters == stated
     assert verified(folder, key).returncode == 0
+
+
+def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
+    """Nothing is signed of events that were changed together with their leaves, where a checkpoint counts them."""
+    omac.approve(omac.project("shop"))
+    omac.ok("checkpoint")
+    exported(omac, tmp_path / "before")
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET at = at - 1 WHERE position = 1")
+    new_leaves(omac.state / "journal.db")
+    for words in (("export", "--out", str(tmp_path / "after")), ("audit", "prove", "1")):
+        done = omac.run(*words)
+        assert (done.status, done.out) == (10, ""), done
+        assert "are not those of a signed checkpoint: history was rewritten" in done.err
+        assert "  try: omac audit verify --journal " in done.err
+    assert not (tmp_path / "after").exists()
+    assert omac.run("audit", "verify").status == 10
 
 
 def test_what_has_not_ended(omac: Omac, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     query = query_of(options.filters, lambda: at)
     for name, text in {"out": folder, **_filters(query)}.items():
         if text != text.encode(errors="replace").decode():
-            raise Refusal("misuse", f"{text} is no text in UTF-8: it cannot be recorded", fix=[f"--{name} OTHER"])
+            raise Refusal("misuse", f"{text} is no text in UTF-8: it cannot be recorded", fix=[f"--{name} NEW"])
     request = ExportRequest(
         cast("Format", options.format),
         folder,
