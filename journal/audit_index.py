@@ -99,6 +99,11 @@ class AuditIndex:
         query = f"SELECT body FROM row {where}ORDER BY number {'DESC' if newest_first else 'ASC'}"  # noqa: S608  # ours
         return (body for (body,) in self._rows(at, query, *fields.values(), *(times or ())))
 
+    def rows(self, at: IndexProgress) -> Iterator[IndexedRow]:
+        """Yield all rows, in order. Raises as `select`."""
+        query = "SELECT number, ended, at, skill, session, outcome, body FROM row ORDER BY number"
+        return (IndexedRow(*row) for row in self._rows(at, query))
+
     def select_ended(self, at: IndexProgress, fields: dict[str, str], after: int) -> Iterator[tuple[int, bytes]]:
         """Yield the rows with these values that ended behind position `after`, in the order of their ends, with these.
         Raises as `select`."""
@@ -111,9 +116,11 @@ class AuditIndex:
         try:
             if self.progress() != at:
                 raise sqlite3.OperationalError("another process has changed the index")
-            yield from self._connection.execute(query, values)
+            for row in self._connection.execute(query, values):  # noqa: UP028  # that closes the cursor, maybe too late
+                yield row
         finally:
-            self._connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.ProgrammingError):  # the index was closed before all rows were taken
+                self._connection.execute("ROLLBACK")
 
 
 def open_index(path: str) -> sqlite3.Connection:

@@ -63,6 +63,10 @@ class LinkIndex:
         if self.progress() != at:
             raise sqlite3.OperationalError("another process has changed the index")
 
+    def links(self) -> Iterator[Link]:
+        """Return all links, in order."""
+        return self._connection.execute("SELECT position, cause, correlation FROM link ORDER BY position")
+
     def caused_by(self, positions: Collection[int]) -> Iterator[int]:
         """Yield the positions of all that follows from these records, in order."""
         following: list[tuple[int, int]] = []  # the next consequence of each record that was met, and that record

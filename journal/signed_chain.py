@@ -6,7 +6,9 @@ host knows those that it was rotated to and from: each rotation is signed by bot
 only. Behind a lost key a new chain begins, by a key that no other has signed: a break, which is reported.
 """
 
+import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.access.signing import AGGREGATE, CheckpointSigned, KeyLost, KeyRotated, SignedChain, evolve, signer_of
@@ -14,9 +16,14 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionEmptied
 from omac.journal.checkpoint import VerifierKey, verified
 from omac.journal.codec import Codec
+from omac.journal.file import connect_for_reading, refusal_of, unproven
+from omac.journal.leaves import stored_leaves
+from omac.journal.merkle import MerkleTree
 from omac.journal.reader import Reader, recorded
 from omac.journal.rotation import is_loss, is_rotation
 from omac.journal.verification import Chain, KeptRoot, Mismatch
+
+PART = 8_192  # leaves that are read at once
 
 _Signed = CheckpointSigned | KeyRotated | KeyLost
 
@@ -52,6 +59,29 @@ def chain_of(reader: Reader, keys: Sequence[VerifierKey]) -> Chain:
 def rotations(reader: Reader) -> tuple[str, ...]:
     """Return the notes of the rotations in a journal, in the order of each chain. Raises Refusal."""
     return tuple(link.event.note for link in _links(reader) if isinstance(link.event, KeyRotated))
+
+
+def require_holding(path: str, keys: Sequence[VerifierKey]) -> None:
+    """Raise Refusal (journal-damaged) where a checkpoint in a journal does not hold, or the leaves are not those that
+    it counts: whatever is signed then testifies to a history that was rewritten."""
+    with closing(Reader(path, lenient=True)) as reader:
+        chain, tree = chain_of(reader, keys), MerkleTree()
+    for finding in chain.findings:
+        raise unproven(path, f"{finding.problem} (position {finding.position})")
+    with closing(connect_for_reading(path, lenient=True)) as connection:
+        try:
+            for kept in chain.roots:
+                before = tree.size
+                while tree.size < kept.size:
+                    until = min(kept.size, tree.size + PART)
+                    tree.extend(list(stored_leaves(connection, tree.size, until)))
+                if tree.root() != kept.root:
+                    events = f"events {before + 1} to {kept.size}"
+                    raise unproven(path, f"{events} are not those of a signed checkpoint: history was rewritten")
+        except ValueError as problem:
+            raise unproven(path, str(problem)) from None
+        except sqlite3.Error as error:
+            raise refusal_of(error, path) from error
 
 
 class _HostChain:

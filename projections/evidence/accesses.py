@@ -184,6 +184,11 @@ class AuditFold:
             self._clients.state(), self._changes.state(), launches, dict(self.accesses), waiting, lasting
         )
 
+    def open(self) -> Iterator[AuditRow]:
+        """Yield the accesses and the launches that have not ended."""
+        yield from self.accesses.values()
+        yield from self.launches()
+
     def launches(self) -> Iterator[AuditRow]:
         """Return the launches that are open."""
         return map(_launched, self._launches.open())

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
@@ -168,6 +170,34 @@ def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
     assert done.status == 0
     assert "[warn] clock: the journal's last event has the time 2033-05-18 " in done.out
     assert "  try: date  # is the clock right?\n" in done.out
+
+
+def test_a_journal_that_is_lost_or_damaged(omac: Omac) -> None:
+    """A journal that is missing, an older copy or damaged is a failure, with what other commands say of it."""
+    journal = omac.state / "journal.db"
+    omac.approve(omac.project("p"))
+    omac.ok("journal", "backup", str(omac.folder / "old.db"))
+    omac.ok("settings", "set", "limits.concurrent_calls", "3")
+    omac.ok("journal", "backup", str(omac.folder / "new.db"))
+
+    def found(problem: str) -> None:
+        done = omac.run("doctor")
+        refused = omac.run("audit")
+        assert (done.status, refused.status) == (10, 10), done
+        assert f"[fail] journal: {refused.err.partition('omac: ')[2].splitlines()[0]}\n  try: omac journal " in done.out
+        assert problem in done.out
+        assert "] witness: " not in done.out
+
+    for file in (journal, Path(f"{journal}-wal"), Path(f"{journal}-shm")):
+        file.unlink(missing_ok=True)
+    found("is missing or empty")
+    shutil.copy(omac.folder / "old.db", journal)
+    found("so it is an older copy")
+    shutil.copy(omac.folder / "new.db", journal)
+    assert omac.run("doctor").status == 0
+    with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET body = x'00' WHERE position = 1")
+    found("at position 1")
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

@@ -9,21 +9,29 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.journals import commit_now
+from journal.test_impossible import new_leaves
 from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tiers import some
 from tools.test_snapshots import called_often
 
+from omac.domain.access.access import AccessRequested
 from omac.domain.access.export import ExportCreated
+from omac.domain.kernel import ids
+from omac.domain.kernel.event import Draft
+from omac.domain.sandbox import launch
 from omac.journal.bundle import digest_of
 from omac.journal.bundle_verification import verify_bundle
 from omac.journal.checkpoint import VerifierKey, sign_note
+from omac.journal.opening import open_journal
 from omac.tools.compose.exporting import derived
 
 FORMATS = {
@@ -156,6 +164,42 @@ def test_every_filter_is_stated_as_it_is_typed(
     assert (manifest["filters"], manifest["events"]) == (stated, 2 * count)
     assert used.events(ExportCreated)[-1].event.filters == stated
     assert verified(folder, key).returncode == 0
+
+
+def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
+    """Nothing is signed of events that were changed together with their leaves, where a checkpoint counts them."""
+    omac.approve(omac.project("shop"))
+    omac.ok("checkpoint")
+    exported(omac, tmp_path / "before")
+    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE event SET at = at - 1 WHERE position = 1")
+    new_leaves(omac.state / "journal.db")
+    for words in (("export", "--out", str(tmp_path / "after")), ("audit", "prove", "1")):
+        done = omac.run(*words)
+        assert (done.status, done.out) == (10, ""), done
+        assert "are not those of a signed checkpoint: history was rewritten" in done.err
+        assert "  try: omac audit verify --journal " in done.err
+    assert not (tmp_path / "after").exists()
+    assert omac.run("audit", "verify").status == 10
+
+
+def test_what_has_not_ended(omac: Omac, tmp_path: Path) -> None:
+    """An export by filters has the beginning of each access and launch that is open, as the audit has its row."""
+    omac.approve(omac.project("shop"))
+    host = ids.HostId((omac.state / "host-id").read_text().strip())
+    asked = AccessRequested(str(omac.root / "shop"), "echo", "echo", None, "GET", "/slow")
+    program = launch.LaunchRequested(str(omac.root / "shop"), "", "bwrap", "0" * 64, ("true",), "host", 1, 1, "")
+    drafts = [
+        Draft(ids.access_stream(host), None, asked),
+        Draft(ids.sandbox_stream(host, ids.LaunchId("n")), 1, program),
+    ]
+    with closing(open_journal(str(omac.state / "journal.db"), "busy", time.time_ns)) as journal:
+        commit_now(journal, drafts)
+    rows = [json.loads(line) for line in omac.ok("audit", "--outcome", "open", "--json").splitlines()]
+    text = (exported(omac, tmp_path / "bundle", "--outcome", "open") / "events.jsonl").read_text()
+    records = [json.loads(line) for line in text.splitlines()]
+    assert [record["position"] for record in records] == [row["position"] for row in rows]
+    assert [record["kind"] for record in records] == ["access.requested", "sandbox.launch-requested"]
 
 
 def test_what_is_left_out_is_proven_all_the_same(used: Omac, key: str, tmp_path: Path) -> None:

@@ -11,12 +11,18 @@ import jsonschema
 import pyarrow.compute
 import pyarrow.parquet
 import pytest
+from contract.commands import stream_of
+from journal.test_codec import GOLDEN
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 from polling import eventually
 from real_omac import Omac, curl, omac_in
 from tools.test_snapshots import called_often
 
 import omac.tools.terminal
+from omac.domain.aggregates import AGGREGATES
+from omac.domain.kernel.event import Event, Recorded
+from omac.journal.bundle import LeafContent
+from omac.projections.evidence.changes import TrustChanges
 from omac.tools.terminal import ocsf
 
 SCHEMAS = Path(omac.tools.terminal.__path__[0]) / "ocsf_schema"
@@ -114,6 +120,20 @@ def test_a_program_is_a_process(used: Omac, tmp_path: Path) -> None:
     assert (processes["sandbox.exited"]["activity_id"], processes["sandbox.exited"]["exit_code"]) == (2, 3)
     assert processes["sidecar.started"]["process"]["name"] in ("echo", "other")
     assert processes["sandbox.exited"]["device"] == processes["sidecar.started"]["device"]
+
+
+@pytest.mark.parametrize(("kind", "event"), [(kind, event) for kind, event, _ in GOLDEN])
+def test_what_the_audit_calls_refused_has_failed(kind: str, event: Event) -> None:
+    """Each kind of event that the audit lists as done or refused is a success or a failure, with all that it counts."""
+    (aggregate,) = [aggregate for aggregate in AGGREGATES if type(event) in aggregate.events]
+    stream = stream_of(aggregate, "name")
+    change = TrustChanges().of(Recorded(1, stream, None, 1, "run", "omac", None, None, event))
+    content = LeafContent(1, stream, None, kind, 1, "run", "omac", None, None, None, None, b"")
+    written = ocsf.OcsfObjects("journal").of(content, event, {})
+    if change is not None:
+        assert written["status_id"] == (ocsf.FAILURE if change.refused else ocsf.SUCCESS)
+        assert (written["severity_id"] > ocsf.INFORMATIONAL) == change.refused
+    assert written.get("count", 1) == getattr(event, "count", 1)
 
 
 def test_what_is_left_out_has_no_object(used: Omac, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from real_omac import Omac
 from omac.domain.access.signing import AGGREGATE, KeyLost, KeyRotated
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
-from omac.journal.checkpoint import verifier_of
+from omac.journal.checkpoint import sign_note, verifier_of
 from omac.journal.rotation import sign_loss, sign_rotation
 
 # Each line of stdin is a command, which a fork runs: most of the time would be loading. The answer is its status.
@@ -166,9 +166,10 @@ def test_the_first_key_verifies_what_later_ones_signed(used: Omac, tmp_path: Pat
 
 
 def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
-    """A rotation that the old key has not signed is refused, in a proof and in the journal."""
+    """A rotation that the old key has not signed is refused, in a proof and in the journal, and ends its proofs."""
     first = key_of(used)
     used.ok("checkpoint")
+    proof = json.loads(used.ok("audit", "prove", "1"))
     name, seed, journal = first.split("+")[0], b"e" * 32, journal_id(used)
     real = bytes.fromhex((used.state / "signing.key").read_text())
     evil = verifier_of(name, seed).text()
@@ -178,8 +179,9 @@ def test_a_rotation_that_was_forged(used: Omac, tmp_path: Path) -> None:
     used.ok("checkpoint")  # by the thief, whose key it is now
     done = used.run("audit", "verify", "--key", first)
     assert (done.status, "have not both signed it" in done.out) == (10, True), done
-    proof = json.loads(used.ok("audit", "prove", "1"))
-    assert proof["rotations"] == [note]
+    refused = used.run("audit", "prove", "1")
+    assert (refused.status, "have not both signed it" in refused.err) == (10, True), refused
+    proof["checkpoint"] = sign_note(proof["checkpoint"].rpartition("\n\n")[0] + "\n", name, seed)
     foreign = sign_rotation("0" * 32, 7, name, real, seed)  # of another journal, signed by both
     for rotations in ([note], [foreign], ["x"], []):
         (tmp_path / "proof").write_text(json.dumps(proof | {"rotations": rotations}))

@@ -1,7 +1,10 @@
 """`omac audit` of a journal that is long enough for an index: pages by cursors, and rows that are followed."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from real_omac import Omac, omac_in
@@ -68,3 +71,43 @@ def test_followed(busy: Omac) -> None:
     rows, _ = page(busy, "--after", cursor)
     assert [line | {"cursor": ""} for line in lines] == [row | {"cursor": ""} for row in rows]
     assert page(busy, "--after", lines[1]["cursor"])[0] == rows[2:]
+
+
+def index(omac: Omac, *statements: str) -> str:
+    """Make the index of the audit, change it behind omac's back, and return its path."""
+    page(omac, "--after", "start", "--skill", "echo")
+    omac.ok("audit", "explain", "10")
+    (path,) = (omac.state / "journals").glob("*.audit")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM row WHERE number = 10",
+        "UPDATE row SET skill = 'other' WHERE number = 10",
+        "INSERT OR REPLACE INTO link VALUES (10, 9, NULL)",
+    ],
+)
+def test_an_index_that_was_forged(busy: Omac, statement: str) -> None:
+    """The check of a sound journal names an index that says what its events do not, and the command that mends it."""
+    path = index(busy, statement)
+    done = busy.run("journal", "check")
+    assert (done.status, f"the index of the audit {path} is not what the events give" in done.out) == (10, True), done
+    assert f"  try: rm {path}\n" in done.err
+    Path(path).unlink()
+    index(busy)
+    assert busy.run("journal", "check").status == 0
+
+
+@pytest.mark.parametrize("change", ["row SET body = x'c1' WHERE number = 10", "progress SET state = x'00'"])
+def test_an_index_that_is_damaged(busy: Omac, change: str) -> None:
+    """Rows and states of an index that cannot be decoded are as if it were not there: it is made again."""
+    rows = page(busy, "--after", "start", "--skill", "echo")
+    index(busy, f"UPDATE {change}")
+    assert busy.run("journal", "check").status == (10 if "row" in change else 0)
+    assert page(busy, "--after", "start", "--skill", "echo") == rows
+    assert busy.run("journal", "check").status == 0

@@ -44,13 +44,16 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         require_one_of(get_args(Outcome), typed.outcome, "--outcome")
     if typed.actor is not None:
         require_one_of(get_args(Actor), typed.actor, "--actor")
+    if "" in (typed.directory, typed.text):  # a variable that a script never set: every row would match
+        name, example = ("--dir", ".") if typed.directory == "" else ("--text", "WORD")
+        raise Refusal("misuse", f"{name} is empty: it would choose every row", fix=[f"{name} {example}"])
     kinds = {"access", *KINDS, *(name.partition(".")[0] for name in KINDS)}
     if typed.kind is not None and typed.kind not in kinds:
         message = f"--kind takes access, sandbox, guard, skill, control and more, not {typed.kind!r}"
         raise Refusal("misuse", message, fix=["omac audit --count-by kind  # the kinds in this journal"])
     query = AuditQuery(
         skill=typed.skill,
-        dir=os.path.realpath(expanded(typed.directory)) if typed.directory else None,
+        dir=os.path.realpath(expanded(typed.directory)) if typed.directory is not None else None,
         session=typed.session,
         run=typed.run,
         actor=typed.actor,
@@ -60,8 +63,8 @@ def query_of(typed: Typed, clock: Callable[[], int]) -> AuditQuery:
         method=typed.method,
         path=typed.path,
         text=typed.text,
-        since=parse_moment(typed.since, clock, "--since") if typed.since else None,
-        until=parse_end(typed.until, clock, "--until") if typed.until else None,
+        since=parse_moment(typed.since, clock, "--since") if typed.since is not None else None,
+        until=parse_end(typed.until, clock, "--until") if typed.until is not None else None,
         first=position_of(typed.first, "--from") if typed.first is not None else None,
         last=position_of(typed.last, "--to") if typed.last is not None else None,
     )

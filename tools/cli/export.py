@@ -41,13 +41,14 @@ def run(options: ExportOptions, environment: Mapping[str, str], clock: Callable[
     """Export. Raises Refusal."""
     require_one_of(get_args(Format), options.format, "--format")
     folder = os.path.abspath(expanded(options.folder))
-    if folder != folder.encode(errors="replace").decode():
-        raise Refusal("misuse", f"{folder} is no name in UTF-8: it cannot be recorded", fix=["--out NEW"])
     began = begun_at(folder)
     if began is not None:
         report(f"the export to {folder} was interrupted; it goes on with the events of its first start")
     at = clock() if began is None else began
     query = query_of(options.filters, lambda: at)
+    for name, text in {"out": folder, **_filters(query)}.items():
+        if text != text.encode(errors="replace").decode():
+            raise Refusal("misuse", f"{text} is no text in UTF-8: it cannot be recorded", fix=[f"--{name} NEW"])
     request = ExportRequest(
         cast("Format", options.format),
         folder,

@@ -15,6 +15,8 @@ from omac.journal.repair import Repair
 from omac.projections.system import System
 from omac.services.kernel.restoring import forged
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
+from omac.tools.compose.searched_audit import SearchedAudit
+from omac.tools.compose.searched_links import SearchedLinks
 from omac.tools.compose.state import StateDir, host_id, is_living, without_server
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
@@ -58,7 +60,7 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     state = StateDir.of(environment)
     path = path_in_use(state, environment, journal_path)
     system = System()
-    findings = findings_of(path, system.apply, codec_of_damaged(state, path)) or _forged_snapshots(state, path)
+    findings = findings_of(path, system.apply, codec_of_damaged(state, path)) or _forged_files(state, path)
     if as_json:
         print_json({"path": path, "position": system.position, "findings": _data(findings)})
     elif findings:
@@ -70,15 +72,18 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
     return DAMAGED if findings else 0
 
 
-def _forged_snapshots(state: StateDir, path: str) -> list[Damage]:
-    """The snapshots of a sound journal that say what its events do not: a start would believe them."""
+def _forged_files(state: StateDir, path: str) -> list[Damage]:
+    """The snapshots and indexes of a sound journal that say what its events do not: a start, or an audit, would believe
+    them."""
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
-        snapshots = snapshots_of(state, journal.store)
-        forged_files = [(at, snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
+        head, snapshots = journal.store.head(), snapshots_of(state, journal.store)
+        files = [(at, "snapshot", snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
+        index = SearchedAudit(journal, state, head).is_forged() or SearchedLinks(journal, state).is_forged()
+        files += [(0, "index of the audit", index)] if index else []
     return [
-        Damage(at, "", None, "", f"the snapshot {file} is not what the events give", "snapshot",
+        Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",
                fix=f"rm {shlex.quote(file)}")
-        for at, file in forged_files
+        for at, what, file in files
     ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ from omac.journal.codec import Codec
 from omac.journal.merkle import HASH_BYTES
 from omac.journal.reader import ReadJournal
 from omac.journal.redaction import Redaction
-from omac.projections.evidence.accesses import ended_rows
+from omac.projections.evidence.accesses import AuditFold, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft, sync
@@ -87,7 +87,7 @@ def export_evidence(
     if os.path.lexists(request.folder):
         raise Refusal("misuse", f"{request.folder} exists already: an export makes its folder", fix=["--out NEW"])
     state = StateDir.of(environment)
-    signer.prepare()
+    signer.prepare_evidence()
     with held_draft(request.folder) as draft:
         with closing(to_read(environment, request.journal)) as journal:
             path = journal.store.path
@@ -185,13 +185,14 @@ def _positions(journal: ReadJournal, query: AuditQuery, head: int, tell: Tell) -
     """The positions of the events that begin and end the wanted rows, up to `head`, in order; None: all."""
     if not query.is_selective:
         return None
-    positions = array("q")
-    for ended, row in ended_rows(journal.records(0, head)):
+    positions, fold = array("q"), AuditFold()
+    for ended, row in ended_rows(journal.records(0, head), fold):
         tell(ended, head)
         if query.matches(row):
             positions.append(row.position)
             if ended != row.position:
                 positions.append(ended)
+    positions.extend(row.position for row in fold.open() if query.matches(row))
     return array("q", sorted(positions))
 
 

@@ -22,13 +22,14 @@ from omac.tools.compose.journals import read_if_any, system_of
 class OwnFiles:
     """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
     hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
-    files cannot be read."""
+    files cannot be read, `unread` is why the journal itself cannot be used."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
         settings = user_path(environment)
         self._public = (os.path.dirname(settings), settings)
         self.lost: tuple[Refusal, ...] = ()
+        self.unread: Refusal | None = None
         self._journal = self.state.journal_in_use(environment)
         system = self._system(environment)
         self._unended = _unended(system)
@@ -36,7 +37,8 @@ class OwnFiles:
         self.erasures = tuple(erasures_of(system)) if system else ()
 
     def _system(self, environment: Mapping[str, str]) -> System | None:
-        """Return the recorded state, and set `lost`; None where no journal exists, or where it cannot be read."""
+        """Return the recorded state, and set `lost` and `unread`; None where no journal exists, or where it cannot be
+        read."""
         try:
             journal = read_if_any(self.state, self._journal)
             if journal is None:
@@ -45,7 +47,8 @@ class OwnFiles:
                 path, segments = journal.store.path, journal.store.segments()
                 self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
                 return system_of(journal, self.state)
-        except Refusal:
+        except Refusal as refusal:
+            self.unread = None if self.lost else refusal
             return None
 
     def flaws(self) -> tuple[Flaw, ...]:

@@ -1,6 +1,8 @@
 """The rows of the audit that a query wants: by the index where one helps, else from the journal, with equal results."""
 
 import hashlib
+import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from heapq import merge
@@ -10,6 +12,7 @@ from operator import itemgetter
 import msgspec
 
 from omac.domain.kernel.set_aside import PositionSetAside
+from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.audit_index import BROKEN, AuditIndex, IndexedRow, IndexProgress, delete_index, is_damage
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
@@ -31,8 +34,8 @@ BATCH = 50_000
 TOLD_EVERY = 1_000
 ALL_TIMES = -(2**63), 2**63 - 1
 _encode = msgspec.msgpack.Encoder().encode
-_row = msgspec.msgpack.Decoder(AuditRow).decode
-_state = msgspec.msgpack.Decoder(AuditLogState).decode
+_row_decoder = msgspec.msgpack.Decoder(AuditRow)
+_state_decoder = msgspec.msgpack.Decoder(AuditLogState)
 
 
 class SearchedAudit:
@@ -108,6 +111,35 @@ class SearchedAudit:
             fold.apply(recorded)
         return fold
 
+    def is_forged(self) -> str:
+        """Return the path of the index where it counts, and is not what the events give; "" where all is well. All are
+        folded for it. Raises Refusal."""
+        try:
+            if not os.path.exists(self._file):
+                return ""
+            with self._index() as index:
+                progress = index.progress()
+                if progress is None or not self._counts(progress) or self._is_repaired_behind(progress):
+                    return ""
+                return "" if self._is_given(index, progress) or not os.path.exists(self._file) else self._file
+        except BROKEN:
+            return ""  # another process is at it, or the next to ask makes it again
+
+    def _is_given(self, index: AuditIndex, progress: IndexProgress) -> bool:
+        log, stored = AuditLog(), index.rows(progress)
+        for recorded in self._journal.records(0, progress.position):
+            if any(next(stored, None) != _indexed(placed) for placed in log.apply(recorded)):
+                return False
+        return next(stored, None) is None and _state(progress.state) == log.state()
+
+    def _is_repaired_behind(self, progress: IndexProgress) -> bool:
+        return self._journal.store.repaired_at() > max(progress.position, progress.begun)
+
+    def _counts(self, progress: IndexProgress) -> bool:
+        """Return whether an index is of this journal, as far as it is: not ahead of it, nor of one that went on
+        otherwise."""
+        return progress.position <= self._head and progress.digest == self._digest(progress.position)
+
     def _is_pruned(self) -> bool:
         """Return whether rows may lie behind any number of positions that have none."""
         return any(segment.pruned for segment in self._journal.store.segments())
@@ -153,8 +185,8 @@ class SearchedAudit:
             and (before.digest == self._digest(before.position))
         ):
             raise BlockingIOError("another process has indexed what came meanwhile")
-        if before is not None and (before.position > self._head or before.digest != self._digest(before.position)):
-            before = None  # an older copy of the journal, or one that went on otherwise
+        if before is not None and not self._counts(before):
+            before = None
         log = AuditLog(_state(before.state)) if before is not None else AuditLog()
         position, begun = (before.position, before.begun) if before is not None else (0, self._head)
         rows: list[IndexedRow] = []
@@ -188,6 +220,21 @@ class SearchedAudit:
         """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
         if is_damage(error):
             delete_index(self._file)
+
+
+def _row(body: bytes) -> AuditRow:
+    """A row of the index. Raises sqlite3.Error for one that is damaged, as SQLite does."""
+    try:
+        return _row_decoder.decode(body)
+    except UNDECODABLE as error:
+        raise sqlite3.DatabaseError(f"malformed: {error}") from error
+
+
+def _state(body: bytes) -> AuditLogState:
+    try:
+        return _state_decoder.decode(body)
+    except UNDECODABLE as error:
+        raise sqlite3.DatabaseError(f"malformed: {error}") from error
 
 
 def _searched(query: AuditQuery) -> dict[str, str]:

@@ -2,8 +2,10 @@
 results."""
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 
 import msgspec
 
@@ -67,6 +69,36 @@ class SearchedLinks:
                 self._drop(error)
         return self._journal.of_correlation(correlation, limit)
 
+    def is_forged(self) -> str:
+        """Return the path of the index where it counts, and is not what the events give; "" where all is well. Raises
+        Refusal."""
+        try:
+            if not os.path.exists(self._file):
+                return ""
+            with closing(LinkIndex(self._file, self._journal.store.journal_id())) as index:
+                progress = index.progress()
+                if progress is None or not self._counts(progress):
+                    return ""
+                index.hold(progress)
+                stored = index.links()
+                for first in range(0, progress.position, BATCH):
+                    links = self._journal.store.links(first, min(first + BATCH, progress.position))
+                    if links != list(islice(stored, len(links))):
+                        return self._file
+                return self._file if next(stored, None) is not None else ""
+        except BROKEN:
+            return ""  # another process is at it, or the next to ask makes it again
+
+    def _counts(self, progress: LinkProgress) -> bool:
+        """Return whether an index is of this journal, as far as it is: not of an older copy of it, nor of one that went
+        on otherwise or of which less is left."""
+        store = self._journal.store
+        return (
+            (progress.repaired, progress.pruned) == (store.repaired_at(), store.pruned_to()[0])
+            and progress.position <= store.head()
+            and progress.digest == self._digest(progress.position)
+        )
+
     def _index(self) -> closing[LinkIndex]:
         """The index at the head, to be closed."""
         index = LinkIndex(self._file, self._journal.store.journal_id())
@@ -81,12 +113,8 @@ class SearchedLinks:
         store = self._journal.store
         before = index.progress()
         head, repaired, (pruned, _) = store.head(), store.repaired_at(), store.pruned_to()
-        if before is not None and (
-            (before.repaired, before.pruned) != (repaired, pruned)
-            or before.position > head
-            or before.digest != self._digest(before.position)
-        ):
-            before = None  # another journal, an older copy of this one, or one of which less is left
+        if before is not None and not self._counts(before):
+            before = None
         position = before.position if before is not None else 0
         while before is None or position < head:
             first, position = position, min(position + BATCH, head)

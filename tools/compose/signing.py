@@ -104,6 +104,14 @@ class Signer:
         """Open the store that has the key, which may ask a person for its passphrase."""
         self._open(self.kept().store)
 
+    def prepare_evidence(self) -> None:
+        """Do the same for what leaves this host: only a journal whose own checkpoints hold is testified to."""
+        from omac.journal.checkpoint import VerifierKey
+        from omac.journal.signed_chain import require_holding
+
+        require_holding(self.path, [VerifierKey.parse(key) for key in self.known()])
+        self.prepare()
+
     def checkpoint(self, clock: Callable[[], int]) -> SignedNote:
         """Return the signed checkpoint of the journal as it stands."""
         from omac.journal.checkpoint import current_checkpoint, sign

@@ -10,11 +10,13 @@ from typing import Any
 
 from omac.domain.access.access import AccessAborted, AccessCompleted, AccessRefused, AccessRequested
 from omac.domain.access.control import ControlCalled, ControlRefused
+from omac.domain.guard.denial import GuardDenied
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import StreamId, key_of
 from omac.domain.kernel.run import RunStarted
 from omac.domain.sandbox.launch import Denied, Launched, LaunchExited, LaunchRequested
 from omac.domain.sidecars import sidecar
+from omac.domain.skills.registration import Drifted
 from omac.journal.bundle import LeafContent
 from omac.tools.terminal.version import VERSION
 
@@ -49,8 +51,11 @@ NAMES = {
     PROCESS_ACTIVITY: {LAUNCH: "Launch", TERMINATE: "Terminate"},
 }
 SUCCESS, FAILURE = 1, 2
-FAILED = ("aborted", "denied", "failed", "refused", "unhealthy", "up")  # sidecar.gave-up
-INFORMATIONAL, LOW, MEDIUM = 1, 2, 3
+FAILED = (  # the last word of a kind, as of sidecar.gave-up
+    "aborted", "contested", "delayed", "denied", "drifted", "failed", "refused", "stubbed", "unhealthy", "up",
+)  # fmt: skip
+INFORMATIONAL, LOW, MEDIUM, HIGH = 1, 2, 3, 4
+SEVERITIES = {"contested": HIGH, "denied": MEDIUM, "drifted": MEDIUM, "refused": MEDIUM}  # of what failed, else LOW
 APPLICATIONS = {"person": "omac command line", "bridge": "omac bridge", "agent": "coding agent", "omac": "omac"}
 ERROR_MIN = 400
 
@@ -74,13 +79,13 @@ class OcsfObjects:
             class_uid, activity = API_ACTIVITY, _activity(event, begun, word)
             own = _api_activity(content, event, begun)
         category = class_uid // 1_000
-        failed = word in FAILED or (isinstance(event, AccessCompleted) and event.status >= ERROR_MIN)
+        failed = _has_failed(event, word)
         return {
             "class_uid": class_uid, "class_name": CLASSES[class_uid],
             "category_uid": category, "category_name": CATEGORIES[category],
             "activity_id": activity, "activity_name": NAMES[class_uid].get(activity, content.kind),
             "type_uid": class_uid * 100 + activity,
-            "severity_id": MEDIUM if word in ("denied", "refused") else LOW if failed else INFORMATIONAL,
+            "severity_id": SEVERITIES.get(word, LOW) if failed else INFORMATIONAL,
             "status_id": UNKNOWN if word == "requested" else FAILURE if failed else SUCCESS,
             "time": (content.at if content.happened is None else content.happened) // 1_000_000,
             "message": content.kind, "metadata": self._metadata(content), "actor": _actor(content, event, begun),
@@ -103,6 +108,17 @@ class OcsfObjects:
             "logged_time": content.at // 1_000_000,
         }  # fmt: skip
         return metadata if content.correlation is None else metadata | {"correlation_uid": content.correlation}
+
+
+def _has_failed(event: Event, word: str) -> bool:
+    """Return whether an event says that something failed, or was kept from happening, as the audit has it."""
+    match event:
+        case AccessCompleted(status=status):
+            return status >= ERROR_MIN
+        case Drifted(accepted_by=run) if run:
+            return False
+        case _:
+            return word in FAILED
 
 
 def _actor(content: LeafContent, event: Event, begun: AccessRequested | None) -> dict[str, Any]:
@@ -138,7 +154,7 @@ def _api_activity(content: LeafContent, event: Event, begun: AccessRequested | N
         fields |= {"http_response": {"code": event.status}, "status_code": str(event.status)}
     if isinstance(reason := getattr(event, "reason", None), str) and reason:
         fields["status_detail"] = reason
-    if isinstance(event, AccessRefused | ControlRefused):
+    if isinstance(event, AccessRefused | ControlRefused | GuardDenied):
         fields["count"] = event.count
     return fields | {"api": api, "resources": _resources(content, of)}
 

@@ -23,11 +23,14 @@ def parse_moment(text: str, clock: Callable[[], int], flag: str) -> int:
     if ago := AGO.fullmatch(text):
         return _within(clock() - int(ago[1]) * SECONDS[ago[2]] * 10**9)
     try:
-        moment = datetime.fromisoformat(text)
-        return _within(round(moment.timestamp() * 1_000_000) * 1_000)
+        return _within(_nanoseconds(datetime.fromisoformat(text)))
     except (ValueError, OverflowError, OSError):
         message = f"{text!r} is not a time: write 2026-11-21T14:00:00Z, or an age like 90s, 15m, 2h, 7d"
         raise Refusal("misuse", message, fix=[f"{flag} 2h"]) from None
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000) * 1_000
 
 
 def _within(moment: int) -> int:
@@ -37,11 +40,14 @@ def _within(moment: int) -> int:
 
 def parse_end(text: str, clock: Callable[[], int], flag: str) -> int:
     """Return the last nanosecond that a moment means: of its day, where it is a date; of its second, where it is given
-    to the second, as people see it. Raises Refusal (misuse)."""
+    to the second, as people see it. Of a local time that comes twice, when clocks are set back, it is the second one.
+    Raises Refusal (misuse)."""
     moment = parse_moment(text, clock, flag)
     with suppress(ValueError):  # no date
         day = date.fromisoformat(text)
         return moment if day == date.max else parse_moment(str(day + timedelta(days=1)), clock, flag) - 1
+    with suppress(ValueError, OverflowError, OSError):  # an age, or beyond any time
+        moment = max(moment, _within(_nanoseconds(datetime.fromisoformat(text).replace(fold=1))))
     if not AGO.fullmatch(text) and TO_THE_SECOND.search(text):
         return moment + SECOND_NS - 1
     return moment // SHOWN_NS * SHOWN_NS + SHOWN_NS - 1

@@ -69,6 +69,20 @@ def test_an_end_that_is_a_date_has_its_whole_day(in_new_york: None, text: str, n
 
 
 @pytest.mark.parametrize(
+    ("text", "begins", "ends"),
+    [
+        ("2026-11-01T01:30:00", "2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"),  # comes twice
+        ("2026-11-01T01:30:00-04:00", "2026-11-01T05:30:00Z", "2026-11-01T05:30:00Z"),
+        ("2026-03-08T02:30:00", "2026-03-08T07:30:00Z", "2026-03-08T07:30:00Z"),  # never comes
+    ],
+)
+def test_when_clocks_are_set_back(in_new_york: None, text: str, begins: str, ends: str) -> None:
+    """A local time that comes twice begins with the first and ends with the second: a table shows both alike."""
+    assert parsed(text) == parsed(begins)
+    assert parse_end(text, lambda: NOW, "--until") == parsed(ends) + SECOND - 1
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
