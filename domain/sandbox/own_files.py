@@ -67,6 +67,11 @@ def segment_lost(problem: str, fix: tuple[str, ...]) -> Diagnosis:
     return Diagnosis("segments", FAIL, problem, fix)
 
 
+def journal_unreadable(problem: str, fix: tuple[str, ...]) -> Diagnosis:
+    """The finding that the journal cannot be read: it is lost or damaged, or its path leads to something else."""
+    return Diagnosis("journal", FAIL, problem, fix)
+
+
 def erasure_unfinished(workdir: str) -> Diagnosis:
     """The finding that an erasure of the directory with this workdir id is recorded, and has no outcome."""
     says = f"an erasure is not finished, of the directory with workdir id {workdir}: what it had may still be readable"
