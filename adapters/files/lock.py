@@ -1,7 +1,6 @@
 """Advisory file locks. The holder of one is alive, for the kernel releases the lock when the process ends
 (flock(2))."""
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -58,8 +57,10 @@ def hold(path: str) -> int:
 
 def remove(path: str, descriptor: int) -> None:
     """Let go of a lock that `hold` gave, and remove its file: whoever waits for that one finds that it is gone."""
-    with contextlib.suppress(OSError):
+    try:
         os.unlink(path)
+    except OSError:
+        pass  # it is harmless
     os.close(descriptor)
 
 
