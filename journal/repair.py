@@ -37,6 +37,15 @@ _TEXTS = ("stream", "kind", "run", "actor")  # columns that name a text
 _PLAIN = ("position", "version", "at", "correlation", "causation", "body", "sealed", "leaf", "happened")
 
 
+def require_repairable(path: str) -> None:
+    """Raise Refusal, and leave nothing behind, where at `path` is no journal, or one beyond repair at the first
+    look."""
+    try:
+        connect_for_reading(path, lenient=True).close()
+    except Refusal as refusal:
+        raise beyond_repair(refusal, path) from refusal
+
+
 class _RolledBack(Exception):
     """The end of a transaction that was only to show what it would do."""
 
@@ -85,7 +94,7 @@ class Repair:
             raise beyond_repair(refusal, self._path) from refusal
 
     def _transact(self, positions: Collection[int], *, commit: bool) -> list[Damage]:
-        connect_for_reading(self._path, lenient=True).close()  # where there is no journal, none is made
+        require_repairable(self._path)
         connection = open_for_writing(self._path, "", lenient=True)
         mended: list[Damage] = []
         try:

@@ -112,16 +112,19 @@ def _everything_else() -> NoReturn:
     from omac.tools.cli.plain_start import plain_start
 
     plain = plain_start(sys.argv[1:], os.environ)
-    if plain is not None:
-        from omac.tools.terminal.carrying_out import carry_out
-        from omac.tools.terminal.invocation import Invocation
+    try:
+        if plain is not None:
+            from omac.tools.terminal.carrying_out import carry_out
+            from omac.tools.terminal.invocation import Invocation
 
-        invocation = Invocation(os.environ, sys.stdin, stdout, stderr, True, tuple(sys.argv[1:]))
-        status = carry_out(invocation, lambda: plain.run(os.environ))
-    else:
-        from omac.tools.main import main
+            invocation = Invocation(os.environ, sys.stdin, stdout, stderr, True, tuple(sys.argv[1:]))
+            status = carry_out(invocation, lambda: plain.run(os.environ))
+        else:
+            from omac.tools.main import main
 
-        status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+            status = main(sys.argv[1:], os.environ, sys.stdin, stdout, stderr, has_terminal=True)
+    except SystemExit as ended:  # by a signal at a prompt (terminal/prompts.py)
+        status = int(ended.code or 0)
     for stream in (stdout, stderr):
         try:
             stream.flush()

@@ -39,17 +39,37 @@ def try_acquire(descriptor: int, *, shared: bool = False) -> bool:
 
 def hold(path: str) -> int:
     """Take the lock and keep it for the life of this process; returns the descriptor. Raises Locked, OSError."""
-    descriptor = open_file(path)
+    while True:
+        descriptor = open_file(path)
+        try:
+            if not try_acquire(descriptor):
+                holder = os.read(descriptor, 20).strip()
+                raise Locked(path, int(holder) if holder.isdigit() else None)
+            if _lies_at(descriptor, path):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever held it has removed it
+
+
+def remove(path: str, descriptor: int) -> None:
+    """Let go of a lock that `hold` gave, and remove its file: whoever waits for that one finds that it is gone."""
     try:
-        if not try_acquire(descriptor):
-            holder = os.read(descriptor, 20).strip()
-            raise Locked(path, int(holder) if holder.isdigit() else None)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        os.unlink(path)
+    except OSError:
+        pass  # it is harmless
+    os.close(descriptor)
+
+
+def _lies_at(descriptor: int, path: str) -> bool:
+    """Return whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def hold_folder(folder: int) -> bool:

@@ -25,6 +25,7 @@ from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
 from omac.domain.kernel.refusal import Refusal, list_command, problem_of
 from omac.domain.kernel.run import Run
 
+SERVER_LOCK = ".server.lock"  # behind a journal's path
 SIGNING_KEY = "signing.key"  # of journal.db
 SUBJECT_KEYS = "subjects"  # the folder of the same
 WITNESS_TOKEN = "witness.token"  # noqa: S105  # a file
@@ -218,10 +219,25 @@ class StateDir:
             return [os.path.join(folder, name, "control.sock") for name in alive]
         return []
 
+    @contextlib.contextmanager
+    def without_server(self, journal: str) -> Iterator[None]:
+        """Keep a server from beginning on a journal; a lock file that this makes is removed. Raises Refusal
+        (journal-in-use)."""
+        path = journal + SERVER_LOCK
+        was_there = os.path.lexists(path)
+        descriptor = self.hold_server(journal)
+        try:
+            yield
+        finally:
+            if was_there:
+                os.close(descriptor)
+            else:
+                lock.remove(path, descriptor)
+
     def hold_server(self, journal: str) -> int:
         """Become the one server of a journal on this host, until the descriptor that is returned is closed. Raises
         Refusal (journal-in-use)."""
-        path = journal + ".server.lock"
+        path = journal + SERVER_LOCK
         with self._usable():
             make_private(os.path.dirname(path))
             try:

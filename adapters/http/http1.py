@@ -115,7 +115,7 @@ def parse_request_head(head: bytes, *, bytes_max: int = HEAD_BYTES_MAX, any_host
     if fields is None:
         raise bad_request("the method is unknown or a header field is malformed")
     minor, values = int(digit), values_of(fields, _READ)
-    if _has_too_many_options(values):
+    if (b"connection" in values or b"expect" in values) and _has_too_many_options(values):
         raise Refusal("head-too-large", f"Connection and Expect are limited to {OPTIONS_MAX} options")
     _judge_caller(values, any_host=any_host)
     framing = _request_framing(values, minor)
@@ -144,7 +144,7 @@ def parse_response_head(head: bytes, request_method: str, *, bytes_max: int = HE
         raise UpstreamError("a header field of its answer is malformed")
     digit, code, reason = line.groups()
     minor, status, values = int(digit), int(code), values_of(fields, _READ)
-    if _has_too_many_options(values):
+    if b"connection" in values and _has_too_many_options(values):
         raise UpstreamError(f"its answer lists more than {OPTIONS_MAX} options of the connection")
     framing = _response_framing(values, minor)
     keep_alive = minor == 1

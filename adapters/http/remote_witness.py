@@ -20,6 +20,7 @@ ANSWER_BYTES_MAX = 65_536
 TOKEN_BYTES_MAX = 4_096
 TIMEOUT_S = 8.0
 CALL = "/__omac__/witness"
+CONTESTED = "it answers 409"  # a checkpoint that contradicts what the witness keeps
 
 Proof = Callable[[], tuple[str, Sequence[str]]]  # the verifier key, and the notes of rotations that lead to it
 

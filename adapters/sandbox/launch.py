@@ -154,7 +154,10 @@ class UnderBubblewrap(HeldProgram):
         """Wait until bubblewrap has built the sandbox, and compare what is mounted. Raises as HeldProgram."""
         self.init = _init(self._info)
         _await_built(self.init, self._child, self.policy.workdir)
-        mounted.check(self.init, self._expected)
+        try:
+            mounted.check(self.init, self._expected)
+        except (FileNotFoundError, ProcessLookupError) as gone:  # of /proc: it could not build the rest
+            raise Failed("bubblewrap ended before it had built the sandbox") from gone
         return self.init
 
     def ended(self) -> int:
@@ -195,8 +198,11 @@ class UnderBubblewrap(HeldProgram):
             raise Failed(f"{line[0]} cannot be started: {problem.strerror}") from problem
 
     def _kill_begun(self, child: int) -> None:
-        if self.init:
-            os.kill(self.init, 9)  # it does not yet end with bubblewrap
+        try:
+            if self.init:
+                os.kill(self.init, 9)  # it does not yet end with bubblewrap
+        except ProcessLookupError:
+            pass  # it ended because it could not build the sandbox
         kill(child)
 
     def _inside(self) -> list[str]:

@@ -75,7 +75,8 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     within = tuple(path.rstrip("/") + "/" for path in shown)
     named = {entry.path for entry in entries}
     denied: dict[str, Entry] = {}
-    for path in (*_in_home(home), *SOCKETS):
+    sockets = [resolve_symlinks(path)[1] for path in SOCKETS]  # /var/run is a link
+    for path in (*_in_home(home), *sockets):
         if path.startswith(within) and path not in named:
             around = governing(entries, path)
             if around is not None and around.access in (READ, WRITE):

@@ -62,14 +62,14 @@ def signing_delayed(position: int, why: str) -> Diagnosis:
     return Diagnosis("checkpoints", WARN, says, ("omac checkpoint  # signs one now",))
 
 
-def journal_unread(problem: str, fix: tuple[str, ...]) -> Diagnosis:
-    """The finding that the journal cannot be used: it is lost, damaged, an older copy, or another one."""
-    return Diagnosis("journal", FAIL, problem, fix)
-
-
 def segment_lost(problem: str, fix: tuple[str, ...]) -> Diagnosis:
     """The finding that events of the journal cannot be read, for the file that has them is missing or another."""
     return Diagnosis("segments", FAIL, problem, fix)
+
+
+def journal_unreadable(problem: str, fix: tuple[str, ...]) -> Diagnosis:
+    """The finding that the journal cannot be read: it is lost or damaged, or its path leads to something else."""
+    return Diagnosis("journal", FAIL, problem, fix)
 
 
 def erasure_unfinished(workdir: str) -> Diagnosis:

@@ -72,4 +72,5 @@ def _contested(checkpoint: SignedCheckpoint, kept: receipt.Receipt) -> Refusal:
     message = (
         f"journal {checkpoint.journal} had {counted(kept.size, 'event')} when last seen here, and now shows {present}"
     )
-    return Refusal("checkpoint-contested", f"{message}: its history was rewritten, or an old copy was put back")
+    why = "its history was rewritten, or an old copy was put back; one of more events is kept again"
+    return Refusal("checkpoint-contested", f"{message}: {why}")

@@ -27,7 +27,7 @@ from omac.domain.sandbox.confinement import (
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
-from omac.services.sandbox.settled import refuse_links, settled
+from omac.services.sandbox.settled import refuse_kernel, refuse_links, require_room, settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class _Composition:
             made.cache = find(self._trees[0], self._host)
         entries, warnings = self._entries()
         entries += self._held(entries, hidden)
+        require_room(self._granted, entries, ports)
         names = made.search.entries(
             entries, [repository for layout in made.layouts.values() for repository in layout.repositories]
         )
@@ -285,6 +286,7 @@ class _Composition:
                     raise Refusal(
                         "misuse", f"{flag} / would grant the whole file system: name the folders that it needs", fix=fix
                     )
+                refuse_kernel(path, flag, access)
                 if access == WRITE:
                     _refuse_home(path, flag, self._home)
                 entries.append(Entry(path, access, flag))
@@ -368,6 +370,7 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
         if not files.is_folder(real):
             reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
             raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[list_command(_folder_of(real))])
+        refuse_kernel(real, flag, WRITE)
         _refuse_home(real, flag, home)
     return trees
 

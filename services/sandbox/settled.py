@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE
 from omac.domain.sandbox.request import defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.request import SandboxRequest
     from omac.services.sandbox.ports import SettlingPorts
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder like any other
 
 
 def settled(typed: SandboxRequest, ports: SettlingPorts, trees: list[str]) -> SandboxRequest:
@@ -35,6 +39,29 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
                 fix=[f"{list_command(link)}  # to grant its target, name the target itself"],
             )
+
+
+def refuse_kernel(path: str, flag: str, access: str) -> None:
+    """Raise Refusal (misuse) for a canonical path of the kernel's: each sandbox has a /proc and a /dev of its own, no
+    device works in a grant, and whoever may write settings of the kernel may have root run programs (core(5))."""
+    for own in ("/proc", "/dev"):
+        if below(path, own) and not below(path, SHARED_MEMORY):
+            message = f"{flag} {path}: each sandbox has its own {own}, and nothing of the host's"
+            raise Refusal("misuse", message, fix=[f"omac sandbox run -- ls {own}  # what is there"])
+    if below(path, "/sys") and access == WRITE:
+        message = f"{flag} {path}: a program could change settings of the kernel"
+        raise Refusal("misuse", message, fix=[f"omac sandbox run --read {path} -- COMMAND"])
+
+
+def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts) -> None:
+    """Raise Refusal (misuse) for a grant to read where something of the sandbox's own, which the host does not have,
+    would have to be made."""
+    for grant in grants:
+        for entry in entries if grant.access == READ else ():
+            own = entry.access in (COPY, PRIVATE) and entry.path != grant.path
+            if own and below(entry.path, grant.path) and not ports.files.exists(entry.path):
+                message = f"--read {grant.path}: {entry.path} ({entry.reason}) cannot be made in what is read-only"
+                raise Refusal("misuse", message, fix=[f"ls -d {grant.path}/*  # what --read can name in its place"])
 
 
 def _resolved(paths: list[str], ports: SettlingPorts, trees: list[str]) -> list[str]:

@@ -25,6 +25,19 @@ from omac.domain.kernel.ids import token_digest
 from omac.domain.kernel.run import RunStarted, RunStopped
 from omac.domain.sidecars.sidecar import Exited, GaveUp, Unhealthy
 
+LEFT_NOTHING = (
+    "journal repair --yes --journal {}/junk",
+    "journal repair --yes --journal {}/none.db",
+    "journal repair --yes --journal {}/a/b/none.db",
+    "journal repair --position 99 --journal {}/copy.db",
+    "journal repair --journal {}/copy.db",
+    "journal restore {}/copy.db --journal {}/junk",
+    "journal restore {}/junk --journal {}/a/b/none.db",
+    "export --out {}/export --journal {}/none.db",
+    "secrets set nobody TOKEN --journal {}/a/none.db",
+    "config show nobody --journal {}/a/none.db",
+)
+
 GOOD = "name: {name}\nsidecar:\n  command: [python3, sidecar.py]\n  mount: {name}\n"
 SERVER = """\
 import os
@@ -80,6 +93,26 @@ def refused(done: Done, status: int, *said: str) -> None:
 
 def skills_of(manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {skill["name"]: skill for skill in manifest["skills"]}
+
+
+def test_a_refused_command_leaves_nothing(omac: Omac) -> None:
+    """A command about a journal that is none, or about a skill that is none, makes no file: no lock, journal or key."""
+    project = omac.project("shop")
+    omac.approve(project)
+    there = omac.folder / "there"
+    there.mkdir()
+    omac.ok("journal", "backup", str(there / "copy.db"))
+    (there / "junk").write_text("no journal")
+
+    def files() -> list[str]:
+        kept = (*there.rglob("*"), *omac.state.rglob("*"))
+        return sorted(str(path) for path in kept if not path.name.endswith(("-wal", "-shm")))
+
+    before = files()
+    for line in LEFT_NOTHING:
+        done = omac.run(*(word.replace("{}", str(there)) for word in line.split()), cwd=project)
+        assert (done.status != 0) == ("--journal {}/copy.db" not in line or "--position" in line), done
+        assert files() == before, line
 
 
 # Skills

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import sqlite3
 import stat
 from contextlib import closing
@@ -198,6 +199,39 @@ def test_a_journal_that_is_lost_or_damaged(omac: Omac) -> None:
     with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
         connection.execute("UPDATE event SET body = x'00' WHERE position = 1")
     found("at position 1")
+
+
+def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
+    """A lost journal, a damaged one, and whatever else is at its path is a failure, with the message, the command and
+    the exit code of the commands that need it."""
+    omac.ok("settings", "set", "serve.audit", "strict")
+    journal = omac.state / "journal.db"
+    sound = journal.read_bytes()
+    listening = socket.socket(socket.AF_UNIX)
+    elsewhere = omac.folder / "elsewhere.db"
+    elsewhere.write_bytes(sound)
+    for put in (
+        lambda: os.mkfifo(journal),
+        journal.mkdir,
+        lambda: listening.bind(str(journal)),
+        lambda: journal.symlink_to("/dev/null"),
+        lambda: journal.symlink_to(elsewhere),
+        lambda: journal.write_bytes(bytes(8192)),
+        lambda: journal.write_bytes(b""),
+        lambda: None,
+    ):
+        if journal.is_dir():
+            journal.rmdir()
+        journal.unlink(missing_ok=True)
+        put()
+        refused = omac.run("settings", "set", "serve.audit", "strict")
+        says, _, fixes = refused.err.removeprefix("omac: ").partition("\n")
+        done = omac.run("doctor")
+        assert done.status == refused.status != 0, (done, refused)
+        assert f"[fail] journal: {says}\n{fixes}" in done.out
+    listening.close()
+    journal.write_bytes(sound)
+    assert omac.run("doctor").status == 0
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

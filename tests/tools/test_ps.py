@@ -35,7 +35,7 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert (first["pid"], first["command"], first["agent"], first["roots"]) == (
         run.process.pid,
         "start",
-        None,
+        "",
         [str(shop)],
     )
     assert first["skills"] == [{"name": "echo", "state": "ready", "dir": str(shop)}]
@@ -46,9 +46,11 @@ def test_runs_that_live_are_listed_and_stopped(omac: Omac, shop: Path) -> None:
     assert row.split()[:4] == [str(run.process.pid), first["run"], "none", "(command)"]
     assert serving.split()[:4] == [str(server.process.pid), second["run"], "none", "(server)"]
     assert row.split()[-2:] == [str(shop), "echo"]
-    assert [record["run"] for record in json.loads(omac.ok("status", "--json"))["runs"]] == sorted(
-        [first["run"], second["run"]]
-    )
+    shared = ("run", "pid", "command", "agent", "roots")
+    runs = json.loads(omac.ok("status", "--json"))["runs"]
+    assert [[record[name] for name in shared] for record in runs] == [
+        [record[name] for name in shared] for record in sorted((first, second), key=lambda record: str(record["run"]))
+    ]
     namesake = omac.project("more/shop")
     for project in (shop, namesake):
         server.activate(project)

@@ -118,6 +118,14 @@ def test_an_old_copy_that_was_put_back_is_contested(used: Omac, keeper: Keeper) 
     assert contested.journal in row["detail"]
     printed = keeper.omac.run("checkpoint", "--received")
     assert (printed.status, len(notes_of(printed.out)[0])) == (10, 3)
+    report = used.process("doctor").out
+    assert "; one of more events is kept again" in report
+    assert "  try: omac checkpoint --received > kept.txt  # where the witness runs" in report
+    assert "  try: omac audit verify --checkpoint kept.txt  # here" in report
+    called_often(used, 3 * WORTH)
+    ran(used)
+    assert keeper.received()[-1].size > contested.received, "as the message says"
+    assert "keeps checkpoints; the last one counts" in used.process("doctor").out
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,41 @@ def test_a_changed_skill_is_shown_by_its_difference(omac: Omac) -> None:
     assert "22 KiB" not in done.out
     assert states(omac, project) == {"echo": "approved"}
     assert omac.run("diff", "echo", cwd=project).status == 0
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, lambda copy: (copy / "sidecar.py").chmod(0o644)])
+def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], object]) -> None:
+    """A skill whose approved copy is missing or changed is not approved anywhere. `omac trust` makes the copy again of
+    the same files without a question, and so does the command that the list names; of other files it asks."""
+    project = omac.project("shop")
+    omac.approve(project)
+    (copy,) = (path for path in (omac.state / "frozen").iterdir() if path.is_dir())
+    damage(copy)
+    command = f"omac approve echo --workdir {project} --hash sha256:{copy.name}"
+    listed = omac.run("list", "--workdir", str(project))
+    assert "  not approved  " in listed.out
+    assert f"{copy}" in listed.err
+    assert f"; to make it again: {command}\n" in listed.err
+    assert f"  try: {command}\n" in omac.run("approvals").err
+    overview = omac.ok(cwd=project)
+    assert "skills   echo  its approved copy is missing or changed\n" in overview
+    assert "next     omac trust  " in overview
+    shown = omac.run("show", "echo", "--workdir", str(project))
+    assert f"  it does not run: the approved copy {copy} " in shown.out
+    assert f"  try: {command}\n" in shown.err
+    done = omac.run("trust", str(project))
+    assert (done.status, "echo: approved already\n" in done.out) == (0, True), done
+    assert f"echo: the approved copy {copy} " in done.err
+    assert states(omac, project) == {"echo": "approved"}
+    damage(copy)
+    assert omac.ok(*command.split()[1:]).startswith("already approved: echo in ")
+    assert states(omac, project) == {"echo": "approved"}
+    damage(copy)
+    (project / ".agents/skills/echo/node_modules").mkdir()
+    (project / ".agents/skills/echo/node_modules/new").write_text("x")
+    assert omac.run(*command.split()[1:]).status == 9
+    assert omac.run("trust", str(project)).status == 2
+    assert states(omac, project) == {"echo": "not approved"}
 
 
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from omac.domain.sandbox.own_files import (
     NAME,
     diagnose,
     erasure_unfinished,
-    journal_unread,
+    journal_unreadable,
     mended,
     segment_lost,
     signing_delayed,
@@ -35,9 +35,10 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     done = _repair(own) if fix else []
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
     lost = [segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost]
-    lost += [journal_unread(own.unread.message, tuple(own.unread.fix))] if own.unread else []
+    if own.unreadable:
+        lost.append(journal_unreadable(own.unreadable.message, tuple(own.unreadable.fix)))
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
-    witness = [] if own.unread else [_witness(found_witness(environment, own.state))]
+    witness = [] if own.unreadable else [_witness(found_witness(environment, own.state))]
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
     ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *witness)
     diagnoses = (*ours, *findings(probe_machine()))
@@ -50,8 +51,10 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             print_folded(line, 4)
     if any(diagnosis.name in (NAME, DISK) and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
-    if own.lost or own.unread:
-        return own.unread.exit_code if own.unread else REASONS["journal-damaged"].exit_code
+    if own.unreadable:
+        return own.unreadable.exit_code
+    if own.lost:
+        return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
 
 
@@ -77,7 +80,12 @@ def _witness(witness: FoundWitness) -> Diagnosis:
     size = counted(state.size, "event")
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = () if not witness.name.startswith("/") else (f"ls -ld {quoted(witness.name)}",)
+        fix: tuple[str, ...] = (f"ls -ld {quoted(witness.name)}",) if witness.name.startswith("/") else ()
+        if witness.is_contested:
+            fix = (
+                "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",
+                "omac audit verify --checkpoint kept.txt  # here: whether more was changed than a restore cut off",
+            )
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")

@@ -1,6 +1,7 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -127,7 +128,20 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
         show_columns(cells)
     else:
         report("nothing is approved")
+    for registered in approved if check else ():
+        _report_copy(registered, registry)
     return 0
+
+
+def _report_copy(registered: RegisteredSkill, registry: Registry) -> None:
+    """Report an approval whose copy is missing or changed, which lets nothing run."""
+    skill, where, approved = registered.status.skill, registry.place(registered).where, registered.state.approved
+    if approved is not None and approved.digest and (problem := registry.copy_problem(approved)):
+        report(f"{skill} does not run: {problem}")
+        if is_repository(registered.status.scope):
+            report_fix(["omac trust --repository  # in a worktree of it: makes the copy again"])
+        else:
+            report_fix([f"omac approve {shlex.quote(skill)} {where} --hash {approved.digest}"])
 
 
 def _row(candidate: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
@@ -159,6 +173,11 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
         return "guidance", ""
     if standing.is_current:
         return "approved", ""
+    if standing.copy_problem and approved is not None:
+        is_own = standing.known is not None and standing.known.state.approved == approved
+        where = candidate.place.where if is_own else f"{candidate.place.where} --repository"
+        again = f"omac approve {shlex.quote(skill.name)} {where} --hash {approved.digest}"
+        return "not approved", f"{standing.copy_problem}; to make it again: {again}"
     if approved is None:
         return ("not approved" if standing.known else "not registered"), ""
     if not approved.digest and approved.is_bundle(skill.code):

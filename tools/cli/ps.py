@@ -114,7 +114,7 @@ def _document(run_status: RunStatus, status: Status) -> dict[str, object]:
         "pid": run_status.pid,
         "run": run_status.run,
         "command": run_status.command,
-        "agent": run_status.agent or None,
+        "agent": run_status.agent,
         "since": rfc3339(began_at(run_status.start_ticks)),
         "roots": list(run_status.roots),
         "skills": skills,

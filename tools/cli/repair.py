@@ -11,13 +11,13 @@ from omac.domain.kernel.sizes import counted
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
 from omac.journal.reader import ReadJournal
-from omac.journal.repair import Repair
+from omac.journal.repair import Repair, require_repairable
 from omac.projections.system import System
 from omac.services.kernel.restoring import forged
 from omac.tools.compose.journals import codec_of_damaged, keys_of, mark_of, path_in_use, snapshots_of
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.searched_links import SearchedLinks
-from omac.tools.compose.state import StateDir, host_id, is_living, without_server
+from omac.tools.compose.state import StateDir, host_id, is_living
 from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.prompts import confirm
 from omac.tools.terminal.render import print_folded, report, report_fix
@@ -99,7 +99,8 @@ def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callab
     """Show what is damaged, ask, and set it aside. Raises Refusal."""
     state = StateDir.of(environment)
     path = path_in_use(state, environment, request.journal)
-    with without_server(state, path):
+    require_repairable(path)  # before its lock is made beside what is no journal
+    with state.without_server(path):
         return _repair(request, path, state, clock)
 
 

@@ -67,7 +67,8 @@ class Review(NamedTuple):
             return "guidance"
         if self.standing.is_current:
             return "approved"
-        return "not approved" if self.approved is None or not self.approved.digest else "changed"
+        is_change = self.approved is not None and self.approved.digest and not self.standing.copy_problem
+        return "changed" if is_change else "not approved"
 
     def drift(self, folders: SkillFolders) -> tuple[str, str]:
         """The hashes of what was approved and of what is there, of the kind that `--hash` of a fix has."""

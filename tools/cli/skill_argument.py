@@ -21,6 +21,7 @@ from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import Opened, opened
 from omac.tools.compose.registered_skills import Registry, digest_now
+from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
 
@@ -123,23 +124,25 @@ class OpenedSkill(NamedTuple):
 
 @contextmanager
 def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -> Iterator[OpenedSkill]:
-    """Find it, with everything open; `command` and `words` are what fixes say again. Raises Refusal."""
-    with opened(current().environment, request.journal, now_ns) as everything:
-        search = search_of(request.where, everything.folders)
-        again = " ".join(map(shlex.quote, words))
-        try:
-            candidate = trio.run(find, everything.folders, search, request.skill, command, again)
-        except Refusal as refusal:
-            if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
-                raise
-            skill_scope = SkillScope(
-                "" if request.where.shared else search.workdir, request.where.harness or DEFAULT_HARNESS.name
-            )
-            forget = f"omac deregister {shlex.quote(request.skill)} {skill_scope.where} --purge-secrets --purge-fields"
-            fix = (*refusal.fix, f"{forget}  # needs no folder")
-            raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
-        candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())
-        assert candidate.skill.sidecar is not None, "find returns no other"
+    """Find it, then open everything; `command` and `words` are what fixes say again. Raises Refusal."""
+    environment = current().environment
+    folders = DiskSkillFolders(environment)
+    search = search_of(request.where, folders)
+    again = " ".join(map(shlex.quote, words))
+    try:
+        candidate = trio.run(find, folders, search, request.skill, command, again)
+    except Refusal as refusal:
+        if refusal.reason not in BY_RECORD or not command.endswith(" unset"):
+            raise
+        skill_scope = SkillScope(
+            "" if request.where.shared else search.workdir, request.where.harness or DEFAULT_HARNESS.name
+        )
+        forget = f"omac deregister {shlex.quote(request.skill)} {skill_scope.where} --purge-secrets --purge-fields"
+        fix = (*refusal.fix, f"{forget}  # needs no folder")
+        raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
+    candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())
+    assert candidate.skill.sidecar is not None, "find returns no other"
+    with opened(environment, request.journal, now_ns) as everything:
         yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where, request.journal)
 
 

@@ -10,6 +10,7 @@ Rules
 
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from omac.domain.kernel.refusal import Refusal
@@ -87,7 +88,10 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
             for_repository(candidate, request.where, again) if candidate.place.workdir else candidate
             for candidate in candidates
         ]
-    reviews = [review_of(candidate, registry, folders) for candidate in candidates]
+    reviews = [
+        _with_copy(review_of(candidate, registry, folders), registry, request, environment, clock)
+        for candidate in candidates
+    ]
     reviews.sort(key=lambda review: (not review.candidate.place.workdir, review.skill.name, review.skill.base))
     if not reviews:
         report(f"no skills in {search.workdir}")
@@ -117,6 +121,24 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         print_line(f"next: {start}")
         print_line(f"  or, where a server runs: {activate}")
     return 1 if counts.failed else 0
+
+
+def _with_copy(
+    reviewed: Review,
+    registry: Registry,
+    request: TrustRequest,
+    environment: Mapping[str, str],
+    clock: Callable[[], int],
+) -> Review:
+    """Return a skill whose approved copy is whole, if the files that were approved are still there: of these it is made
+    again, which approves nothing. Any other skill is returned as it is."""
+    if reviewed.standing.copy_problem:
+        with suppress(Refusal):
+            frozen(reviewed, request.journal, environment, clock)
+        before, reviewed = reviewed, review_of(reviewed.candidate, registry, DiskSkillFolders(environment))
+        if not reviewed.standing.copy_problem:
+            report(f"{reviewed.skill.name}: {before.standing.copy_problem}; it was made again of the approved files")
+    return reviewed
 
 
 def _needs(reviewed: Review, environment: Mapping[str, str]) -> bool:

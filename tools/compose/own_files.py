@@ -12,7 +12,7 @@ from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.doctor import Diagnosis
 from omac.domain.sandbox.own_files import Flaw, disk_short
-from omac.journal.file import segment_refusal
+from omac.journal.file import require_regular, segment_refusal
 from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
 from omac.projections.system import System
@@ -22,14 +22,14 @@ from omac.tools.compose.journals import read_if_any, system_of
 class OwnFiles:
     """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
     hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
-    files cannot be read, `unread` is why the journal itself cannot be used."""
+    files cannot be read, `unreadable` the refusal of a journal that cannot be read at all."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
         settings = user_path(environment)
         self._public = (os.path.dirname(settings), settings)
         self.lost: tuple[Refusal, ...] = ()
-        self.unread: Refusal | None = None
+        self.unreadable: Refusal | None = None
         self._journal = self.state.journal_in_use(environment)
         system = self._system(environment)
         self._unended = _unended(system)
@@ -37,9 +37,11 @@ class OwnFiles:
         self.erasures = tuple(erasures_of(system)) if system else ()
 
     def _system(self, environment: Mapping[str, str]) -> System | None:
-        """Return the recorded state, and set `lost` and `unread`; None where no journal exists, or where it cannot be
-        read."""
+        """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
+        be read."""
         try:
+            if os.path.lexists(self._journal):  # through a link it could be read, and not be written
+                require_regular(self._journal, os.lstat(self._journal).st_mode)
             journal = read_if_any(self.state, self._journal)
             if journal is None:
                 return None
@@ -48,7 +50,7 @@ class OwnFiles:
                 self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
                 return system_of(journal, self.state)
         except Refusal as refusal:
-            self.unread = None if self.lost else refusal
+            self.unreadable = None if self.lost else refusal
             return None
 
     def flaws(self) -> tuple[Flaw, ...]:

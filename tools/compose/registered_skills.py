@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.adapters.skills.verifying import check_copy
 from omac.domain.credentials.credential import Credential
 from omac.domain.harness.table import harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import HostId, StreamId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, problem_of
 from omac.domain.skills.meta import FoundSkill
 from omac.domain.skills.registration import Approved, AutoRegistered, Code, Deregistered, Registered, Registration
 from omac.domain.skills.repository import WorktreeFolder
@@ -22,7 +23,7 @@ from omac.journal.file import is_of_segment
 from omac.journal.reader import ReadJournal
 from omac.projections.status import RegistrationStatus, registry_of
 from omac.projections.system import System
-from omac.services.ports import SkillFolders
+from omac.services.ports import CopyDamaged, SkillFolders
 from omac.services.skills.resolution import Candidate, ambiguous
 from omac.tools.cli.scope_options import Where, harness_of, scopes_of
 from omac.tools.compose.journals import read_if_any, system_of
@@ -50,7 +51,8 @@ class Standing(NamedTuple):
     given.
 
     `approved` is the code approved for its files as they are now, else the code approved last; `is_current`: the
-    former. `repository` is that of the approval for its files, if that is one by repository.
+    former, and its approved copy is whole; else `copy_problem` says what is wrong with that.
+    `repository` is that of the approval for its files, if that is one by repository.
     """
 
     known: RegisteredSkill | None
@@ -59,6 +61,7 @@ class Standing(NamedTuple):
     is_current: bool
     repository: WorktreeFolder | None
     given: Credential
+    copy_problem: str = ""
 
 
 def digest_now(folders: SkillFolders, source: str) -> str:
@@ -74,9 +77,13 @@ def digest_now(folders: SkillFolders, source: str) -> str:
 class Registry:
     """Every registration of this host in one journal."""
 
-    def __init__(self, host: HostId, system: System, history: Callable[[StreamId], Iterable[Recorded]]) -> None:
-        """Read the registrations from the system of a journal; `history` returns the records of one of its streams."""
+    def __init__(
+        self, host: HostId, system: System, history: Callable[[StreamId], Iterable[Recorded]], copies: str = ""
+    ) -> None:
+        """Read the registrations from the system of a journal; `history` returns the records of one of its streams,
+        `copies` is the folder of its approved copies."""
         self._host = host
+        self._copies = copies
         self.system = system
         self.known = tuple(self._of_host(history))
 
@@ -89,7 +96,8 @@ class Registry:
         if journal is None:
             return cls(HostId(""), System(), lambda _: ())
         with closing(journal):
-            return cls(host_id(state), system_of(journal, state), partial(_history, journal))
+            copies = state.frozen(path, journal.store.journal_id())
+            return cls(host_id(state), system_of(journal, state), partial(_history, journal), copies)
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -112,10 +120,22 @@ class Registry:
             values = values.over(self.credential(part.scope, skill.name, skill.base))
         approved = own.state.approved if own else None
         if approved is not None and approved.digest and approved.is_bundle(skill.code):
-            return Standing(own, shared, approved, True, part if covering else None, values)
+            problem = self.copy_problem(approved)
+            return Standing(own, shared, approved, not problem, part if covering else None, values, problem)
         if covering is not None:
-            return Standing(own, shared, covering, True, part, values)
+            problem = self.copy_problem(covering)
+            return Standing(own, shared, covering, not problem, part, values, problem)
         return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, values)
+
+    def copy_problem(self, approved: Code) -> str:
+        """Return why the copy that was frozen of approved code cannot run; "" where it is whole."""
+        try:
+            check_copy(os.path.join(os.path.realpath(self._copies), approved.digest.partition(":")[2]), approved.source)
+        except CopyDamaged as damaged:
+            return str(damaged)
+        except OSError as error:
+            return f"the approved copy of {approved.source} cannot be read: {problem_of(error)}"
+        return ""
 
     def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
         """Return the approval by repository that holds for exactly the files of a skill."""

@@ -265,8 +265,6 @@ class Signer:
         return key_id(self._public(key))
 
     def _journal_id(self) -> str:
-        if not os.path.lexists(self.path):
-            return "new"
         with closing(Reader(self.path, lenient=True)) as reader:
             return reader.journal_id()
 

@@ -2,8 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from omac.adapters.files.state import StateDir as StateDir
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
@@ -15,16 +14,6 @@ from omac.domain.kernel.ids import HostId
 def host_id(state: StateDir) -> HostId:
     """Return the id of this host, which is minted where none is. Raises Refusal."""
     return state.host_id(lambda: secrets.token_hex(8))
-
-
-@contextmanager
-def without_server(state: StateDir, journal: str) -> Iterator[None]:
-    """Keep a server from beginning on a journal. Raises Refusal where one runs."""
-    descriptor = state.hold_server(journal)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def living_sockets(environment: Mapping[str, str]) -> list[str]:

@@ -30,6 +30,13 @@ class FoundWitness(NamedTuple):
     is_refused: bool
     state: witness.Witnessed
 
+    @property
+    def is_contested(self) -> bool:
+        """Return whether a witness has seen more of this journal, or another one: a backup was restored, maybe."""
+        from omac.adapters.http.remote_witness import CONTESTED
+
+        return self.state.problem.startswith(CONTESTED)
+
 
 def found_witness(environment: Mapping[str, str], state: StateDir) -> FoundWitness:
     """Return what is known of the witness, as far as settings and journal can be read: other findings tell of these."""

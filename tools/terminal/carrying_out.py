@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.tools.terminal.invocation import Invocation, current, working_for
+from omac.tools.terminal.invocation import Invocation, current, nobody_reads, working_for
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
@@ -31,6 +31,9 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
             status = INTERRUPTED
         except BrokenPipeError:
             status = BROKEN_PIPE
+        except OSError as error:
+            hung_up = error.errno == errno.EIO and nobody_reads(invocation.stdout, 0)
+            status = BROKEN_PIPE if hung_up else _report(error)
         except Exception as error:
             status = _report(error)
     return status

@@ -73,15 +73,20 @@ def print_json(value: Any) -> None:  # Any: whatever msgspec encodes
 def wait_for_more(seconds: float) -> None:
     """Wait before a command looks for more to print. Raises BrokenPipeError as soon as nobody reads what it prints, as
     behind `| head -1`."""
+    if nobody_reads(current().stdout, seconds):
+        raise BrokenPipeError
+
+
+def nobody_reads(stream: TextIO, seconds: float) -> bool:
+    """Wait until nobody reads a stream any more, a pipe or a terminal that hung up; return False after some seconds."""
     try:
-        descriptor = current().stdout.fileno()
+        descriptor = stream.fileno()
     except (OSError, ValueError):  # it is no file of the system's
         time.sleep(seconds)
-        return
+        return False
     readers = select.poll()
     readers.register(descriptor, 0)
-    if any(event & select.POLLERR for _, event in readers.poll(seconds * 1000)):
-        raise BrokenPipeError
+    return any(event & select.POLLERR for _, event in readers.poll(seconds * 1000))
 
 
 def expanded(path: str) -> str:

@@ -284,7 +284,8 @@ class PromptTerminal:
                     termios.tcsetattr(self._reader, termios.TCSAFLUSH, wanted)
                     yield
                 finally:
-                    termios.tcsetattr(self._reader, termios.TCSAFLUSH, before)
+                    with suppress(termios.error):  # it hung up
+                        termios.tcsetattr(self._reader, termios.TCSAFLUSH, before)
         except termios.error:
             raise EOFError from None  # it hung up, or cannot hide what is typed
 

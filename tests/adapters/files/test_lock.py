@@ -183,3 +183,18 @@ def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     os.close(first)
     assert lock.hold_folder(second)
     os.close(second)
+
+
+def test_a_lock_that_its_holder_removed(tmp_path: Path) -> None:
+    """Whoever opened the file of a lock before its holder removed it does not take that for the lock."""
+    path = str(tmp_path / "lock")
+    held = lock.hold(path)
+    opened = lock.open_file(path)
+    lock.remove(path, held)
+    assert not os.path.exists(path)
+    again = lock.hold(path)
+    assert lock.try_acquire(opened), "this one is nobody's"
+    os.close(opened)
+    with pytest.raises(lock.Locked):
+        lock.hold(path)
+    os.close(again)

@@ -626,6 +626,47 @@ def test_the_root_is_no_grant(mine: Box, flag: str) -> None:
     assert "name the folders" in done.err or "above your home" in done.err
 
 
+@pytest.mark.parametrize(
+    ("flag", "path", "says"),
+    [
+        ("--read", "/proc", "each sandbox has its own /proc"),
+        ("--allow", "/proc/sys", "each sandbox has its own /proc"),
+        ("--read", "/dev", "each sandbox has its own /dev"),
+        ("--allow", "/dev/fuse", "each sandbox has its own /dev"),
+        ("--allow", "/sys/kernel", "a program could change settings of the kernel"),
+        ("--workdir", "/sys/kernel", "a program could change settings of the kernel"),
+        pytest.param(
+            *("--read", "/run", "cannot be made in what is read-only"),
+            marks=pytest.mark.skipif(Path("/run/omac").exists(), reason="a grant of /run has made it"),
+        ),
+        ("--read", "/sys", ""),
+        ("--allow", "/dev/shm", ""),
+        ("--allow", "/var", ""),
+    ],
+)
+def test_folders_of_the_system(mine: Box, flag: str, path: str, says: str) -> None:
+    """What a sandbox has of its own cannot be granted, nor settings of the kernel; the refusal has a fix. /var can be,
+    with its link to /run."""
+    subprocess.run(["git", "init", "-q", "."], cwd=mine.workdir, check=True, env=mine.environment)
+    os.chown(mine.workdir / ".git", mine.uid, mine.uid)
+    if flag != "--workdir":
+        done = mine.run("true", options=("--explain", flag, path))
+    else:
+        done = mine.run("true", workdir=Path(path))
+    assert done.status == (2 if says else 0), done
+    assert not says or f"omac: {flag} {path}: " in done.err
+    assert says in done.err
+    assert not says or "\n  try: " in done.err
+    assert "/var/run" not in done.out
+
+
+def test_a_sandbox_that_cannot_be_built(mine: Box) -> None:
+    """The refusal says that it is for one of the paths, and which command shows these."""
+    done = mine.run("true", options=("--deny", "/"))
+    assert (done.status, "so one of the policy's paths cannot be mounted\n" in done.err) == (7, True), done
+    assert "  try: omac sandbox run --explain OPTIONS -- true" in done.err
+
+
 def test_reading_the_home_does_not_show_credentials(world: Box) -> None:
     """The option --read of the whole home shows it without credentials and histories."""
     world.give(world.home / ".ssh" / "id", "secret")

@@ -1,0 +1,47 @@
+"""A terminal that hangs up, as when its window is closed: the command ends, and reports no defect."""
+
+import os
+import pty
+import select
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from real_omac import COMMAND, Omac
+
+
+def hung_up(omac: Omac, cwd: Path, words: tuple[str, ...], awaited: str, *, ignored: bool) -> tuple[int, str]:
+    """Run a command on a terminal that hangs up once the command has shown this text; return its exit status, and its
+    text on stderr, which is a file. `ignored`: as with nohup."""
+    errors = omac.folder / "stderr"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        os.chdir(cwd)
+        os.execvpe(COMMAND[0], [*COMMAND, *words], omac.environment)
+    shown, deadline = "", time.monotonic() + 20
+    while awaited not in shown:
+        assert time.monotonic() < deadline, shown
+        if select.select([terminal], [], [], 0.1)[0]:
+            shown += os.read(terminal, 65536).decode(errors="replace")
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), errors.read_text()
+
+
+def test_at_a_question(omac: Omac) -> None:
+    """A question that nobody can answer any more ends the command with the signal's status and not a word."""
+    project = omac.project("shop")
+    assert hung_up(omac, project, ("trust",), "Approve it?", ignored=False) == (128 + signal.SIGHUP, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "awaited"),
+    [(("top",), "no calls"), pytest.param(("status", "--watch"), "no directory", marks=pytest.mark.full)],
+)
+def test_while_it_prints(omac: Omac, words: tuple[str, ...], awaited: str) -> None:
+    """A command that goes on printing to a terminal that hung up ends as if nobody read a pipe."""
+    omac.approve(omac.project("shop"))
+    assert hung_up(omac, omac.root, words, awaited, ignored=True) == (141, "")
