@@ -167,7 +167,7 @@ def test_every_filter_is_stated_as_it_is_typed(
 
 
 def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
-    """Nothing is signed of events that were changed together with their leaves, where a checkpoint counts them."""
+    """A host signs nothing of events that were changed together with their leaves, where a checkpoint counts them."""
     omac.approve(omac.project("shop"))
     omac.ok("checkpoint")
     exported(omac, tmp_path / "before")
