@@ -174,6 +174,7 @@ class _Evidence:
         self._tree = MerkleTree()
         self._is_read = False
         self.events = self._without_content = 0
+        self._last = 0  # the position of the last line
 
     def contents(self) -> Iterator[EventContent]:
         """Yield each event. Raises BundleError."""
@@ -200,6 +201,8 @@ class _Evidence:
             raise BundleError(EVIDENCE, "it does not lead to the root of the checkpoint")
         if (self.events, self._without_content) != (self._manifest.events, self._manifest.without_content):
             raise BundleError(EVIDENCE, "it has not as many events as the manifest states")
+        if not self._manifest.filters and self._last != self.events:
+            raise BundleError(EVIDENCE, f"it lacks events before position {self._last}, and states no filter")
 
     def _skip(self, number: int, gap: GapLine) -> None:
         if gap.position != self._tree.size + 1 or len(gap.root) != HASH_BYTES:
@@ -216,6 +219,7 @@ class _Evidence:
             raise BundleError(EVIDENCE, "it has a content or a leaf, and not both", number)
         self._tree.append(line.leaf or leaf_hash(line.content))
         self.events += 1
+        self._last = line.position
         self._progress(self.events, self._manifest.events)
         if line.leaf:
             if line.openings:

@@ -18,8 +18,8 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     `dir` is a canonical path, and means what is below it too. `session` "" means rows without a session. `kind` may be
     the part before the dot. `status`, times (nanoseconds since 1970 UTC) and positions are ranges that include both
-    ends. `path` is a glob: * stands for any characters, ? for one. `text` is part of a field that holds more than a
-    word of omac's, in any case.
+    ends; a class such as 200 to 299 is of answers alone, and no exit code of a launch. `path` is a glob: * stands for
+    any characters, ? for one. `text` is part of a field that holds more than a word of omac's, in any case.
     """
 
     skill: str | None = None
@@ -62,9 +62,10 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def _matches_more(self, row: AuditRow) -> bool:
         low, high = self.status or (0, 0)
+        is_exit_code = row.kind == "sandbox" and low >= 100 and high - low == 99  # a class of answers, such as 2xx
         return (
             (self.dir is None or (row.dir is not None and below(row.dir, self.dir)))
-            and (self.status is None or (row.status is not None and low <= row.status <= high))
+            and (self.status is None or (row.status is not None and low <= row.status <= high and not is_exit_code))
             and (self.path is None or (row.path != "" and matches_glob(row.path, self.path)))
             and (self.text is None or _holds(row, self.text.casefold()))
         )

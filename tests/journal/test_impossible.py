@@ -1,5 +1,7 @@
 """The table in SECURITY.md of changes that no verification finds: each is made to a journal, with the stated result."""
 
+import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -13,8 +15,9 @@ from real_omac import omac_in
 from omac.domain.access.signing import CheckpointSigned, digest_of
 from omac.domain.kernel.event import Draft
 from omac.domain.kernel.ids import HostId, checkpoint_stream
+from omac.journal.bundle import digest_of as digest_of_manifest
 from omac.journal.bundle_verification import verify_bundle
-from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, verified, verifier_of
+from omac.journal.checkpoint import Checkpoint, current_checkpoint, sign, sign_note, verified, verifier_of
 from omac.journal.codec import Codec
 from omac.journal.leaves import Contents
 from omac.journal.log_connection import JournalConnection
@@ -146,6 +149,7 @@ CHANGES: dict[str, Callable[[Kept], None]] = {
 OTHERWISE = (
     "proves, or exports, events of another journal, signed with the stolen key",
     "changes events of an earlier omac before they get leaves",
+    "leaves rows out of an export that its filters choose, with the key",
 )
 
 
@@ -182,8 +186,9 @@ def test_what_an_earlier_omac_recorded(kept: Kept) -> None:
 def forge(kept: Kept, folder: Path) -> Path:
     """Make a journal of other events with the same id, and return its path."""
     path = folder / "journal.db"
-    fill(path, "forged", 2)
+    journal_at(path).close()
     sql(path, f"UPDATE journal SET id = '{journal_id(kept.path)}'")
+    fill(path, "forged", 2)
     return path
 
 
@@ -210,3 +215,21 @@ def test_an_export_of_another_journal(kept: Kept, tmp_path: Path) -> None:
     checkpoint = verified((folder / "checkpoint.txt").read_text(), KEY)
     assert checkpoint.journal == journal_id(kept.path)
     assert (False, findings(kept.path, root_of(checkpoint))) == table()[OTHERWISE[0]]
+
+
+def test_an_export_of_fewer_rows(kept: Kept, tmp_path: Path) -> None:
+    """An export that lacks a row of its filters verifies by the key that signed it, and its root is the journal's."""
+    with omac_in(tmp_path) as omac:
+        shutil.copy(kept.path, omac.state / "journal.db")
+        (omac.state / "host-id").write_text(HOST)
+        (omac.state / "signing.key").write_text(SEED.hex())
+        folder = tmp_path / "bundle"
+        omac.ok("export", "--out", str(folder), "--kind", "control", "--to", "9")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["filters"]["last"] = "20"
+    text = json.dumps(manifest).encode()
+    (folder / "manifest.json").write_bytes(text)
+    (folder / "manifest.sig").write_text(sign_note(digest_of_manifest(text), NAME, SEED))
+    bundle = verify_bundle(str(folder), [KEY], derived)
+    assert (bundle.events, bundle.flaws) == (9, ())
+    assert table()[OTHERWISE[2]] == (False, False)  # the checkpoint is the journal's own

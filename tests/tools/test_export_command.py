@@ -167,7 +167,7 @@ def test_every_filter_is_stated_as_it_is_typed(
 
 
 def test_a_history_that_was_rewritten(omac: Omac, tmp_path: Path) -> None:
-    """A host signs nothing of events that were changed together with their leaves, where a checkpoint counts them."""
+    """An export and a proof of events that were changed with their leaves are refused where a checkpoint has them."""
     omac.approve(omac.project("shop"))
     omac.ok("checkpoint")
     exported(omac, tmp_path / "before")
@@ -305,6 +305,7 @@ def resigned(omac: Omac, folder: Path, change: Any) -> None:
         ("the data says something else", "events.jsonl", "does not say what the evidence says"),
         ("a file more", "more.txt", "does not belong"),
         ("fewer are stated", "evidence.jsonl", "not as many"),
+        ("a part is the whole", "evidence.jsonl", "states no filter"),
         ("another tree", "checkpoint.txt", "of another tree"),
         ("a later form", "manifest.json", "this omac knows"),
     ],
@@ -337,6 +338,8 @@ def test_with_the_key_stolen(used: Omac, key: str, tmp_path: Path, what: str, na
                 (folder / "more.txt").write_text("hello")
             case "fewer are stated":
                 manifest["events"] -= 1
+            case "a part is the whole":
+                manifest["filters"] = {}
             case "another tree":
                 manifest["size"] += 1
             case _:

@@ -148,6 +148,18 @@ def test_what_ended_long_ago(tmp_path_factory: pytest.TempPathFactory) -> None:
         sound(omac)
 
 
+def test_the_audit_says_what_it_lacks(original: tuple[Omac, list[str], Path], host: Omac) -> None:
+    """An answer of the audit that reaches back to pruned events says so, beside its rows; any other does not."""
+    _, times, _ = original
+    assert "pruned" not in host.run("audit", "--count-by", "skill").err
+    last = pruned(host, "--before", times[0])[-1]["last"]
+    text = f"positions 1 to {last} were pruned on "
+    for words in (("--count-by", "skill"), ("--json",), ("--after", "start", "--json"), ("--since", "7d")):
+        assert text in host.run("audit", *words).err, words
+    for words in (("--from", str(last + 1)), ("--since", times[0]), ("-n", "1")):
+        assert text not in host.run("audit", *words).err, words
+
+
 def test_what_is_gone(original: tuple[Omac, list[str], Path], host: Omac) -> None:
     """The command announces what it will drop, and needs --yes. Dropped contents are in no file afterwards; commands
     that need them print the date of the prune."""

@@ -9,6 +9,8 @@ import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal, quoted
+from omac.journal.pruned import day_of
+from omac.journal.reader import ReadJournal
 from omac.projections.evidence.accesses import AuditRow, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery, count_by
 from omac.tools.cli.audit_cursor import START, Cursor
@@ -72,6 +74,8 @@ def run(request: AuditRequest, environment: Mapping[str, str]) -> int:
             _show_counts(rows, request)
         else:
             _show(rows, request.form)
+        if count is None:
+            _report_pruned(journal, request.query)
     if request.follow:
         _follow(request, environment, head)
     return 0
@@ -98,6 +102,14 @@ def _report_if_empty(rows: Iterable[AuditRow]) -> Iterator[AuditRow]:
     if row is None:
         report("no row matches")
         report_fix(["omac audit --count-by kind,skill,dir  # the values that rows have"])
+
+
+def _report_pruned(journal: ReadJournal, query: AuditQuery, after: int = 0) -> None:
+    """Say, where a query reaches back to what was pruned, that rows of that are missing from the answer."""
+    last, at = journal.store.pruned_to()
+    since = journal.store.position_at(query.since - 1) if last and query.since is not None else 0
+    if max(since + 1, query.first or 1, after + 1) <= last:
+        report(f"positions 1 to {last} were pruned on {day_of(at)}: what was dropped of them has no row here")
 
 
 def _show_counts(rows: Iterable[AuditRow], request: AuditRequest) -> None:
@@ -127,6 +139,7 @@ def _resume(request: AuditRequest, environment: Mapping[str, str]) -> int:
         audit = SearchedAudit(journal, StateDir.of(environment), head, progress=progress.show)
         page = AuditPage(islice(audit.ended(request.query, cursor.position), request.page))
         _show(progress.before(page.rows()), request.form)
+        _report_pruned(journal, request.query, cursor.position)
     following = cursor._replace(position=page.last if page.count == request.page else head)
     if request.form == "json":
         print_json({"cursor": str(following)})

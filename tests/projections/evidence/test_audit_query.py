@@ -20,6 +20,15 @@ CHANGE = AuditRow(
 )  # fmt: skip
 
 
+def test_an_exit_code_is_no_answer() -> None:
+    """A class of answers has no launch in it, whose exit code may be as large; a number, or another range, has."""
+    launch = msgspec.structs.replace(CHANGE, kind="sandbox", status=255)
+    answer = msgspec.structs.replace(ACCESS, status=204)
+    wanted = {status: AuditQuery(status=status) for status in ((200, 299), (255, 255), (1, 255))}
+    assert [query.matches(launch) for query in wanted.values()] == [False, True, True]
+    assert wanted[200, 299].matches(answer)
+
+
 @pytest.mark.parametrize(
     ("fields", "access", "change"),
     [
