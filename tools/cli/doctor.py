@@ -80,12 +80,12 @@ def _witness(witness: FoundWitness) -> Diagnosis:
     size = counted(state.size, "event")
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = (f"ls -ld {quoted(witness.name)}",) if witness.name.startswith("/") else ()
+        fix = [f"ls -ld {quoted(witness.name)}"] if witness.name.startswith("/") else []
         if witness.is_contested:
-            fix = (
+            fix = [
                 "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",
                 "omac audit verify --checkpoint kept.txt  # here: whether more was changed than a restore cut off",
-            )
+            ]
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")

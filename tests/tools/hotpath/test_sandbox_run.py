@@ -645,7 +645,7 @@ def test_the_root_is_no_grant(mine: Box, flag: str) -> None:
     ],
 )
 def test_folders_of_the_system(mine: Box, flag: str, path: str, says: str) -> None:
-    """What a sandbox has of its own cannot be granted, nor settings of the kernel; the refusal has a fix. /var can be,
+    """A grant of what a sandbox has of its own, or of the kernel's settings, is refused with a fix. /var can be granted,
     with its link to /run."""
     subprocess.run(["git", "init", "-q", "."], cwd=mine.workdir, check=True, env=mine.environment)
     os.chown(mine.workdir / ".git", mine.uid, mine.uid)
