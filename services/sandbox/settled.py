@@ -58,7 +58,7 @@ def noted_key_file(ports: SandboxPorts) -> list[str]:
     """Return the canonical path of the key file that opened the vault last, if it is still there."""
     files, note = ports.files, f"{ports.state}/{state_paths.KEY_NOTE}"
     path = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
-    return [files.canonical(path)] if path and files.exists(path) else []
+    return [files.canonical(path)] if path and "\0" not in path and files.exists(path) else []
 
 
 def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts) -> None:
