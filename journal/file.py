@@ -9,12 +9,14 @@ import sqlite3
 import stat
 
 from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.segment import SUFFIX, Segment, SegmentError, SegmentPrunedMeanwhile, folder_of
 
 BUSY_MS = 5_000
+LOG_SHARE = 8  # of a full disk: a write-ahead log of one part or more is worth leaving behind
 INDEX_BYTES = 32_768  # of the index of a write-ahead log, at the least
 VERSION_INDEX = "event_version"  # unique over streams and versions
 
@@ -78,8 +80,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
     if "full" in text or _is_for_room(error, path):
-        message = f"the disk of the journal {path} is full"
-        return Refusal("journal-unavailable", message, fix=[f"df -h {shlex.quote(os.path.dirname(path) or '.')}"])
+        return _disk_full(path)
     if "malformed" in text or "not a database" in text or "no such " in text or "decode to UTF-8" in text:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
@@ -88,6 +89,22 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
     if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
         listing = f"fuser {shlex.quote(path)} {shlex.quote(path)}-shm  # stop these, then try again"
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
+
+
+def _disk_full(path: str) -> Refusal:
+    """Return the refusal of a journal whose disk is full. Where its write-ahead log takes much of that, a copy without
+    one can take the journal's place."""
+    named, folder = shlex.quote(path), shlex.quote(os.path.dirname(path) or ".")
+    message, fix = f"the disk of the journal {path} is full", [f"df -h {folder}"]
+    try:
+        log, disk = os.path.getsize(path + "-wal"), os.statvfs(path)
+    except OSError:
+        return Refusal("journal-unavailable", message, fix=fix)
+    if log >= disk.f_blocks * disk.f_frsize // LOG_SHARE:
+        message += f"; {shown_size(log)} of it are its write-ahead log, which a copy does not need"
+        fix.append(f"omac journal backup OTHER/copy.db --journal {named}  # OTHER: a folder on a larger disk")
+        fix.append(f"mv {named}* OTHER/ && omac journal restore OTHER/copy.db --journal {named}  # with no server")
+    return Refusal("journal-unavailable", message, fix=fix)
 
 
 def damaged(path: str, problem: str) -> Refusal:

@@ -26,7 +26,10 @@ TABLES = frozenset({
     "event", "head", "journal", "leaf", "name", "opened", "sealed_version", "segment", "set_aside", "spooled", "tree",
 })  # fmt: skip
 WAL_RETRY_S = 0.005
+PAGE_BYTES = 4_096  # of SQLite, by default
 WAL_PAGES = 16_384  # 64 MiB before a commit has to checkpoint; the writer does it earlier when idle
+WAL_PAGES_MIN = 256
+WAL_SHARE = 16  # of a disk, one part for the log: a log that fills a disk could not be moved to the journal any more
 
 
 def open_for_writing(
@@ -52,7 +55,7 @@ def open_for_writing(
     except sqlite3.Error as error:
         raise refusal_of(error, path) from error
     try:
-        _prepare_writer(connection)
+        _prepare_writer(connection, path)
         checkpoint(connection, path)  # fails where a log that others have open was cut: nothing is written over it
         with connection.transaction():
             created = _lay_out(connection, journal_id)
@@ -151,10 +154,16 @@ def _inspect(path: str, mark: Mark | None, lenient: bool) -> None:
             raise
 
 
-def _prepare_writer(connection: JournalConnection) -> None:
+def _prepare_writer(connection: JournalConnection, path: str) -> None:
     _enter_wal(connection)
-    for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL", f"wal_autocheckpoint={WAL_PAGES}"):
+    for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL", f"wal_autocheckpoint={_wal_pages(path)}"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _wal_pages(path: str) -> int:
+    """Return how many pages the log may have before a commit moves it to the journal: fewer on a small disk."""
+    disk = os.statvfs(os.path.dirname(path) or ".")
+    return min(WAL_PAGES, max(WAL_PAGES_MIN, disk.f_blocks * disk.f_frsize // WAL_SHARE // PAGE_BYTES))
 
 
 def _enter_wal(connection: JournalConnection) -> None:

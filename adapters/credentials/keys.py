@@ -23,10 +23,11 @@ DRAFT_PREFIX = ".omac-key."
 
 
 class KeyAtHand(NamedTuple):
-    """A key, and where it came from, in words."""
+    """A key, and where it came from, in words; `file` is the path of its key file, "" for a key from elsewhere."""
 
     key: VaultKey
     origin: str
+    file: str = ""
 
 
 def key_at_hand(environment: Mapping[str, str], unlocked: VaultKey | None) -> KeyAtHand:
@@ -75,7 +76,7 @@ def _from_file(path: str, label: str, *, handed_over: bool = False) -> KeyAtHand
     if key is None:
         message = f"{label} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes"
         raise Refusal("vault-unusable", message, fix=[f"wc -c {shlex.quote(path)}"])
-    return KeyAtHand(key, f"{label} {path}")
+    return KeyAtHand(key, f"{label} {path}", "" if handed_over else path)
 
 
 def _parsed(content: HiddenBytes) -> VaultKey | None:

@@ -18,12 +18,12 @@ from omac.adapters.credentials.keychain import Keychain, remove_checked, system_
 from omac.adapters.credentials.keys import KeyAtHand, key_at_hand, key_of
 from omac.adapters.credentials.vault import Vault
 from omac.adapters.credentials.vault_format import VaultKey
+from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.threads import run_in_thread
 
 KEYCHAIN, VAULT = "keychain", "vault"
-VAULT_FILE = "vault"  # in the state directory
 VALUE_BYTES_MAX = 128 * 1024
 TIMEOUT_S = 10.0
 PROMPT_TIMEOUT_S = 60.0
@@ -53,7 +53,7 @@ class SecretStores:
         prompt_timeout_s: float = PROMPT_TIMEOUT_S,
         keychain: Keychain | None = None,
     ) -> None:
-        self.vault = Vault(os.path.join(state_path, VAULT_FILE), lock_wait_s=LOCK_SHARE * timeout_s)
+        self.vault = Vault(os.path.join(state_path, state_paths.VAULT), lock_wait_s=LOCK_SHARE * timeout_s)
         self._environment = environment
         self._choice: Choice = choice
         self._choose_once = choose_once

@@ -15,7 +15,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from omac.adapters.credentials import private_file
 from omac.adapters.credentials.keys import FILE_VARIABLE, KeyAtHand, key_of
@@ -35,11 +35,13 @@ from omac.adapters.credentials.vault_format import (
     stretched,
     unseal,
 )
-from omac.adapters.files import atomic, lock
+from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.nearest import make_private, nearest_existing
+from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.refusal import Refusal
 
+NOTE_BYTES_MAX = 4_096  # a path
 LOCK_WAIT_S = 10.0
 LOCK_POLL_S = 0.003
 
@@ -120,6 +122,14 @@ class Vault:
 
         self._change(at_hand, drop)
 
+    def note_key_file(self, path: str) -> None:
+        """Note beside the vault where its key file is, which no sandbox shows from then on, whether a variable names it
+        there or not. A link would have copies of this folder that follow links contain the key."""
+        note, text = os.path.join(os.path.dirname(self.path), state_paths.KEY_NOTE), os.fsencode(path)
+        with suppress(OSError):  # the variable still does
+            if not os.path.exists(note) or bounded.read(note, NOTE_BYTES_MAX) != text:
+                atomic.replace(note, text, prefix=self._draft_prefix)
+
     def _create(self, header: Header, key: VaultKey) -> None:
         with self._words():
             make_private(os.path.dirname(self.path))
@@ -136,7 +146,10 @@ class Vault:
 
     def _open(self, at_hand: KeyAtHand) -> Contents:
         with self._words(at_hand.origin):
-            return unseal(self._file(), at_hand.key)
+            contents = unseal(self._file(), at_hand.key)
+        if at_hand.file:
+            self.note_key_file(at_hand.file)
+        return contents
 
     def _change(
         self, at_hand: KeyAtHand, change: Callable[[Contents], None], under: tuple[Header, VaultKey] | None = None

@@ -45,14 +45,14 @@ def hold(path: str) -> int:
             if not try_acquire(descriptor):
                 holder = os.read(descriptor, 20).strip()
                 raise Locked(path, int(holder) if holder.isdigit() else None)
-            if _lies_at(descriptor, path):
+            if os.fstat(descriptor).st_nlink:  # else whoever held it has removed it
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # whoever held it has removed it
+        os.close(descriptor)
 
 
 def remove(path: str, descriptor: int) -> None:
@@ -62,14 +62,6 @@ def remove(path: str, descriptor: int) -> None:
     except OSError:
         pass  # it is harmless
     os.close(descriptor)
-
-
-def _lies_at(descriptor: int, path: str) -> bool:
-    """Return whether an open file is still the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except FileNotFoundError:
-        return False
 
 
 def hold_folder(folder: int) -> bool:

@@ -13,7 +13,6 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
-from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import InterpreterChanged, Interpreters
 
 DIGEST_BYTES_MAX = 128 << 20  # what is larger is known by its device and inode
@@ -29,6 +28,8 @@ class HostInterpreters(Interpreters):
         self._writable = tuple(writable)
 
     async def resolve(self, command: Sequence[str], source: str, copy: str, workdir: str) -> tuple[Interpreter, ...]:
+        from omac.services.kernel.threads import run_in_thread  # loads trio, which a comparison does without
+
         writable = (*self._writable, workdir) if workdir else self._writable
         return await run_in_thread(_resolve, command, source, copy, self._path, writable)
 
@@ -43,6 +44,17 @@ def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
         if approved.path and "/" not in approved.name and host_programs.on_path(approved.name, path) != approved.path:
             path = f"{os.path.dirname(approved.path)}:{path}"
     return path
+
+
+def interpreter_problem(approved: Iterable[Interpreter], path: str, writable: tuple[str, ...]) -> str:
+    """Return which approved interpreter is no longer the same, as the start of a sidecar says it; "" for none."""
+    trusted = host_programs.trusted_path(path, writable) or host_programs.SEARCHED
+    try:
+        for interpreter in approved:
+            _require_same(interpreter, trusted, writable)
+    except InterpreterChanged as changed:
+        return str(changed)
+    return ""
 
 
 def _require_same(approved: Interpreter, path: str, writable: tuple[str, ...]) -> None:

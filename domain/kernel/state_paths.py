@@ -10,6 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+VAULT = "vault"  # in the state directory
+KEY_NOTE = f"{VAULT}.key-file"  # the same: the path of the key file that opened the vault last
+
 
 def stated_home(environment: Mapping[str, str]) -> str:
     """$HOME, where that is absolute; else "": then the user database is to be asked."""

@@ -21,7 +21,7 @@ DISK = "disk"
 DISK_BYTES_MIN = 1024 * 1024  # below, an append may fail at any time
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
-FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale"]
+FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled"]
 MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
 
 
@@ -67,9 +67,9 @@ def segment_lost(problem: str, fix: tuple[str, ...]) -> Diagnosis:
     return Diagnosis("segments", FAIL, problem, fix)
 
 
-def journal_unreadable(problem: str, fix: tuple[str, ...]) -> Diagnosis:
-    """The finding that the journal cannot be read: it is lost or damaged, or its path leads to something else."""
-    return Diagnosis("journal", FAIL, problem, fix)
+def unreadable(name: str, problem: str, fix: tuple[str, ...]) -> Diagnosis:
+    """The finding that the journal or the settings cannot be read: lost, damaged, or something else is there."""
+    return Diagnosis(name, FAIL, problem, fix)
 
 
 def erasure_unfinished(workdir: str) -> Diagnosis:
@@ -130,6 +130,9 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
         case "dangling":
             says = f"{flaw.path} leads to a run that is gone"
             return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm {path}"))
+        case "garbled":
+            says = f"{flaw.path} does not hold what omac wrote there: it was changed by hand or cut off"
+            return Diagnosis(NAME, FAIL, says, (list_command(flaw.path),))
         case "stale":
             says = f"{flaw.path} is left of a run that ended"
             return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm -r {path}"))

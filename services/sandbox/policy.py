@@ -27,7 +27,7 @@ from omac.domain.sandbox.confinement import (
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
-from omac.services.sandbox.settled import refuse_kernel, refuse_links, require_room, settled
+from omac.services.sandbox.settled import noted_key_file, refuse_kernel, refuse_links, require_room, settled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -345,8 +345,9 @@ class _Composition:
 
     def _hidden(self) -> tuple[str, ...]:
         """Return omac's own paths, even those that a variable or a setting puts elsewhere: state directory, journal,
-        vault key file, witness and its token."""
+        vault key file (also the one that opened the vault last), witness and its token."""
         paths = [self._ports.state, *map(self._ports.files.canonical, self._request.omac_files)]
+        paths += noted_key_file(self._ports)
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
                 paths += [self._ports.files.canonical(path) + ending for ending in endings]

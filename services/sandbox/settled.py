@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE
@@ -11,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.request import SandboxRequest
-    from omac.services.sandbox.ports import SettlingPorts
+    from omac.services.sandbox.ports import SandboxPorts, SettlingPorts
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder like any other
 
@@ -51,6 +52,13 @@ def refuse_kernel(path: str, flag: str, access: str) -> None:
     if below(path, "/sys") and access == WRITE:
         message = f"{flag} {path}: a program could change settings of the kernel"
         raise Refusal("misuse", message, fix=[f"omac sandbox run --read {path} -- COMMAND"])
+
+
+def noted_key_file(ports: SandboxPorts) -> list[str]:
+    """Return the canonical path of the key file that opened the vault last, if it is still there."""
+    files, note = ports.files, f"{ports.state}/{state_paths.KEY_NOTE}"
+    path = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
+    return [files.canonical(path)] if path and "\0" not in path and files.exists(path) else []
 
 
 def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts) -> None:

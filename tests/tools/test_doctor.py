@@ -234,6 +234,34 @@ def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
     assert omac.run("doctor").status == 0
 
 
+def test_what_every_start_reads(omac: Omac) -> None:
+    """Settings that cannot be read, and an id or a key that is none, are failures: no run starts with them."""
+    omac.approve(omac.project("shop"))
+    settings = Path(omac.environment["XDG_CONFIG_HOME"]) / "omac/settings.toml"
+    settings.parent.mkdir(parents=True)
+    settings.parent.chmod(0o700)
+    settings.write_text("x = [")
+    settings.chmod(0o600)
+    refused = omac.run("settings", "show")
+    says, _, fixes = refused.err.removeprefix("omac: ").partition("\n")
+    done = omac.run("doctor")
+    assert done.status == refused.status == 3, done
+    assert f"[fail] settings: {says}\n{fixes}" in done.out
+    settings.unlink()
+    for name in ("host-id", "fingerprint.key"):
+        path = omac.state / name
+        content = path.read_bytes()
+        path.write_bytes(content[:5])
+        done = omac.run("doctor")
+        assert done.status == 5, done
+        assert f"[fail] own files: {path} does not hold what omac wrote there" in done.out
+        path.write_bytes(content)
+    (omac.state / "spool").write_text("")
+    assert f"[fail] own files: {omac.state}/spool does not hold" in omac.run("doctor").out
+    (omac.state / "spool").unlink()
+    assert omac.run("doctor").status == 0
+
+
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:
     """A state directory that is a file, or belongs to another user, is a problem that --fix leaves."""
     omac.state.rmdir()

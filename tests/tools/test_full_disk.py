@@ -2,15 +2,18 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from contract.media import small_disk as bwrap_disk
 from polling import eventually
-from real_omac import Omac, curl, omac_in
+from real_omac import COMMAND, Omac, curl, omac_in
 from tools.test_seal_command import folder, moment
 from tools.test_snapshots import called_often
 
@@ -139,3 +142,71 @@ def test_reading(original: tuple[Omac, Path], left_kib: int) -> None:
         done = omac.run("revoke", "echo", cwd=omac.root / "shop")
         assert (done.status, "df -h" in done.err) == (5, True), done
         require_no_drafts_of_marks(omac)
+
+
+FILL = """
+import os, sys, time
+from contract.journals import commit_now
+from omac.domain.access.access import AccessRefused
+from omac.domain.kernel.event import Draft
+from omac.domain.kernel.ids import HostId, access_stream
+from omac.domain.kernel.refusal import Refusal
+from omac.journal import store
+from omac.journal.opening import open_journal
+path = sys.argv[1]
+store.WAL_SHARE = int(sys.argv[2]) or store.WAL_SHARE
+journal = open_journal(path, "r", time.time_ns)
+refused = AccessRefused(None, None, "/" + "x" * 3_000, None, "GET", "", 404, "unknown-mount")
+largest = 0
+try:
+    for _ in range(10_000):
+        commit_now(journal, [Draft(access_stream(HostId("h")), None, refused)] * 20)
+        largest = max(largest, os.path.getsize(path + "-wal"))
+except Refusal:
+    print(largest, os.path.getsize(path), flush=True)
+os._exit(9)  # killed: the log stays
+"""
+DISK_BYTES = 12_000_000
+
+
+def on_a_disk_of_its_own(omac: Omac, share: int, then: str = "") -> tuple[int, int, str]:
+    """Fill a small disk with a journal, without a pause, and run a shell script there; return the size of its log, at
+    the most, its own size, and the rest that was printed. The log may take one of `share` parts of the disk."""
+    disk = omac.folder / "disk"
+    disk.mkdir()
+    root = Path(__file__).parents[2]
+    filling = shlex.join([sys.executable, "-c", FILL, f"{disk}/journal.db", str(share)])
+    omac.environment |= {"PYTHONPATH": f"{root / 'src'}:{root / 'tests'}", "OMAC_JOURNAL": f"{disk}/journal.db"}
+    command = [*bwrap_disk(disk, DISK_BYTES), "sh", "-c", f"{filling}; {then}"]
+    done = subprocess.run(command, env=omac.environment, capture_output=True, text=True, cwd=omac.folder, timeout=60)
+    first, _, rest = done.stdout.partition("\n")
+    log, size = map(int, first.split())
+    return log, size, rest + done.stderr
+
+
+def test_the_log_of_a_journal_on_a_small_disk(omac: Omac) -> None:
+    """The log takes a small part of a small disk while appends never pause, so that events can fill the rest."""
+    log, size, _ = on_a_disk_of_its_own(omac, 0)
+    assert log < DISK_BYTES / 8
+    assert size > DISK_BYTES * 0.8
+
+
+BACK_TO_WORK = """
+omac() { OMAC "$@"; }
+mkdir OTHER
+omac key rotate 2>said
+cat said
+sed -n 's/ *#.*//; s/^  try: //; 3,$p' said >again
+. ./again
+omac key rotate && omac audit verify
+"""
+
+
+@pytest.mark.full
+def test_a_disk_that_is_full_of_the_log(omac: Omac) -> None:
+    """A journal whose log fills its disk, which an earlier omac may have left, is refused with the commands that
+    bring it back to work."""
+    log, _, said = on_a_disk_of_its_own(omac, 1, BACK_TO_WORK.replace("OMAC", shlex.join(COMMAND)))
+    assert log > DISK_BYTES / 2
+    assert "MiB of it are its write-ahead log, which a copy does not need\n" in said
+    assert "events verified" in said, said

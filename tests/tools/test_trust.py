@@ -85,10 +85,10 @@ def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], obje
     listed = omac.run("list", "--workdir", str(project))
     assert "  not approved  " in listed.out
     assert f"{copy}" in listed.err
-    assert f"; to make it again: {command}\n" in listed.err
+    assert f"; approve it again: {command}\n" in listed.err
     assert f"  try: {command}\n" in omac.run("approvals").err
     overview = omac.ok(cwd=project)
-    assert "skills   echo  its approved copy is missing or changed\n" in overview
+    assert "skills   echo  its copy or its interpreter is not what was approved\n" in overview
     assert "next     omac trust  " in overview
     shown = omac.run("show", "echo", "--workdir", str(project))
     assert f"  it does not run: the approved copy {copy} " in shown.out
@@ -106,6 +106,26 @@ def test_an_approved_copy_that_is_lost(omac: Omac, damage: Callable[[Path], obje
     assert omac.run(*command.split()[1:]).status == 9
     assert omac.run("trust", str(project)).status == 2
     assert states(omac, project) == {"echo": "not approved"}
+
+
+def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
+    """A skill whose interpreter was replaced is not approved anywhere; `omac trust` asks, and the command that the list
+    names approves it with the present one."""
+    project, program = omac.root / "shop", omac.folder / "own-python"
+    program.write_text("#!/bin/sh\nexec python3 sidecar.py\n")
+    program.chmod(0o755)
+    omac.skill(project, "echo", f"name: echo\nsidecar:\n  command: [{program}, x]\n")
+    omac.approve(project)
+    program.write_text("#!/bin/sh\nexec python3 -I sidecar.py\n")
+    listed = omac.run("list", "--workdir", str(project))
+    says = f"echo: its interpreter {program} is not the program that was approved; approve it again: "
+    assert says in listed.err
+    assert states(omac, project) == {"echo": "not approved"}
+    done = omac.run("trust", str(project))
+    assert (done.status, "omac trust needs a terminal to ask about echo\n" in done.err) == (2, True), done
+    command = listed.err.partition(says)[2].splitlines()[0]
+    assert omac.ok(*command.split()[1:]).startswith("approved again, other code than before: echo in ")
+    assert states(omac, project) == {"echo": "approved"}
 
 
 def test_a_change_meanwhile_is_refused(omac: Omac, tmp_path: Path) -> None:

@@ -489,3 +489,21 @@ def test_settings(omac: Omac) -> None:
     slip = omac.run("settings", "set", "secrets.stor", "vault")
     assert (slip.status, slip.out) == (2, "")
     assert omac.run("status").status == 0, "the journal with such events is read"
+
+
+def test_no_sandbox_shows_the_key_file(omac: Omac, key: Path) -> None:
+    """A key file in a granted folder is hidden where no variable names it: from its making on, and after it was moved,
+    once it has opened the vault."""
+    omac.ok("vault", "init", "--key-file", str(key))
+    (key.parent / "note").write_text("note")
+    project = omac.project("shop")
+    read = ("sandbox", "run", "--read", str(key.parent), "--workdir", str(project), "--", "sh", "-c")
+    done = omac.run(*read, f"cat {shlex.quote(str(key))} {shlex.quote(str(key.parent / 'note'))}")
+    assert (done.out, done.status) == ("note", 1), done
+    moved = key.rename(key.with_name("moved"))
+    omac.ok("vault", "status", extra={"OMAC_VAULT_KEY_FILE": str(moved)})
+    done = omac.run(*read, f"cat {shlex.quote(str(moved))}")
+    assert (done.out, done.status) == ("", 1), done
+    refused = omac.run("sandbox", "run", "--read", str(moved), "--", "true")
+    assert "omac's own and in no sandbox" in refused.err
+    assert omac.run("doctor").status == 0

@@ -12,10 +12,10 @@ from omac.domain.sandbox.own_files import (
     NAME,
     diagnose,
     erasure_unfinished,
-    journal_unreadable,
     mended,
     segment_lost,
     signing_delayed,
+    unreadable,
 )
 from omac.tools.compose.journal_clock import time_ahead
 from omac.tools.compose.machine import probe_machine
@@ -29,16 +29,15 @@ from omac.tools.terminal.timestamps import wall_clock
 
 def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     """Show the findings, with `fix` after repairing what omac can repair safely. Return 0 when all is well, 5 when
-    files of omac's cannot be used, 10 when the journal is lost or not whole, else the status of a sandbox that is not
-    available."""
+    files of omac's cannot be used, 10 when those of the journal are not whole, the status of the refusal of settings
+    or a journal that cannot be read, else the status of a sandbox that is not available."""
     own = OwnFiles(environment)
     done = _repair(own) if fix else []
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
     lost = [segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost]
-    if own.unreadable:
-        lost.append(journal_unreadable(own.unreadable.message, tuple(own.unreadable.fix)))
+    lost += [unreadable(name, refusal.message, tuple(refusal.fix)) for name, refusal in own.unreadable.items()]
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
-    witness = [] if own.unreadable else [_witness(found_witness(environment, own.state))]
+    witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]
     clock = _clock(time_ahead(environment, own.state, time.time_ns()))
     ours = (*diagnose(own.state.path, own.flaws()), *own.disks(), *lost, *unsigned, *unerased, *clock, *witness)
     diagnoses = (*ours, *findings(probe_machine()))
@@ -51,8 +50,8 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
             print_folded(line, 4)
     if any(diagnosis.name in (NAME, DISK) and diagnosis.level == FAIL for diagnosis in diagnoses):
         return REASONS["state-unusable"].exit_code
-    if own.unreadable:
-        return own.unreadable.exit_code
+    for refusal in own.unreadable.values():
+        return refusal.exit_code
     if own.lost:
         return REASONS["journal-damaged"].exit_code
     return 0 if healthy(diagnoses) else REASONS["sandbox-unavailable"].exit_code
@@ -80,12 +79,12 @@ def _witness(witness: FoundWitness) -> Diagnosis:
     size = counted(state.size, "event")
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix: tuple[str, ...] = (f"ls -ld {quoted(witness.name)}",) if witness.name.startswith("/") else ()
+        fix = [f"ls -ld {quoted(witness.name)}"] if witness.name.startswith("/") else []
         if witness.is_contested:
-            fix = (
+            fix = [
                 "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",
                 "omac audit verify --checkpoint kept.txt  # here: whether more was changed than a restore cut off",
-            )
+            ]
         return Diagnosis(name, WARN, says, (*fix, "omac settings show"))
     if state.size and state.witness == witness.name:
         return Diagnosis(name, OK, f"{witness.name} keeps checkpoints; the last one counts {size}")

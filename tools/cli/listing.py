@@ -129,15 +129,16 @@ def approvals(as_json: bool, check: bool, journal: str | None, environment: Mapp
     else:
         report("nothing is approved")
     for registered in approved if check else ():
-        _report_copy(registered, registry)
+        _report_obstacle(registered, registry)
     return 0
 
 
-def _report_copy(registered: RegisteredSkill, registry: Registry) -> None:
-    """Report an approval whose copy is missing or changed, which lets nothing run."""
+def _report_obstacle(registered: RegisteredSkill, registry: Registry) -> None:
+    """Report an approval that lets nothing run, because its copy or its interpreter is not what was approved."""
     skill, where, approved = registered.status.skill, registry.place(registered).where, registered.state.approved
-    if approved is not None and approved.digest and (problem := registry.copy_problem(approved)):
-        report(f"{skill} does not run: {problem}")
+    workdir = "" if is_repository(registered.status.scope) else registered.status.dir
+    if approved is not None and approved.digest and (obstacle := registry.obstacle(approved, workdir)):
+        report(f"{skill} does not run: {obstacle}")
         if is_repository(registered.status.scope):
             report_fix(["omac trust --repository  # in a worktree of it: makes the copy again"])
         else:
@@ -173,11 +174,11 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
         return "guidance", ""
     if standing.is_current:
         return "approved", ""
-    if standing.copy_problem and approved is not None:
+    if standing.obstacle and approved is not None:
         is_own = standing.known is not None and standing.known.state.approved == approved
         where = candidate.place.where if is_own else f"{candidate.place.where} --repository"
         again = f"omac approve {shlex.quote(skill.name)} {where} --hash {approved.digest}"
-        return "not approved", f"{standing.copy_problem}; to make it again: {again}"
+        return "not approved", f"{standing.obstacle}; approve it again: {again}"
     if approved is None:
         return ("not approved" if standing.known else "not registered"), ""
     if not approved.digest and approved.is_bundle(skill.code):

@@ -89,8 +89,8 @@ def state_of(reviewed: Review, environment: Mapping[str, str]) -> str:
             return "changed since it was approved"
         case "broken":
             return "broken: omac skill check"
-        case "not approved" if reviewed.standing.copy_problem:
-            return "its approved copy is missing or changed"
+        case "not approved" if reviewed.standing.obstacle:
+            return "its copy or its interpreter is not what was approved"
         case state if missing:
             return f"{state}, waits for {', '.join(missing)}"
         case state:

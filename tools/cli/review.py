@@ -67,7 +67,7 @@ class Review(NamedTuple):
             return "guidance"
         if self.standing.is_current:
             return "approved"
-        is_change = self.approved is not None and self.approved.digest and not self.standing.copy_problem
+        is_change = self.approved is not None and self.approved.digest and not self.standing.obstacle
         return "changed" if is_change else "not approved"
 
     def drift(self, folders: SkillFolders) -> tuple[str, str]:

@@ -59,7 +59,7 @@ def show(request: ShowRequest, environment: Mapping[str, str], clock: Callable[[
         )
         return 0
     shown, digest = LiveFiles(reviewed.skill.source), ""
-    if reviewed.state in ("not approved", "changed") and not reviewed.standing.copy_problem:
+    if reviewed.state in ("not approved", "changed") and not reviewed.standing.obstacle:
         shown, digest = _to_show(reviewed, request, environment, clock)
     files = files_of(shown)
     show_purpose(reviewed, environment)
@@ -148,9 +148,9 @@ def show_approval(reviewed: Review, environment: Mapping[str, str], digest: str)
             before, now = reviewed.drift(DiskSkillFolders(environment))
             print_folded(f"  CHANGED after it was approved{since}: {before}", 4)
             print_folded(f"  and now it is {now}", 4)
-        case "not approved" if approved is not None and reviewed.standing.copy_problem:
+        case "not approved" if approved is not None and reviewed.standing.obstacle:
             print_folded(f"  approved{since}: {shown_hash(approved.bundle_hash, approved.digest)}", 4)
-            print_folded(f"  it does not run: {reviewed.standing.copy_problem}", 4)
+            print_folded(f"  it does not run: {reviewed.standing.obstacle}", 4)
         case state:
             print_folded(f"  {state}: {digest}" if digest else f"  {state}", 4)
 
@@ -181,7 +181,7 @@ def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str
     """Return the commands that a person needs next, after seeing the files of this digest; "": files that cannot be
     approved."""
     match reviewed.state:
-        case "not approved" if reviewed.approved is not None and reviewed.standing.copy_problem:
+        case "not approved" if reviewed.approved is not None and reviewed.standing.obstacle:
             return [f"{command('approve', reviewed)} --hash {reviewed.approved.digest}"]
         case "not approved":
             return [f"{command('register', reviewed)} --hash {digest}"] if digest else []

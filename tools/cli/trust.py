@@ -132,12 +132,12 @@ def _with_copy(
 ) -> Review:
     """Return a skill whose approved copy is whole, if the files that were approved are still there: of these it is made
     again, which approves nothing. Any other skill is returned as it is."""
-    if reviewed.standing.copy_problem:
+    if reviewed.standing.obstacle:
         with suppress(Refusal):
             frozen(reviewed, request.journal, environment, clock)
         before, reviewed = reviewed, review_of(reviewed.candidate, registry, DiskSkillFolders(environment))
-        if not reviewed.standing.copy_problem:
-            report(f"{reviewed.skill.name}: {before.standing.copy_problem}; it was made again of the approved files")
+        if not reviewed.standing.obstacle:
+            report(f"{reviewed.skill.name}: {before.standing.obstacle}; it was made again of the approved files")
     return reviewed
 
 

@@ -60,6 +60,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
     at_hand = vaults.key_of_environment(environment)
     if at_hand is not None:
         vault.create_with_key(at_hand.key)
+        vault.check(at_hand)  # which notes where its key file is
         print_folded(f"made the vault {vault.path}; it opens with {at_hand.origin}")
         return 0
     if environment.get(FILE_VARIABLE):

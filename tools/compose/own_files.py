@@ -1,35 +1,42 @@
 """omac's own files, for `omac doctor`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from itertools import chain
 
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.upkeep import flaws_of, free_bytes_at, repair
-from omac.adapters.settings.files import user_path
+from omac.adapters.settings.files import read_user, user_path
 from omac.domain.kernel.ids import RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.doctor import Diagnosis
 from omac.domain.sandbox.own_files import Flaw, disk_short
+from omac.domain.settings.settings import resolve
 from omac.journal.file import require_regular, segment_refusal
 from omac.journal.segment import missing_segments
 from omac.projections.evidence.unfinished import delays_of, erasures_of
 from omac.projections.system import System
 from omac.tools.compose.journals import read_if_any, system_of
 
+FOLDERS = ("frozen", "inspections", "journals", "run", "set-aside", "spool", "subjects")  # of the state directory
+
 
 class OwnFiles:
     """The state directory that the environment means, and the files of omac's in the settings folder. `delays` are
     hosts that sign no checkpoints, `erasures` those that are not finished, `lost` segments of the journal whose
-    files cannot be read, `unreadable` the refusal of a journal that cannot be read at all."""
+    files cannot be read, `unreadable` refusals of what every start reads, by name: the settings, and the journal."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.state = StateDir.of(environment)
         settings = user_path(environment)
         self._public = (os.path.dirname(settings), settings)
         self.lost: tuple[Refusal, ...] = ()
-        self.unreadable: Refusal | None = None
+        self.unreadable: dict[str, Refusal] = {}
+        try:
+            resolve({}, environment, None, read_user(environment))
+        except Refusal as refusal:
+            self.unreadable["settings"] = refusal
         self._journal = self.state.journal_in_use(environment)
         system = self._system(environment)
         self._unended = _unended(system)
@@ -50,12 +57,29 @@ class OwnFiles:
                 self.lost = tuple(segment_refusal(error, path) for error in missing_segments(path, segments))
                 return system_of(journal, self.state)
         except Refusal as refusal:
-            self.unreadable = None if self.lost else refusal
+            if not self.lost:
+                self.unreadable["journal"] = refusal
             return None
 
     def flaws(self) -> tuple[Flaw, ...]:
         """Return what is wrong."""
-        return flaws_of(self.state, self._public, self._unended)
+        flaws = flaws_of(self.state, self._public, self._unended)
+        if any(flaw.path == self.state.path for flaw in flaws):
+            return flaws
+        return (*flaws, *(Flaw("garbled", path) for path in self._garbled()))
+
+    def _garbled(self) -> Iterator[str]:
+        """Yield the files of ids and keys that do not hold what omac once wrote there, and what has a folder's name."""
+        for path in (os.path.join(self.state.path, name) for name in FOLDERS):
+            if os.path.lexists(path) and not os.path.isdir(path):
+                yield path
+        for name, read in (("host-id", self.state.host_id), ("fingerprint.key", self.state.fingerprint_key)):
+            path = os.path.join(self.state.path, name)
+            try:
+                if os.path.lexists(path):
+                    read(str)  # nothing is minted in its place
+            except Refusal:
+                yield path
 
     def disks(self) -> tuple[Diagnosis, ...]:
         """Return the findings about the disks of the state directory and of the journal."""

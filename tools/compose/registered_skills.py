@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from omac.adapters.sidecars.interpreters import interpreter_problem
 from omac.adapters.skills.verifying import check_copy
 from omac.domain.credentials.credential import Credential
 from omac.domain.harness.table import harness_named
@@ -51,7 +52,7 @@ class Standing(NamedTuple):
     given.
 
     `approved` is the code approved for its files as they are now, else the code approved last; `is_current`: the
-    former, and its approved copy is whole; else `copy_problem` says what is wrong with that.
+    former, and its copy and interpreters are what was approved; else `obstacle` says what is wrong with these.
     `repository` is that of the approval for its files, if that is one by repository.
     """
 
@@ -61,7 +62,7 @@ class Standing(NamedTuple):
     is_current: bool
     repository: WorktreeFolder | None
     given: Credential
-    copy_problem: str = ""
+    obstacle: str = ""
 
 
 def digest_now(folders: SkillFolders, source: str) -> str:
@@ -78,12 +79,18 @@ class Registry:
     """Every registration of this host in one journal."""
 
     def __init__(
-        self, host: HostId, system: System, history: Callable[[StreamId], Iterable[Recorded]], copies: str = ""
+        self,
+        host: HostId,
+        system: System,
+        history: Callable[[StreamId], Iterable[Recorded]],
+        copies: str = "",
+        path: str = os.defpath,
     ) -> None:
         """Read the registrations from the system of a journal; `history` returns the records of one of its streams,
-        `copies` is the folder of its approved copies."""
+        `copies` is the folder of its approved copies, `path` the PATH that leads to interpreters."""
         self._host = host
         self._copies = copies
+        self._path = path
         self.system = system
         self.known = tuple(self._of_host(history))
 
@@ -97,7 +104,8 @@ class Registry:
             return cls(HostId(""), System(), lambda _: ())
         with closing(journal):
             copies = state.frozen(path, journal.store.journal_id())
-            return cls(host_id(state), system_of(journal, state), partial(_history, journal), copies)
+            history, path = partial(_history, journal), environment.get("PATH", os.defpath)
+            return cls(host_id(state), system_of(journal, state), history, copies, path)
 
     def credential(self, scope: str, skill: str, base: str | None = None) -> Credential:
         """Return the values given to the skill in the base folder `base`; None: to any skill of that name."""
@@ -120,22 +128,23 @@ class Registry:
             values = values.over(self.credential(part.scope, skill.name, skill.base))
         approved = own.state.approved if own else None
         if approved is not None and approved.digest and approved.is_bundle(skill.code):
-            problem = self.copy_problem(approved)
-            return Standing(own, shared, approved, not problem, part if covering else None, values, problem)
+            obstacle = self.obstacle(approved, skill_scope.workdir)
+            return Standing(own, shared, approved, not obstacle, part if covering else None, values, obstacle)
         if covering is not None:
-            problem = self.copy_problem(covering)
-            return Standing(own, shared, covering, not problem, part, values, problem)
+            obstacle = self.obstacle(covering, skill_scope.workdir)
+            return Standing(own, shared, covering, not obstacle, part, values, obstacle)
         return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, values)
 
-    def copy_problem(self, approved: Code) -> str:
-        """Return why the copy that was frozen of approved code cannot run; "" where it is whole."""
+    def obstacle(self, approved: Code, workdir: str) -> str:
+        """Return why approved code cannot run in a directory all the same: its copy, or a program by which it runs, is
+        not what was approved; "" for nothing."""
         try:
             check_copy(os.path.join(os.path.realpath(self._copies), approved.digest.partition(":")[2]), approved.source)
         except CopyDamaged as damaged:
             return str(damaged)
         except OSError as error:
             return f"the approved copy of {approved.source} cannot be read: {problem_of(error)}"
-        return ""
+        return interpreter_problem(approved.interpreters or (), self._path, (workdir,) if workdir else ())
 
     def _covered(self, shared: RegisteredSkill | None, skill: FoundSkill, folders: SkillFolders) -> Code | None:
         """Return the approval by repository that holds for exactly the files of a skill."""

@@ -41,8 +41,13 @@ class _Files:
 
     @staticmethod
     def content(path: str) -> bytes:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_unwaited) as file:
             return file.read(CONTENT_BYTES_MAX)
+
+
+def _unwaited(path: str, flags: int) -> int:
+    """Open a file without waiting for whoever may write to it, where it is a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class SettlingAdapters:

@@ -48,6 +48,7 @@ def create_under_new_key(vault: Vault, path: str) -> None:
     except BaseException:
         os.unlink(path)
         raise
+    vault.note_key_file(path)
 
 
 def counted(vault: Vault, at_hand: KeyAtHand) -> tuple[int, int]:

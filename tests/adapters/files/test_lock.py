@@ -186,7 +186,7 @@ def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_lock_that_its_holder_removed(tmp_path: Path) -> None:
-    """A process that opened the file of a lock before its holder removed it does not take that for the lock."""
+    """A process that opened the file of a lock before its holder removed it takes the file that is there instead."""
     path = str(tmp_path / "lock")
     held = lock.hold(path)
     opened = lock.open_file(path)

@@ -645,8 +645,8 @@ def test_the_root_is_no_grant(mine: Box, flag: str) -> None:
     ],
 )
 def test_folders_of_the_system(mine: Box, flag: str, path: str, says: str) -> None:
-    """Folders that a sandbox has of its own cannot be granted, nor settings of the kernel; the refusal has a fix. /var
-    can be, with its link to /run."""
+    """A grant of what a sandbox has of its own, or of the kernel's settings, is refused with a fix. /var, with its link
+    to /run, can be granted."""
     subprocess.run(["git", "init", "-q", "."], cwd=mine.workdir, check=True, env=mine.environment)
     os.chown(mine.workdir / ".git", mine.uid, mine.uid)
     if flag != "--workdir":
