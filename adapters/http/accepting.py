@@ -88,8 +88,8 @@ def log_failure(log: logging.Logger, error: BaseException) -> None:
 class HeadLimits(msgspec.Struct, frozen=True):
     """The time that a connection waits for the head of a request, and the number of bytes that a head may have.
 
-    `head_timeout_s` runs from the first byte of a request (from the accept, for the first request of a connection);
-    `idle_timeout_s` between two requests.
+    `head_timeout_s` runs from the first byte of a request, which for the first request of a connection comes within as
+    long from the accept; `idle_timeout_s` runs between two requests.
     """
 
     head_timeout_s: float = 15
