@@ -1,14 +1,10 @@
 """Decoding what arrives of a body, in steps that hold up nobody else in the event loop."""
 
-import trio
-
 from omac.adapters.http.bodies import ChunkedDecoder, Decoder
-from omac.adapters.http.pacing import Pace
+from omac.adapters.http.pacing import pace_of_relays
 
 STEP_BYTES = 4096  # with hundreds of the shortest chunks, each of which takes as long as a long one
 PIECES_AT_ONCE = 16  # of one body, before it waits for its turn
-
-_pace: trio.lowlevel.RunVar[Pace] = trio.lowlevel.RunVar("pace")  # of all bodies
 
 
 async def decode(decoder: Decoder, data: bytes) -> bytes:
@@ -29,16 +25,8 @@ async def decode(decoder: Decoder, data: bytes) -> bytes:
         pieces += more
         room -= len(more)
         while not room and not decoder.finished:
-            await _pace_of_all().begin()
+            await pace_of_relays().begin()
             more = decoder.feed(b"", PIECES_AT_ONCE)
             pieces += more
             room = PIECES_AT_ONCE - len(more)
     return b"".join(pieces)
-
-
-def _pace_of_all() -> Pace:
-    try:
-        return _pace.get()
-    except LookupError:
-        _pace.set(Pace())
-        return _pace.get()
