@@ -4,16 +4,20 @@ Attributes are read as clients read them (RFC 6265 section 5.2): parted at every
 counts.
 """
 
+ATTRIBUTES_MAX = 32  # of one cookie: clients know less than ten
 _BLANKS = b" \t"
 
 
 def confined(value: bytes, prefix: bytes, mount: bytes, folder: bytes) -> bytes | None:
-    """Return a Set-Cookie value whose Path is `prefix` or below it, without Domain; None: it demands the whole host.
+    """Return a Set-Cookie value whose Path is `prefix` or below it, without Domain; None: it demands the whole host, or
+    has more than ATTRIBUTES_MAX attributes, each of which takes time.
 
     `prefix` is the mount as the client addresses it, `/<token>/<mount>`; `mount` as the skill sees it, in
     X-Forwarded-Prefix: skills name paths with it, or as they get them. `folder` is that of the requested path below the
     mount, and counts where the skill names no path.
     """
+    if value.count(b";") > ATTRIBUTES_MAX:
+        return None
     pair, *attributes = value.split(b";")
     if pair.lstrip(_BLANKS).lower().startswith(b"__host-"):
         return None  # clients take such a cookie with `Path=/` only, and then send it to every skill

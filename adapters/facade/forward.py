@@ -7,7 +7,6 @@ what the client claims about the way here is dropped, and the routing token neve
 import re
 from collections.abc import Collection
 from typing import Literal
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -31,7 +30,7 @@ _HOP_BY_HOP = frozenset(
 _OURS_UPSTREAM = frozenset((b"content-length", b"expect", b"forwarded", b"host"))
 # written by browsers and by libraries of pages: the address of the page that a request comes from
 _OF_PAGES = frozenset((b"hx-current-url", b"ping-from", b"ping-to", b"referer"))
-PAGE_BYTES_MAX = 4_096  # of all these together; browsers send no more of one (Referrer Policy, section 8.3)
+PAGE_BYTES_MAX = 2_048  # of all these together: decoding one takes time
 # of an answer: clients keep them for the whole host, and so for every skill. A dictionary is chosen by a pattern of
 # paths (RFC 9842), a report names the URLs of others, with their tokens
 _OF_THE_HOST = frozenset(
@@ -242,6 +241,6 @@ def _address_of_page(value: bytes, token: bytes) -> bytes | None:
     """The address of a page as the skill may see it; None when a token is in it that cannot be cut out, or may be that
     of another directory."""
     cut = _without_token(value, token) if token else None
-    if cut is None or token in unquote_to_bytes(cut) or may_hold_token(cut.decode("latin-1")):
+    if cut is None or may_hold_token(cut.decode("latin-1")):
         return None
     return cut

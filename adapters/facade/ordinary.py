@@ -2,7 +2,7 @@
 
 An ordinary request is one of HTTP/1.1 without a body, whole at once and alone on its way, and its head is not large. It
 goes to a skill with a connection at rest, or to which one can be made at once. An ordinary answer has a length that is
-small, and is soon whole.
+small, as is its head, and is soon whole.
 """
 
 from typing import NamedTuple

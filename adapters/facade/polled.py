@@ -26,9 +26,10 @@ from omac.adapters.facade.forward import client_head, upstream_head
 from omac.adapters.facade.ordinary import Unusual, require_ordinary
 from omac.adapters.facade.pool import SkillConnection
 from omac.adapters.facade.proxy import Forwarded
-from omac.adapters.http.accepting import LARGE_HEAD_BYTES, log_failure
+from omac.adapters.http.accepting import log_failure
 from omac.adapters.http.bodies import UpstreamError
 from omac.adapters.http.http1 import ResponseHead, parse_request_head
+from omac.adapters.http.pacing import LARGE_HEAD_BYTES
 from omac.adapters.http.slots import Slot
 from omac.adapters.http.wire import UNUSUAL, ClientGone, Wire, drain, leaving
 from omac.domain.kernel.refusal import Refusal
@@ -292,13 +293,12 @@ class PolledConnection:
         assert self.surroundings.answers is not None
         answer, addressed = self._answer, self._addressed
         end = answer.find(b"\r\n\r\n") + 4
-        if end < 4:
-            if len(answer) <= self.surroundings.limits.answer_head_bytes_max:
-                return False
-            self._hand_over_forwarded(b"")
-            return True
+        if end < 4 and len(answer) <= LARGE_HEAD_BYTES:
+            return False
         head, route = addressed.head, addressed.route
         try:
+            if not 4 <= end <= LARGE_HEAD_BYTES:
+                raise Unusual
             response, length, fields = self.surroundings.answers.read(answer[:end], head)
         except (UpstreamError, Unusual):
             self._hand_over_forwarded(b"")

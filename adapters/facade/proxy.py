@@ -20,6 +20,7 @@ from omac.adapters.facade.pool import SkillConnections
 from omac.adapters.http.bodies import UpstreamError, decoder_for
 from omac.adapters.http.decoding import decode
 from omac.adapters.http.http1 import ResponseHead, parse_response_head
+from omac.adapters.http.pacing import LARGE_HEAD_BYTES, pace_of_relays
 from omac.adapters.http.wire import AHEAD_BYTES_MAX, ClientGone, Wire
 from omac.domain.access.exchange import ExchangeProgress, Kind
 from omac.domain.kernel.refusal import Refusal
@@ -304,6 +305,8 @@ class Exchange:
             head = await self._next_head(upstream)
             if head is None:
                 raise UpstreamError(UNANSWERED)
+            if len(head) > LARGE_HEAD_BYTES:
+                await pace_of_relays().begin()
             response = parse_response_head(head, self._head.method, bytes_max=bytes_max)
             if is_switch(response, self._upgrade) or response.status >= 200:
                 return response

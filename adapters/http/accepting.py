@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import msgspec
 import trio
 
+from omac.adapters.http.pacing import LARGE_HEAD_BYTES
 from omac.adapters.http.slots import Slot, SlotLimits, Slots
 from omac.adapters.http.wire import ClientGone, Wire
 from omac.domain.kernel.refusal import problem_of
@@ -18,7 +19,6 @@ ACCEPTS = 64  # in one turn, before others have theirs: under load a turn takes 
 RETRY_S = 0.1
 CALM_S = 10.0  # without a refusal of the system, until a shortage is over: one descriptor at a time may come back
 HEAD_BYTES_MAX = 65_536
-LARGE_HEAD_BYTES = 4_096  # what is larger takes long enough to read that it waits for its turn
 
 
 async def accept_connections(
@@ -88,8 +88,8 @@ def log_failure(log: logging.Logger, error: BaseException) -> None:
 class HeadLimits(msgspec.Struct, frozen=True):
     """The time that a connection waits for the head of a request, and the number of bytes that a head may have.
 
-    `head_timeout_s` runs from the first byte of a request (from the accept, for the first request of a connection);
-    `idle_timeout_s` between two requests.
+    `head_timeout_s` runs from the first byte of a request, which for the first request of a connection comes within as
+    long from the accept; `idle_timeout_s` runs between two requests.
     """
 
     head_timeout_s: float = 15

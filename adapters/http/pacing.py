@@ -7,6 +7,7 @@ those of hundreds of callers began in the same turn, everybody else would wait f
 import trio
 
 BEGUN_AT_ONCE = 4
+LARGE_HEAD_BYTES = 4_096  # what is larger takes long enough to read that it waits for its turn
 
 
 class Pace:
@@ -31,3 +32,15 @@ class Pace:
         self._room = BEGUN_AT_ONCE - len(begun)
         if begun:
             self._trio.run_sync_soon(self._next_turn)
+
+
+_of_relays: trio.lowlevel.RunVar[Pace] = trio.lowlevel.RunVar("pace_of_relays")
+
+
+def pace_of_relays() -> Pace:
+    """Return the pace of what is long to relay: bodies in small chunks, and large heads of answers."""
+    try:
+        return _of_relays.get()
+    except LookupError:
+        _of_relays.set(Pace())
+        return _of_relays.get()

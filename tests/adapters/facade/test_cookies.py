@@ -32,6 +32,8 @@ PREFIX, SEEN = b"/s3cr3t/fast", b"/fast"
         (b"__Secure-a=1; Secure; Path=/", b"__Secure-a=1; Secure; Path=/s3cr3t/fast"),
         (b"__Host-a=1; Secure; Path=/", None),
         (b" __hOST-a=1", None),
+        (b"a=1" + 32 * b";", b"a=1; " + 32 * b"; " + b"Path=/s3cr3t/fast/sub"),
+        (b"a=1" + 33 * b";", None),
     ],
 )
 def test_where_a_cookie_goes(value: bytes, expected: bytes | None) -> None:

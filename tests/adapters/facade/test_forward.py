@@ -73,11 +73,11 @@ def test_a_chunked_body_stays_chunked() -> None:
         ("http://localhost:1/s3cr3t/fast/?u=/s3cr3t/fast/", ["Referer: http://localhost:1/fast/?u=/fast/"]),
         ("https://example.com/", ["Referer: https://example.com/"]),
         ("http://localhost:1/?t=s3cr3t", []),
-        ("http://localhost:1/%733cr3t/fast", []),
+        (f"http://localhost:1/%{ord(OTHERS[0]):x}{OTHERS[1:]}/fast", []),
         (f"http://localhost:1/{OTHERS}/fast/", []),
         (f"http://localhost:1/s3cr3t/fast/?back=%2F{OTHERS.upper()}", []),
         (f"http://localhost:1/s3cr3t/fast/?back=%2525{ord(OTHERS[0]):x}{OTHERS[1:]}", []),
-        (f"http://localhost:1/{'x' * 5_000}", []),
+        (f"http://localhost:1/{'x' * 2_100}", []),
         ("http://localhost:1/s3cr3t/fast/ab12cd34", ["Referer: http://localhost:1/fast/ab12cd34"]),
     ],
 )

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omac.adapters.http.bodies import ChunkedDecoder, Decoder, LengthDecoder, UntilCloseDecoder, UpstreamError
-from omac.adapters.http.decoding import STEP_BYTES, decode
+from omac.adapters.http.decoding import PIECES_AT_ONCE, STEP_BYTES, decode
+from omac.adapters.http.pacing import BEGUN_AT_ONCE
 
-PIECES_MAX = 2 * 64  # in one turn of others; Trio may give one task two turns in a row
+PIECES_MAX = 3 * BEGUN_AT_ONCE * PIECES_AT_ONCE  # in one turn of others; Trio may give one task two turns in a row
 SIZES = [1, 16, 100, 1000, STEP_BYTES]  # of chunks
 
 
@@ -52,6 +53,32 @@ async def test_small_chunks_let_others_have_their_turn(size: int) -> None:
     body, decoder = await counted((b"%x\r\n" % size + b"x" * size + b"\r\n") * chunks)
     assert body == b"x" * size * chunks
     assert decoder.most <= PIECES_MAX
+
+
+async def test_small_chunks_of_many_bodies_let_others_have_their_turn() -> None:
+    """The number of chunks between two turns is bounded, of however many bodies they are."""
+    counts = [0]  # of each turn
+    body = b"1\r\nx\r\n" * 600 + b"0\r\n\r\n"
+
+    class Counted(ChunkedDecoder):
+        def feed(self, data: bytes, pieces_max: int = sys.maxsize) -> list[bytes]:
+            pieces = super().feed(data, pieces_max)
+            counts[-1] += len(pieces)
+            return pieces
+
+    async def others() -> None:
+        while True:
+            counts.append(0)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        async with trio.open_nursery() as bodies:
+            for _ in range(50):
+                bodies.start_soon(decode, Counted(), body)
+        nursery.cancel_scope.cancel()
+    assert sum(counts) == 50 * 600
+    assert max(counts[4:]) <= PIECES_MAX  # before, each has begun
 
 
 async def test_nobody_sees_an_end_without_what_is_behind_it() -> None:
