@@ -56,7 +56,8 @@ def act(
         _judge_checkouts(inspection)
     finally:
         quarantine.close()
-    inspection.findings += tracked_files.described(inspection.obeyed, folders, baseline.commits, baseline.obeyed)
+    obeyed = sorted(inspection.obeyed, key=lambda file: (file[1].count("/"), file))  # the project's own before vendor's
+    inspection.findings += tracked_files.described(obeyed, folders, baseline.commits, baseline.obeyed)
     if inspection.unlisted:
         more = counted(inspection.unlisted, "more finding is", "more findings are") + " not listed"
         more += f"; what was set aside is in {quarantine.path}"

@@ -10,6 +10,7 @@ from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
+from omac.domain.kernel.refusal import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ else:
     import _signal
 
 DESCRIPTORS = 8192
-LINES_MAX = 50
+LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
 REST = "findings"  # a file beside what was set aside
@@ -140,7 +141,7 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
         path = f"{_folder(state, name)}/{REST}"
         try:
             _write(path, findings)
-            shown.append(f"all {len(findings)} findings are in {path}")
+            shown.append(f"all {len(findings)} findings: less {quoted(path)}")
         except OSError as problem:
             shown.append(f"all {len(findings)} findings cannot be written to {path}: {problem.strerror}")
     return shown

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 WATCHES_MAX = 8192
 BEGINS_AFTER_S = 0.03  # giving up a watch takes the kernel some 10 ms: what ends before that is not watched
 GATHER_S = 0.02  # changes come in bursts: they are judged together, this long after the first
+SETTLES = 10  # of packed refs meanwhile: until then git inside takes a branch for what it was packed at before
 IDLE_S = 3600.0
 ENDS_WITHIN_S = 5.0
 _CALLS = {"x86_64": (294, 254), "aarch64": (26, 27)}  # inotify_init1, inotify_add_watch
@@ -129,9 +130,10 @@ class GitWatch:
             for project in self._projects:
                 self._watch(project)
             while not any(descriptor == self._stopped for descriptor, _ in waiting.poll(self._settle() * 1000)):
-                self._settle()
-                if stopping.poll(GATHER_S * 1000):
-                    return  # the end judges all of it
+                for _ in range(SETTLES):
+                    self._settle()
+                    if stopping.poll(GATHER_S * 1000 / SETTLES):
+                        return  # the end judges all of it
                 self._judge_all()
         finally:
             self._ended.release()
@@ -196,6 +198,7 @@ class GitWatch:
         for (folder, name), is_folder in changed.items():
             if self._is_stopped:
                 return
+            self._settle()
             self._judge(folder, name)
             if is_folder:
                 self._watch(f"{folder}/{name}")

@@ -34,11 +34,12 @@ def heads_of(listing: bytes) -> dict[str, str]:
 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """Return the branches that are new, or at another commit than before; HEAD only where it is on none of them."""
+    """Return the branches that are new, or at another commit than before, those at HEAD first; HEAD only where it is on
+    none of them."""
     on_branches = {commit for name, commit in after.items() if name != "HEAD"}
     return {
         name: commit
-        for name, commit in after.items()
+        for name, commit in sorted(after.items(), key=lambda item: item[1] != after.get("HEAD"))
         if before.get(name) != commit and not (name == "HEAD" and commit in on_branches)
     }
 

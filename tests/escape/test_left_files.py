@@ -163,6 +163,20 @@ def test_files_that_programs_obey(ground: Ground) -> None:
     assert not [name for name in OTHERS.split() if f"/project/{name}" in report]
 
 
+def test_findings_are_few_and_begin_with_what_matters(ground: Ground) -> None:
+    """Findings of files that were set aside come first, then the project's own files, then vendored code. Most of the
+    latter are in a file: the last line is the command that shows it."""
+    ground.renew("plain")
+    vendored = "mkdir -p vendor/{1..40}; touch vendor/{1..40}/Makefile zzz.mk"
+    done = ground.agent(f"{vendored}; ln -sf /etc/passwd .git/COMMIT_EDITMSG")
+    lines = [line.removeprefix("omac: ") for line in done.err.splitlines() if line.startswith("omac: ")]
+    assert len(lines) == FINDINGS_MAX + 1, lines
+    assert "set aside as" in lines[0], done
+    assert lines[1].startswith(f"{ground.project}/zzz.mk: ")
+    shown = ground.person(lines[-1].partition(": ")[2].replace("less ", "cat ")).out
+    assert len(shown.splitlines()) == 42
+
+
 def test_a_change_that_the_index_hides(ground: Ground) -> None:
     """A finding's command shows a change that git's index hides, in an old file and in one committed since."""
     ground.renew("plain")

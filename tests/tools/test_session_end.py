@@ -60,7 +60,7 @@ def test_it_tells_what_was_used_committed_and_lost(omac: Omac, shop: Path) -> No
     used, *commits, lost, why, more = end_of(done.err)
     home = omac.environment["HOME"]
     assert used == "  used      echo 2 calls"
-    assert sorted(commits) == ["  committed main: 2 commits, last 'two'", "  committed side: 3 commits, last 'three'"]
+    assert commits == ["  committed side: 3 commits, last 'three'", "  committed main: 2 commits, last 'two'"]
     assert lost.startswith(f"  lost      {home[:10]}")
     assert lost.endswith("/out/")
     assert why == "            written outside the project, gone with the sandbox"

@@ -1,14 +1,20 @@
 """adapters/git/packed_refs.py: git inside changes its packed refs while omac brings the two files in step."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from polling import eventually
 
-from omac.adapters.git import packed_refs, refs
+from omac.adapters.git import packed_refs, refs, watch
+from omac.adapters.git.inspection import Baseline
+from omac.adapters.git.launch_record import Record
 from omac.adapters.git.open_folder import put
 from omac.adapters.git.packed_refs import LOCK, NAME, PackedRefs
+from omac.adapters.git.quarantine import Quarantine
 from omac.adapters.git.refs import Session
+from omac.domain.git.folder import WHOLE, Folder
 
 
 class Linked:
@@ -51,6 +57,32 @@ def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
     linked.inside("refs/heads/a")
     packed.settle()
     assert "a" in linked.heads
+
+
+def test_the_copy_does_not_wait_for_changes_to_be_judged(
+    linked: Linked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the host packs is in the copy at once, also while the watch gathers other changes: git inside would take a
+    branch for what it was packed at before, and the next commit would leave out those since."""
+    monkeypatch.setattr(watch, "GATHER_S", 20.0)
+    monkeypatch.setattr(watch, "SETTLES", 200)
+    record = Record("launch", 1)
+    record.sessions, record.baseline = [linked.session], Baseline(1)
+    record.folders = {str(linked.common): Folder(WHOLE, "", str(linked.common), only=("refs",))}
+    watching = watch.GitWatch(record, Quarantine(str(tmp_path / "state"), "launch"))
+    watching.start()
+    try:
+        for number in range(100):  # until one is an event: the watch begins when it can
+            linked.git("branch", f"b{number}")
+            linked.git("pack-refs", "--all")
+            if f"refs/heads/b{number - 1}\n" in linked.copy.read_text():
+                break
+            time.sleep(0.02)
+        linked.git("branch", "last")
+        linked.git("pack-refs", "--all")
+        eventually(lambda: "refs/heads/last\n" in linked.copy.read_text(), 5.0, "the copy has what was packed")
+    finally:
+        watching.end()
 
 
 def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
