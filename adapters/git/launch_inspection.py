@@ -4,7 +4,9 @@ is left is judged and written down.
 
 from __future__ import annotations
 
+import _thread
 import os
+import time
 
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
@@ -26,6 +28,7 @@ else:
     import _signal
 
 DESCRIPTORS = 8192
+LOADED_AFTER_S = 0.5  # a program that ends sooner does not wait for what its end may not need
 LINES_MAX = 20  # of findings on the terminal: more push those out of sight that come first
 LINE_CHARACTERS_MAX = 300
 SHORTEST_PATH = 40  # characters of a path that are shown in any case
@@ -63,6 +66,19 @@ def load() -> None:
         watch,  # noqa: F401
     )
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401
+
+
+def load_later() -> None:
+    """Load the same while a program runs, unless that ends soon: omac may be removed or replaced meanwhile."""
+    try:
+        _thread.start_new_thread(_load_later, ())
+    except RuntimeError:  # the system starts no more threads for this user
+        load()
+
+
+def _load_later() -> None:
+    time.sleep(LOADED_AFTER_S)
+    load()
 
 
 def note(record: Record, held: Pending) -> tuple[bool, Background]:

@@ -72,6 +72,7 @@ class LaunchInspection:
 
     def watch(self) -> None:
         """Set aside what must not wait for the end, from now on: before the program can take what that needs."""
+        self._steps.load_later()
         self._watches = [self._steps.watch(record, self._ports.state, self._name) for record in self._records]
         if not all(watch.is_watching for watch in self._watches):
             self._ports.report(

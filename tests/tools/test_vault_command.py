@@ -127,6 +127,19 @@ def test_without_a_place_for_the_vault(omac: Omac, key: Path) -> None:
     assert list(key.parent.iterdir()) == []
 
 
+def test_a_key_file_without_a_vault(omac: Omac, key: Path) -> None:
+    """A key file that an init left, which was killed before it made the vault, makes one by the command that the next
+    init names."""
+    key.parent.mkdir(mode=0o700)
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    done = omac.run("vault", "init", "--key-file", str(key))
+    named = f"OMAC_VAULT_KEY_FILE={shlex.quote(str(key))}"
+    assert (done.status, f"try: {named} omac vault init " in done.err) == (2, True), done
+    omac.ok("vault", "init", extra={"OMAC_VAULT_KEY_FILE": str(key)})
+    assert status(omac)["exists"]
+
+
 def test_with_the_key_at_hand(omac: Omac, key: Path) -> None:
     """A vault can use a key file made by others, such as a systemd credential. The status reports a wrong key."""
     key.parent.mkdir(mode=0o700)

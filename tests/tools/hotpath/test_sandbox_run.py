@@ -11,6 +11,7 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,30 @@ def mine() -> Iterator[Box]:
         yield made
 
 
+GONE = """\
+import os
+from importlib.machinery import FileFinder
+find = FileFinder.find_spec
+def found(self, name, target=None):
+    return None if name.startswith("omac.") and os.path.exists("gone") else find(self, name, target)
+FileFinder.find_spec = found
+from omac.tools.entry import main; main()
+"""
+
+
+GOING = """\
+import os, shutil
+from omac.adapters.git import git_folder
+opened = git_folder.open_listable
+def going(name, folder):
+    if name == "going" and os.path.exists("ended"):
+        shutil.rmtree(f"/proc/self/fd/{folder}/going")
+    return opened(name, folder)
+git_folder.open_listable = going
+from omac.tools.entry import main; main()
+"""
+
+
 def spooled(world: Box) -> list[dict[str, Any]]:
     """Return the records in the spool, in order."""
     return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
@@ -46,6 +71,31 @@ def spooled(world: Box) -> list[dict[str, Any]]:
 def kinds(world: Box) -> list[str]:
     """Return the kinds of the records in the spool."""
     return [record["kind"].removeprefix("sandbox.") for record in spooled(world)]
+
+
+def test_omac_is_removed_while_the_program_runs(mine: Box) -> None:
+    """The end inspects what the program left, and passes its status on, where omac was removed or replaced by another
+    version meanwhile."""
+    assert mine.host("git", "init", "-q", ".").status == 0
+    commit = "git -c user.name=n -c user.email=e commit -q --allow-empty -m first"
+    script = f"sleep 1; {commit}; git config core.editor x; echo x >.envrc; >gone; exit 3"
+    line = (sys.executable, "-c", GONE, "sandbox", "run", "--workdir", str(mine.workdir), "--", "sh", "-c", script)
+    done = mine.host(*line)
+    assert done.status == 3, done
+    assert "core.editor: was set inside" in done.err
+    assert ".envrc: is new or changed" in done.err
+
+
+def test_the_host_removes_a_worktree_while_the_end_is_inspected(mine: Box) -> None:
+    """The repository stays where it is when the host's git removes a worktree's folder just before it is judged."""
+    commit = ("-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "first")
+    for words in (("init", "-q", "."), commit, ("worktree", "add", "-q", "../going")):
+        assert mine.host("git", *words).status == 0
+    line = (sys.executable, "-c", GOING, "sandbox", "run", "--workdir", str(mine.workdir), "--", "touch", "ended")
+    done = mine.host(*line)
+    assert (done.status, "set aside" in done.err) == (0, False), done
+    assert os.listdir(mine.workdir / ".git" / "worktrees") == []
+    assert mine.host("git", "log", "--format=%s").out == "first\n"
 
 
 def test_only_the_project_and_the_system_are_there(world: Box) -> None:
