@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import pointers
-from omac.adapters.git.git_folder import GitFolder, try_to_put
+from omac.adapters.git.git_folder import inspect_folder, try_to_put
 from omac.adapters.git.git_place import led_to
 from omac.adapters.git.inspection import Exhausted, Inspection
 from omac.adapters.git.open_folder import content_of, open_listable
@@ -56,7 +56,7 @@ class DotJudge:
             return
         try:
             known = self._baseline.nodes.get(path)
-            GitFolder(self._inspection, path, Folder(WHOLE, worktree, path)).inspect(opened)
+            inspect_folder(self._inspection, path, Folder(WHOLE, worktree, path), opened)
             if not self._inspection.is_first and known != node_of(os.fstat(opened)):
                 self._inspection.report(path, "is a nested repository that is new")
         except Exhausted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import time
+from contextlib import suppress
 
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
@@ -20,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.adapters.git.entry import Entry
 
+TRIES = 5  # for a git folder in which something goes while it is judged
+PAUSE_S = 0.05  # between two
 SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes up to three descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
@@ -365,3 +369,14 @@ def _content_of(common: str) -> bytes | None:
         return content_of(folder, "config", 1 << 20)
     finally:
         os.close(folder)
+
+
+def inspect_folder(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
+    """Judge what is in an open git folder, again where something goes meanwhile: the host's git is at work. Raises
+    Exhausted, OSError."""
+    for _ in range(TRIES - 1):
+        with suppress(FileNotFoundError):
+            GitFolder(inspection, path, folder).inspect(opened)
+            return
+        time.sleep(PAUSE_S)
+    GitFolder(inspection, path, folder).inspect(opened)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import time
-from contextlib import suppress
 
 from omac.adapters.git import checkouts, tracked_files
 from omac.adapters.git.dot_git import NO_REPOSITORY, UNJUDGED
-from omac.adapters.git.git_folder import GitFolder
+from omac.adapters.git.git_folder import inspect_folder
 from omac.adapters.git.inspection import Baseline, Budget, Exhausted, Finding, Inspection
 from omac.adapters.git.layout import BEHIND_A_LINK
 from omac.adapters.git.open_folder import opened_root, put
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECONDS_MAX = 35.0  # of one inspection at the end, of all projects of a launch; HURRIED_SECONDS_MAX may follow
-TRIES = 5  # for a git folder in which something goes while it is judged
-PAUSE_S = 0.05  # between two
 FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts as new
 
 
@@ -116,7 +112,7 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         before = inspection.baseline.nodes.get(path)
         if before not in (None, node_of(os.fstat(opened))):
             inspection.report(path, "was replaced by another folder")
-        _judge(inspection, path, folder, opened)
+        inspect_folder(inspection, path, folder, opened)
     except Exhausted:
         inspection.is_cut = True
         _set_aside(inspection, path, folder, opened, UNJUDGED)
@@ -125,17 +121,6 @@ def _known(inspection: Inspection, path: str, folder: Folder) -> None:
         _set_aside(inspection, path, folder, opened, f"could not be inspected as a whole: {error.strerror}")
     finally:
         os.close(opened)
-
-
-def _judge(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
-    """Judge what is in an open git folder, again where something goes meanwhile: the host's git is at work. Raises
-    Exhausted, OSError."""
-    for _ in range(TRIES - 1):
-        with suppress(FileNotFoundError):
-            GitFolder(inspection, path, folder).inspect(opened)
-            return
-        time.sleep(PAUSE_S)
-    GitFolder(inspection, path, folder).inspect(opened)
 
 
 def _set_aside(inspection: Inspection, path: str, folder: Folder, opened: int, problem: str) -> None:
