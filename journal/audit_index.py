@@ -134,6 +134,11 @@ def open_index(path: str) -> sqlite3.Connection:
         return _opened(path)
 
 
+def damaged_row(error: BaseException) -> sqlite3.DatabaseError:
+    """Return the error of a row that cannot be decoded, which is damage as SQLite's own."""
+    return sqlite3.DatabaseError(f"malformed: {error}")
+
+
 def is_damage(error: BaseException) -> bool:
     """Return whether an error says that the file is no whole database."""
     return isinstance(error, sqlite3.DatabaseError) and any(word in str(error) for word in ("malformed", "not a data"))

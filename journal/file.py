@@ -100,10 +100,11 @@ def _disk_full(path: str) -> Refusal:
         log, disk = os.path.getsize(path + "-wal"), os.statvfs(path)
     except OSError:
         return Refusal("journal-unavailable", message, fix=fix)
-    if log >= disk.f_blocks * disk.f_frsize // LOG_SHARE:
+    if log and log >= disk.f_blocks * disk.f_frsize // LOG_SHARE:
         message += f"; {shown_size(log)} of it are its write-ahead log, which a copy does not need"
+        moved = f"mv {named} {named}[-.]* OTHER/"
         fix.append(f"omac journal backup OTHER/copy.db --journal {named}  # OTHER: a folder on a larger disk")
-        fix.append(f"mv {named}* OTHER/ && omac journal restore OTHER/copy.db --journal {named}  # with no server")
+        fix.append(f"{moved} && omac journal restore OTHER/copy.db --journal {named}  # with no server")
     return Refusal("journal-unavailable", message, fix=fix)
 
 

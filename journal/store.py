@@ -163,7 +163,8 @@ def _prepare_writer(connection: JournalConnection, path: str) -> None:
 def _wal_pages(path: str) -> int:
     """Return how many pages the log may have before a commit moves it to the journal: fewer on a small disk."""
     disk = os.statvfs(os.path.dirname(path) or ".")
-    return min(WAL_PAGES, max(WAL_PAGES_MIN, disk.f_blocks * disk.f_frsize // WAL_SHARE // PAGE_BYTES))
+    share = disk.f_blocks * disk.f_frsize // WAL_SHARE // PAGE_BYTES
+    return min(WAL_PAGES, max(WAL_PAGES_MIN, share)) if share else WAL_PAGES  # some file systems say nothing
 
 
 def _enter_wal(connection: JournalConnection) -> None:

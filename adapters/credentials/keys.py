@@ -61,8 +61,8 @@ def make_key_file(path: str) -> VaultKey:
         atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
         message = f"{path} exists already; omac never overwrites a key"
-        with_it = f"{FILE_VARIABLE}={shlex.quote(path)} omac vault init  # under the key that it has"
-        raise Refusal("vault-exists", message, fix=[with_it, f"ls -l {shlex.quote(path)}"]) from None
+        init_command = f"{FILE_VARIABLE}={shlex.quote(path)} omac vault init  # under the key that it has"
+        raise Refusal("vault-exists", message, fix=[init_command, f"ls -l {shlex.quote(path)}"]) from None
     except OSError as error:
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}") from None
     return key

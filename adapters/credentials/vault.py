@@ -128,7 +128,7 @@ class Vault:
         note, text = os.path.join(os.path.dirname(self.path), state_paths.KEY_NOTE), os.fsencode(path)
         with suppress(OSError):  # the variable still does
             if not os.path.exists(note) or bounded.read(note, NOTE_BYTES_MAX) != text:
-                atomic.replace(note, text, prefix=self._draft_prefix)
+                atomic.replace(note, text, prefix=f".{state_paths.KEY_NOTE}.")
 
     def _create(self, header: Header, key: VaultKey) -> None:
         with self._words():
@@ -164,6 +164,8 @@ class Vault:
                 header, key = under or (open_header(before), at_hand.key)
                 changed = seal(contents, header, key)
                 atomic.replace(self.path, changed, prefix=self._draft_prefix)
+        if at_hand.file and under is None:
+            self.note_key_file(at_hand.file)
 
     def _file(self) -> bytes:
         try:

@@ -182,6 +182,7 @@ class PolledConnection:
             if not self.slot.serve():
                 raise Unusual
         except (Refusal, Unusual):
+            self.slot.spare()  # nobody has judged what has come
             self._hand_over(received)
             return
         self.slot.recognize()

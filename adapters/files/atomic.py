@@ -1,9 +1,9 @@
 """Files that are written as a whole: a new file where none is, or a draft that takes its place in one step.
 
 A draft lies in the folder of its file, is flushed to the disk, and is removed when the step fails; so is the folder's
-entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut. A draft that
-is killed leaves no name: it has one only from the disk to its step (open(2), O_TMPFILE), where the file system can do
-so.
+entry flushed (rename(2), fsync(2)). Readers meet the old content or the new one, also after a power cut. A draft has
+a name only once it is on the disk, and until its step: one that is killed before leaves nothing (open(2), O_TMPFILE),
+where the file system can do so.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import suppress
 
 from omac.adapters.git.entry import FoundEntry
 from omac.adapters.git.git_place import GitPlace
@@ -371,12 +370,15 @@ def _content_of(common: str) -> bytes | None:
         os.close(folder)
 
 
-def inspect_folder(inspection: Inspection, path: str, folder: Folder, opened: int) -> None:
-    """Judge what is in an open git folder, again where something goes meanwhile: the host's git is at work. Raises
-    Exhausted, OSError."""
-    for _ in range(TRIES - 1):
-        with suppress(FileNotFoundError):
-            GitFolder(inspection, path, folder).inspect(opened)
+def inspect_folder(inspection: Inspection, path: str, folder: Folder, opened: int, *, has_others: bool = False) -> None:
+    """Judge what is in an open git folder, again where something goes meanwhile: the host's git is at work. While the
+    program runs it is judged once: what goes has an event of its own. Raises Exhausted, OSError."""
+    begun = inspection.position()
+    for _ in range(0 if inspection.while_running else TRIES - 1):
+        try:
+            GitFolder(inspection, path, folder, has_others=has_others).inspect(opened)
             return
-        time.sleep(PAUSE_S)
-    GitFolder(inspection, path, folder).inspect(opened)
+        except FileNotFoundError:
+            inspection.go_back(begun)
+            time.sleep(PAUSE_S)
+    GitFolder(inspection, path, folder, has_others=has_others).inspect(opened)

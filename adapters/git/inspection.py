@@ -108,8 +108,7 @@ class Baseline:
         self.digests: dict[str, bytes] = {}
         self.around: dict[str, str] = {}
         self.is_whole = True  # whether all was noted
-        self._room = NOTED_BYTES_MAX
-        self._hosts_room = NOTED_BYTES_MAX
+        self.room = (NOTED_BYTES_MAX, NOTED_BYTES_MAX)  # that is left: for all, for what is the host's
 
     def add(self, other: Baseline, is_covered: Callable[[str], bool]) -> None:
         """Take over what another one says of paths that this one says nothing of."""
@@ -121,8 +120,9 @@ class Baseline:
     def keep(self, path: str, content: bytes, *, is_hosts: bool = False) -> None:
         """Note the content of a file, while there is room: no program takes that of files which are the host's."""
         if is_hosts:
-            self._hosts_room -= len(path) + len(content) + _STAMP_BYTES
-            if self._hosts_room >= 0:
+            room, hosts_room = self.room
+            self.room = room, hosts_room - (len(path) + len(content) + _STAMP_BYTES)
+            if self.room[1] >= 0:
                 self.contents[path] = content
         elif self._has_room(len(path) + len(content)):
             self.contents[path] = content
@@ -150,9 +150,10 @@ class Baseline:
         return frozenset(kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES))
 
     def _has_room(self, size: int) -> bool:
-        self._room -= size + _STAMP_BYTES
-        self.is_whole = self.is_whole and self._room >= 0
-        return self._room >= 0
+        room, hosts_room = self.room
+        self.room = room - (size + _STAMP_BYTES), hosts_room
+        self.is_whole = self.is_whole and self.room[0] >= 0
+        return self.room[0] >= 0
 
 
 class Finding:
@@ -215,6 +216,7 @@ class Inspection:
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
         self.obeyed: list[tuple[str, str, str]] = []
         self.unlisted = 0
+        self._reported: set[tuple[str, str, str]] = set()
         self._logs: set[Stamp] = set()  # that have several names, and may be there
         self._disarmed: set[tuple[int, int]] = set()
 
@@ -262,7 +264,20 @@ class Inspection:
         else:
             self.unlisted += 1
 
+    def position(self) -> tuple[int, tuple[int, int]]:
+        """Return where the inspection is, to go back to."""
+        return len(self.places), self.baseline.room
+
+    def go_back(self, position: tuple[int, tuple[int, int]]) -> None:
+        """Judge what follows a position once more: what was reported or set aside meanwhile stays so."""
+        places, self.baseline.room = position
+        del self.places[places:]
+
     def report(self, path: str, problem: str, moved: str = "") -> None:
+        """Report a problem, once."""
+        if (path, problem, moved) in self._reported:
+            return
+        self._reported.add((path, problem, moved))
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(Finding(path, problem, moved))
         else:

@@ -62,6 +62,7 @@ def load() -> None:
 
     from omac.adapters.files import emptying  # noqa: F401
     from omac.adapters.git import (
+        genuine_objects,  # noqa: F401
         inspections,  # noqa: F401
         watch,  # noqa: F401
     )
@@ -78,7 +79,10 @@ def load_later() -> None:
 
 def _load_later() -> None:
     time.sleep(LOADED_AFTER_S)
-    load()
+    try:
+        load()
+    except ImportError:
+        pass  # the end reports it: this thread would to the program's terminal
 
 
 def note(record: Record, held: Pending) -> tuple[bool, Background]:
@@ -136,14 +140,13 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
         findings = inspections.act(
             whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
         )
-        findings += [
-            Finding(path, refusal) for path, refusal in copy_back(whole.sessions, whole.narrowed, whole.copies)
-        ]
-    return findings
+        refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
+    return [*(Finding(path, refusal) for path, refusal in refused), *findings]
 
 
 def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
-    """Return so much of it as somebody reads; all of it is in a file then."""
+    """Return so much of it as somebody reads, what was set aside first; all of it is in a file then."""
+    findings = sorted(findings, key=lambda finding: not finding.moved)
     is_long = len(findings) > LINES_MAX
     shown = []
     for finding in findings[:LINES_MAX]:

@@ -129,6 +129,10 @@ class Pending:
             group_due = next((group for group in groups if all(member.descriptor >= 0 for member in group)), None)
             return self._claimed(group_due) if group_due else None
 
+    def is_empty(self) -> bool:
+        """Return whether there is nothing: no launch lives, and none is still to be inspected."""
+        return not os.path.isdir(self.folder) or not set(os.listdir(self.folder)) - {_LOCK}
+
     def others(self, own: Record | None) -> list[Record]:
         """Return all records but one's own, those that are due with their locked descriptors."""
         names = [name for name in sorted(os.listdir(self.folder)) if name != _LOCK]

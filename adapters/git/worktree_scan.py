@@ -11,7 +11,7 @@ import os
 import stat
 
 from omac.adapters.git.dot_git import UNJUDGED, DotJudge
-from omac.adapters.git.git_folder import GitFolder
+from omac.adapters.git.git_folder import inspect_folder
 from omac.adapters.git.inspection import DEPTH_MAX, Exhausted, Inspection
 from omac.adapters.git.link_stamps import LinkStamps
 from omac.adapters.git.open_folder import is_there, open_listable, opened_root
@@ -219,6 +219,6 @@ def judge_bare(inspection: Inspection, folder: int, path: str) -> None:
         return
     known = inspection.baseline.nodes.get(path)
     role = WHOLE if is_there(folder, "objects") else ADMIN
-    GitFolder(inspection, path, Folder(role, path, path), has_others=True).inspect(folder)
+    inspect_folder(inspection, path, Folder(role, path, path), folder, has_others=True)
     if not inspection.is_first and known != node_of(os.fstat(folder)):
         inspection.report(path, "is a repository without a worktree, and new")

@@ -11,7 +11,7 @@ LARGE_HEAD_BYTES = 4_096  # what is larger takes long enough to read that it wai
 
 
 class Pace:
-    """The calls, or the large heads, of one listener; made where Trio runs."""
+    """A pace at which a few begin in each turn: calls, large heads or pieces of bodies; made where Trio runs."""
 
     def __init__(self) -> None:
         self._trio = trio.lowlevel.current_trio_token()
@@ -19,7 +19,7 @@ class Pace:
         self._room = BEGUN_AT_ONCE  # in this turn
 
     async def begin(self) -> None:
-        """Return when one more call may begin: at once, unless many came before it."""
+        """Return when one more may begin: at once, unless many came before it."""
         if not self._room:
             await self._waiting.park()
             return

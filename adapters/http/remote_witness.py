@@ -20,7 +20,8 @@ ANSWER_BYTES_MAX = 65_536
 TOKEN_BYTES_MAX = 4_096
 TIMEOUT_S = 8.0
 CALL = "/__omac__/witness"
-CONTESTED = "it answers 409"  # a checkpoint that contradicts what the witness keeps
+_ANSWERS = "it answers"
+CONTESTED = f"{_ANSWERS} 409"  # a checkpoint that contradicts what the witness keeps
 
 Proof = Callable[[], tuple[str, Sequence[str]]]  # the verifier key, and the notes of rotations that lead to it
 
@@ -77,4 +78,4 @@ def _problem(status: int, content: bytes) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         text = ""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:200])
-    return f"it answers {status}: {shown}" if shown else f"it answers {status}"
+    return f"{_ANSWERS} {status}: {shown}" if shown else f"{_ANSWERS} {status}"

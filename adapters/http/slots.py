@@ -107,19 +107,18 @@ class Slots:
         return True
 
     async def _displace(self, slots: "dict[Slot, None]") -> bool:
-        """Close the connection that has waited longest, and return True; where it may not be closed yet, wait until
-        that may have changed."""
-        longest = next(iter(slots), None)
-        closable_at = longest.closable_at if longest is not None else math.inf
-        if longest is None or closable_at > trio.current_time():
-            with trio.move_on_at(closable_at):
+        """Close the connection that has waited longest of those that may be closed, and return True; where none may,
+        wait until that may have changed."""
+        now = trio.current_time()
+        longest = next((slot for slot in slots if slot.closable_at <= now), None)
+        if longest is None:
+            with trio.move_on_at(min((slot.closable_at for slot in slots), default=math.inf)):
                 await self._room.park()
             return False
-        del slots[longest]
         if longest.has_spoken():
-            longest.closable_at = trio.current_time() + PATIENCE_S
-            slots[longest] = None
+            longest.spare()
             return False
+        del slots[longest]
         longest.evicted = True
         longest.evict()
         return True
@@ -152,6 +151,10 @@ class Slot:
             self._is_spared = bool(self._socket.recv(1, socket.MSG_PEEK))
         return self._is_spared
 
+    def spare(self) -> None:
+        """Leave the connection PATIENCE_S for what has come: it is not closed before."""
+        self.closable_at = trio.current_time() + PATIENCE_S
+
     def recognize(self) -> None:
         """The caller has shown that it may be here, and is served until it rests."""
         if not self.known:
@@ -174,8 +177,12 @@ class Slot:
         return not self.evicted
 
     async def turn_for_large_head(self) -> None:
-        """Wait until one more large head may be read."""
-        await self._slots.pace.begin()
+        """Wait until one more large head may be read; the connection is not closed meanwhile."""
+        self.closable_at = math.inf
+        try:
+            await self._slots.pace.begin()
+        finally:
+            self.spare()
 
     async def may_refuse(self) -> bool:
         """Return whether the caller gets a refusal as an answer: a known caller always, a stranger at a bounded

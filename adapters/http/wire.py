@@ -21,8 +21,8 @@ BODY_READ_BYTES = 262144
 AHEAD_BYTES_MAX = 65536
 LINGER_BYTES_MAX = 1_048_576
 LINGER_S = 1.0
-LOOK_S = 0.05  # between two looks at how much a peer has read, at least
-LOOKS = 4  # each comes when such a part of the time is over that the peer still has
+QUEUE_CHECK_S = 0.05  # between two checks of how much a peer has read, at least
+QUEUE_CHECKS = 4  # each comes when such a part of the time is over that the peer still has
 DRAIN_READS_MAX = 16  # of HEAD_READ_BYTES each
 # events of epoll(7) and poll(2): the peer is lost, has finished sending, or sends urgent data, which HTTP knows nothing
 # of: a read ends at its mark
@@ -124,7 +124,7 @@ class Wire:
         """Send all of it; waits while the peer does not read, and calls `moved` whenever it has read. Raises
         trio.TooSlowError when the peer reads nothing for `stall_s`.
 
-        The system reports room for more long after the peer has begun to read, so that its queue is looked at: the more
+        The system reports room for more long after the peer has begun to read, so that its queue is checked: the more
         often, the sooner the caller's deadline ends this.
         """
         view = memoryview(data)
@@ -136,7 +136,7 @@ class Wire:
             while True:
                 now = trio.current_time()
                 left_s = min(stalled_at, trio.current_effective_deadline()) - now
-                with trio.move_on_at(min(stalled_at, now + max(LOOK_S, left_s / LOOKS))) as wait:
+                with trio.move_on_at(min(stalled_at, now + max(QUEUE_CHECK_S, left_s / QUEUE_CHECKS))) as wait:
                     sent += await self._sock.send(view[sent:])
                     if sent == len(data):
                         return

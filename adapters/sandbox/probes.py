@@ -66,8 +66,8 @@ def why_bubblewrap_failed(bwrap: str, how: str) -> Refusal:
     if complaint:
         return diagnose_bubblewrap(complaint, sysctls(), uid=os.geteuid(), bwrap=bwrap, container=container())
     message = f"{how}; it builds one without this policy, so one of the policy's paths cannot be mounted"
-    again = "omac sandbox run --explain OPTIONS -- true  # with the options of this one: which path it is, and why"
-    return Refusal("sandbox-failed", message, fix=[again])
+    explain = "omac sandbox run --explain OPTIONS -- true  # with the same options: lists the paths and the reasons"
+    return Refusal("sandbox-failed", message, fix=[explain])
 
 
 def sysctls() -> dict[str, str]:

@@ -75,7 +75,8 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     within = tuple(path.rstrip("/") + "/" for path in shown)
     named = {entry.path for entry in entries}
     denied: dict[str, Entry] = {}
-    sockets = [resolve_symlinks(path)[1] for path in SOCKETS]  # /var/run is a link
+    # /var/run is a link; what lies in /tmp may be anybody's, so that only folders are resolved
+    sockets = [f"{resolve_symlinks(os.path.dirname(path))[1]}/{os.path.basename(path)}" for path in SOCKETS]
     for path in (*_in_home(home), *sockets):
         if path.startswith(within) and path not in named:
             around = governing(entries, path)

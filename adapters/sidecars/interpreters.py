@@ -47,7 +47,8 @@ def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
 
 
 def interpreter_problem(approved: Iterable[Interpreter], path: str, writable: tuple[str, ...]) -> str:
-    """Return which approved interpreter is no longer the same, as the start of a sidecar says it; "" for none."""
+    """Return which approved interpreter is no longer the same, as the start of a sidecar says it where agents may
+    change the folders `writable` alone; "" for none."""
     trusted = host_programs.trusted_path(path, writable) or host_programs.SEARCHED
     try:
         for interpreter in approved:

@@ -9,7 +9,7 @@ from omac.domain.kernel import PlainData
 
 VARIABLE = "OMAC_SANDBOX_BRIEFING"
 _NETWORKS = {
-    "host": "it is the host's; programs may listen on {ports} alone. A person opens others, by `--open-port`",
+    "host": "it is the host's; programs may listen only on {ports}. A person opens others, by `--open-port`",
     "none": "there is none, not even loopback; skills answer at the Unix socket `OMAC_SOCKET`",
 }
 

@@ -62,11 +62,6 @@ def signing_delayed(position: int, why: str) -> Diagnosis:
     return Diagnosis("checkpoints", WARN, says, ("omac checkpoint  # signs one now",))
 
 
-def segment_lost(problem: str, fix: tuple[str, ...]) -> Diagnosis:
-    """The finding that events of the journal cannot be read, for the file that has them is missing or another."""
-    return Diagnosis("segments", FAIL, problem, fix)
-
-
 def unreadable(name: str, problem: str, fix: tuple[str, ...]) -> Diagnosis:
     """The finding that the journal or the settings cannot be read: lost, damaged, or something else is there."""
     return Diagnosis(name, FAIL, problem, fix)

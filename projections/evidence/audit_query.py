@@ -62,7 +62,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def _matches_more(self, row: AuditRow) -> bool:
         low, high = self.status or (0, 0)
-        is_exit_code = row.kind == "sandbox" and low >= 100 and high - low == 99  # a class of answers, such as 2xx
+        is_exit_code = row.kind == "sandbox" and low >= 100 and (low % 100, high) == (0, low + 99)  # a class of answers
         return (
             (self.dir is None or (row.dir is not None and below(row.dir, self.dir)))
             and (self.status is None or (row.status is not None and low <= row.status <= high and not is_exit_code))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal, list_command
-from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
+from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE, governing
 from omac.domain.sandbox.request import defaults
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def refuse_kernel(path: str, flag: str, access: str) -> None:
             raise Refusal("misuse", message, fix=[f"omac sandbox run -- ls {own}  # what is there"])
     if below(path, "/sys") and access == WRITE:
         message = f"{flag} {path}: a program could change settings of the kernel"
-        raise Refusal("misuse", message, fix=[f"omac sandbox run --read {path} -- COMMAND"])
+        raise Refusal("misuse", message, fix=[f"omac sandbox run --read {quoted(path)} -- COMMAND"])
 
 
 def noted_key_file(ports: SandboxPorts) -> list[str]:
@@ -64,12 +64,14 @@ def noted_key_file(ports: SandboxPorts) -> list[str]:
 def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts) -> None:
     """Raise Refusal (misuse) for a grant to read where something of the sandbox's own, which the host does not have,
     would have to be made."""
-    for grant in grants:
-        for entry in entries if grant.access == READ else ():
-            own = entry.access in (COPY, PRIVATE) and entry.path != grant.path
-            if own and below(entry.path, grant.path) and not ports.files.exists(entry.path):
-                message = f"--read {grant.path}: {entry.path} ({entry.reason}) cannot be made in what is read-only"
-                raise Refusal("misuse", message, fix=[f"ls -d {grant.path}/*  # what --read can name in its place"])
+    for entry in entries:
+        if entry.access not in (COPY, PRIVATE) or entry.made or ports.files.exists(entry.path):
+            continue
+        around = governing(entries, entry.path.rpartition("/")[0] or "/")
+        if around is not None and around.access == READ and any(around is grant for grant in grants):
+            message = f"--read {around.path}: {entry.path} ({entry.reason}) cannot be made in what is read-only"
+            instead = f"ls -d {quoted(around.path)}/*  # what --read can name in its place"
+            raise Refusal("misuse", message, fix=[instead])
 
 
 def _resolved(paths: list[str], ports: SettlingPorts, trees: list[str]) -> list[str]:

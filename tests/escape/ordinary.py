@@ -151,7 +151,9 @@ _LINKED = (
     "a rebase of merges, left open", "a rebase with a command of the person's, left to the person", "gc", "packed refs",
     "a split index", "a nested clone with work in it", "a repository of SHA-256",
 )  # fmt: skip
+_EXPIRES_NOTHING = "git config gc.reflogExpire never; git config gc.reflogExpireUnreachable never"  # as gc inside
 WORK |= {f"{name}, in a linked worktree": WORK[name]._replace(layout="linked") for name in _LINKED}
+WORK["gc, in a linked worktree"] = WORK["gc, in a linked worktree"]._replace(before=_EXPIRES_NOTHING)
 
 # What there is to see afterwards, for each repository of the project.
 LOOK = r"""

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from polling import eventually
 from real_omac import COMMAND, Omac
 
 
@@ -27,8 +28,18 @@ def hung_up(omac: Omac, cwd: Path, words: tuple[str, ...], awaited: str, *, igno
         if select.select([terminal], [], [], 0.1)[0]:
             shown += os.read(terminal, 65536).decode(errors="replace")
     os.close(terminal)
-    _, status = os.waitpid(pid, 0)
+    try:
+        _, status = eventually(lambda: _ended(pid), 20.0, "the end of the command")
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        raise
     return os.waitstatus_to_exitcode(status), errors.read_text()
+
+
+def _ended(pid: int) -> tuple[int, int] | None:
+    """Return the pid and the status of a child that has ended."""
+    ended = os.waitpid(pid, os.WNOHANG)
+    return ended if ended[0] else None
 
 
 def test_at_a_question(omac: Omac) -> None:

@@ -45,6 +45,7 @@ for line in sys.stdin:
         sys.argv[:] = ["omac", *words]
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         os.dup2(0, 1)
+        signal.alarm(60)
         sys.addaudithook(count)
         sys.exit(main())
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -216,8 +216,8 @@ def test_moments_that_no_journal_reaches(host: Omac, moment: str) -> None:
     for command in ("journal seal --before", "journal prune --yes --before", "audit --since", "audit --until"):
         done = host.run(*command.split(), moment)
         line = done.err.partition("\n")[0]
-        is_told = line in ("", "no row matches") or " were pruned on " in line
-        assert (done.status, is_told) == (0, True), (command, done)
+        is_expected = line in ("", "no row matches") or " were pruned on " in line
+        assert (done.status, is_expected) == (0, True), (command, done)
 
 
 def test_what_was_changed_is_not_sealed(host: Omac) -> None:

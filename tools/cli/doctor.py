@@ -13,7 +13,6 @@ from omac.domain.sandbox.own_files import (
     diagnose,
     erasure_unfinished,
     mended,
-    segment_lost,
     signing_delayed,
     unreadable,
 )
@@ -33,8 +32,9 @@ def run(fix: bool, as_json: bool, environment: Mapping[str, str]) -> int:
     or a journal that cannot be read, else the status of a sandbox that is not available."""
     own = OwnFiles(environment)
     done = _repair(own) if fix else []
+    own = OwnFiles(environment) if done else own
     unsigned = (signing_delayed(delay.signed, delay.why) for delay in own.delays)
-    lost = [segment_lost(refusal.message, tuple(refusal.fix)) for refusal in own.lost]
+    lost = [unreadable("segments", refusal.message, tuple(refusal.fix)) for refusal in own.lost]
     lost += [unreadable(name, refusal.message, tuple(refusal.fix)) for name, refusal in own.unreadable.items()]
     unerased = (erasure_unfinished(erasure.workdir) for erasure in own.erasures)
     witness = [] if "journal" in own.unreadable else [_witness(found_witness(environment, own.state))]

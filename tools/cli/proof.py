@@ -32,7 +32,7 @@ def prove(position: str, journal_path: str | None, environment: Mapping[str, str
         raise Refusal("misuse", f"a position is a number from 1, not {position!r}", fix=["omac audit --json"])
     signer = signer_for(journal_path, environment)
     checkpoint = current_checkpoint(signer.path, clock())
-    signer.prepare_evidence()
+    signer.require_sound_and_open()
     note = sign(checkpoint, *signer.key())
     with closing(Reader(signer.path)) as reader:
         codec = codec_of(StateDir.of(environment), reader)

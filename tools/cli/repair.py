@@ -1,5 +1,6 @@
 """omac journal check and omac journal repair: what is damaged in the journal, and setting that aside."""
 
+import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -75,13 +76,16 @@ def check(journal_path: str | None, as_json: bool, environment: Mapping[str, str
 
 def _forged_files(state: StateDir, path: str, system: System) -> list[Damage]:
     """The snapshots and indexes of a sound journal that say what its events do not: a start, or an audit, would believe
-    them. While an erasure is not finished they may have what it erases, and are removed by it."""
+    them. While an erasure is not finished the index of the audit may have what it erases, and is removed by it."""
     with closing(ReadJournal(path, mark_of(state, path), keys_of(state, path))) as journal:
         head, snapshots = journal.store.head(), snapshots_of(state, journal.store)
         files = [(at, "snapshot", snapshots.path(at)) for at in forged(journal, snapshots, journal.store.head)]
-        is_erasing = any(erasures_of(system))
-        index = "" if is_erasing else SearchedAudit(journal, state, head).is_forged()
-        index = index or SearchedLinks(journal, state).is_forged()
+        audit = SearchedAudit(journal, state, head).forged_file()
+        if audit:
+            for recorded in journal.folded(system.position, journal.store.head()):
+                system.apply(recorded)  # what was appended meanwhile may be an erasure
+        is_gone = any(erasures_of(system)) or not os.path.exists(audit)
+        index = SearchedLinks(journal, state).forged_file() if is_gone else audit
         files += [(0, "index of the audit", index)] if index else []
     return [
         Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",

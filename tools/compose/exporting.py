@@ -87,7 +87,7 @@ def export_evidence(
     if os.path.lexists(request.folder):
         raise Refusal("misuse", f"{request.folder} exists already: an export makes its folder", fix=["--out NEW"])
     state = StateDir.of(environment)
-    signer.prepare_evidence()
+    signer.require_sound_and_open()
     with held_draft(request.folder) as draft:
         with closing(to_read(environment, request.journal)) as journal:
             path = journal.store.path

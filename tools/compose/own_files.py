@@ -77,7 +77,9 @@ class OwnFiles:
             path = os.path.join(self.state.path, name)
             try:
                 if os.path.lexists(path):
-                    read(str)  # nothing is minted in its place
+                    read(_refuse_to_mint)
+            except FileNotFoundError:
+                pass  # it is gone meanwhile
             except Refusal:
                 yield path
 
@@ -92,6 +94,10 @@ class OwnFiles:
     def repair(self, flaw: Flaw) -> bool:
         """Mend a flaw; whether that was done. Raises OSError."""
         return repair(self.state, flaw, self._unended)
+
+
+def _refuse_to_mint() -> str:
+    raise FileNotFoundError
 
 
 def _unended(system: System | None) -> list[RunId]:

@@ -24,10 +24,10 @@ def request_of_settings(host: Mapping[str, str], workdir: str) -> SandboxRequest
 
 def project_warnings(project: SettingsFile, resolved: Mapping[str, Resolved]) -> list[str]:
     """Return what a sandbox reports of a project's file: what is wrong with it, and what it may not choose."""
-    return [*said_in_vain({name: resolved[name] for name in ("git.hooks", "git.refs")}), *project.warnings]
+    return [*settings_without_effect({name: resolved[name] for name in ("git.hooks", "git.refs")}), *project.warnings]
 
 
-def said_in_vain(resolved: Mapping[str, Resolved]) -> list[str]:
+def settings_without_effect(resolved: Mapping[str, Resolved]) -> list[str]:
     """Return which of these settings a project's file sets without effect, and why."""
     return [
         f"{name}: {text}"

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from heapq import merge
@@ -13,7 +12,15 @@ import msgspec
 
 from omac.domain.kernel.set_aside import PositionSetAside
 from omac.domain.kernel.undecodable import UNDECODABLE
-from omac.journal.audit_index import BROKEN, AuditIndex, IndexedRow, IndexProgress, delete_index, is_damage
+from omac.journal.audit_index import (
+    BROKEN,
+    AuditIndex,
+    IndexedRow,
+    IndexProgress,
+    damaged_row,
+    delete_index,
+    is_damage,
+)
 from omac.journal.mark import Mark
 from omac.journal.reader import ReadJournal
 from omac.projections.evidence.accesses import (
@@ -111,7 +118,7 @@ class SearchedAudit:
             fold.apply(recorded)
         return fold
 
-    def is_forged(self) -> str:
+    def forged_file(self) -> str:
         """Return the path of the index where it counts, and is not what the events give; "" where all is well. All are
         folded for it. Raises Refusal."""
         try:
@@ -223,18 +230,18 @@ class SearchedAudit:
 
 
 def _row(body: bytes) -> AuditRow:
-    """A row of the index. Raises sqlite3.Error for one that is damaged, as SQLite does."""
+    """A row of the index. Raises what BROKEN has for one that is damaged."""
     try:
         return _row_decoder.decode(body)
     except UNDECODABLE as error:
-        raise sqlite3.DatabaseError(f"malformed: {error}") from error
+        raise damaged_row(error) from error
 
 
 def _state(body: bytes) -> AuditLogState:
     try:
         return _state_decoder.decode(body)
     except UNDECODABLE as error:
-        raise sqlite3.DatabaseError(f"malformed: {error}") from error
+        raise damaged_row(error) from error
 
 
 def _searched(query: AuditQuery) -> dict[str, str]:

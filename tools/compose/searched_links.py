@@ -69,7 +69,7 @@ class SearchedLinks:
                 self._drop(error)
         return self._journal.of_correlation(correlation, limit)
 
-    def is_forged(self) -> str:
+    def forged_file(self) -> str:
         """Return the path of the index where it counts, and is not what the events give; "" where all is well. Raises
         Refusal."""
         try:

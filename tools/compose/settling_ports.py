@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from omac.adapters.files import bounded
 from omac.adapters.linux import host_programs
 from omac.adapters.linux import resolve_symlinks as symlinks
 from omac.adapters.linux.home import home_of
@@ -41,13 +42,7 @@ class _Files:
 
     @staticmethod
     def content(path: str) -> bytes:
-        with open(path, "rb", opener=_unwaited) as file:
-            return file.read(CONTENT_BYTES_MAX)
-
-
-def _unwaited(path: str, flags: int) -> int:
-    """Open a file without waiting for whoever may write to it, where it is a FIFO."""
-    return os.open(path, flags | os.O_NONBLOCK)
+        return bounded.read_start(path, CONTENT_BYTES_MAX)
 
 
 class SettlingAdapters:

@@ -104,8 +104,9 @@ class Signer:
         """Open the store that has the key, which may ask a person for its passphrase."""
         self._open(self.kept().store)
 
-    def prepare_evidence(self) -> None:
-        """Do the same for what leaves this host: only a journal whose own checkpoints hold is testified to."""
+    def require_sound_and_open(self) -> None:
+        """Raise Refusal where a checkpoint in the journal does not hold: what leaves this host would testify to that
+        history. Then open the store that has the key."""
         from omac.journal.checkpoint import VerifierKey
         from omac.journal.signed_chain import require_holding
 

@@ -17,7 +17,7 @@ from omac.services.access.port import AccessRecorder
 from omac.services.access.recorder import JournalAccessRecorder
 from omac.services.kernel.threads import run_in_thread
 from omac.services.ports import Policies
-from omac.tools.compose.sandbox_settings import project_warnings, said_in_vain
+from omac.tools.compose.sandbox_settings import project_warnings, settings_without_effect
 
 _log = logging.getLogger("omac.settings")
 
@@ -56,7 +56,7 @@ class ServePolicies(Policies):
         if workdir == self._launched:
             self._launched = ""  # what is wrong later is reported here
             self._warned.update(project_warnings(project, resolved))
-        for warning in (*project.warnings, *said_in_vain(resolved)):
+        for warning in (*project.warnings, *settings_without_effect(resolved)):
             if warning not in self._warned:
                 self._warned.add(warning)
                 _log.warning("%s", warning)

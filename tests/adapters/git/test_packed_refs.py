@@ -62,8 +62,11 @@ def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
 def test_the_copy_does_not_wait_for_changes_to_be_judged(
     linked: Linked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the host packs is in the copy at once, also while the watch gathers other changes: git inside would take a
-    branch for what it was packed at before, and the next commit would leave out those since."""
+    """Refs that the host packs are in the copy at once, also while the watch gathers other changes.
+
+    Else git inside would take a branch for what it was packed at before, and the next commit would leave out those
+    since.
+    """
     monkeypatch.setattr(watch, "GATHER_S", 20.0)
     monkeypatch.setattr(watch, "SETTLES", 200)
     record = Record("launch", 1)

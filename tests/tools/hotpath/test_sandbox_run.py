@@ -46,6 +46,12 @@ find = FileFinder.find_spec
 def found(self, name, target=None):
     return None if name.startswith("omac.") and os.path.exists("gone") else find(self, name, target)
 FileFinder.find_spec = found
+from omac.adapters.git import launch_inspection
+load = launch_inspection.load
+def loading():
+    load()
+    open("loaded", "w").close()
+launch_inspection.load = loading
 from omac.tools.entry import main; main()
 """
 
@@ -76,14 +82,18 @@ def kinds(world: Box) -> list[str]:
 def test_omac_is_removed_while_the_program_runs(mine: Box) -> None:
     """The end inspects what the program left, and passes its status on, where omac was removed or replaced by another
     version meanwhile."""
-    assert mine.host("git", "init", "-q", ".").status == 0
-    commit = "git -c user.name=n -c user.email=e commit -q --allow-empty -m first"
-    script = f"sleep 1; {commit}; git config core.editor x; echo x >.envrc; >gone; exit 3"
+    (mine.workdir / "Makefile").write_text("all:\n")
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q", "."), ("add", "Makefile"), (*who, "commit", "-q", "-m", "first")):
+        assert mine.host("git", *words).status == 0
+    change = "git config core.editor x; echo x >.envrc; echo x >>Makefile"
+    script = f"until [ -e loaded ]; do sleep 0.1; done; {change}; >gone; exit 3"
     line = (sys.executable, "-c", GONE, "sandbox", "run", "--workdir", str(mine.workdir), "--", "sh", "-c", script)
     done = mine.host(*line)
     assert done.status == 3, done
     assert "core.editor: was set inside" in done.err
     assert ".envrc: is new or changed" in done.err
+    assert "Makefile: is new or changed" in done.err
 
 
 def test_the_host_removes_a_worktree_while_the_end_is_inspected(mine: Box) -> None:
