@@ -810,8 +810,9 @@ async def test_clients_that_come_at_once_do_not_displace_one_another(
 
 
 @pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("rest", ["\r\n", "Content-Length: 1\r\n\r\nx", f"X: {'x' * 5_000}\r\n\r\n"], ids=len)
 async def test_one_that_has_spoken_gives_way_to_nobody(
-    build: Build, read_request: Any, token: str, known: bool
+    build: Build, read_request: Any, token: str, known: bool, rest: str
 ) -> None:
     """A request that the facade has had no time to read is answered, though others need the place of its connection."""
 
@@ -819,7 +820,7 @@ async def test_one_that_has_spoken_gives_way_to_nobody(
         while (await read_request(stream))[0]:
             await stream.send_all(OK)
 
-    request = f"POST /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    request = f"POST /{token}/fast/ HTTP/1.1\r\nHost: 127.0.0.1\r\n{rest}".encode()
     limits = SlotLimits(connections_max=2, strangers_max=2)
     for _ in range(5):  # Trio chooses the order
         house = await build(upstream, slots=limits)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from real_sandbox import NOBODY, Box, box
 
+from omac.adapters.sandbox import protected
 from omac.adapters.sandbox.protected import NAMES, SOCKETS, contains_protected, protected_entries
 from omac.domain.harness.table import HARNESSES
 from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, Entry, governing, ordered
@@ -17,6 +18,19 @@ def world(request: pytest.FixtureRequest) -> Iterator[Box]:
     """Yield a home and a project, once of root's and once of an unprivileged user's."""
     with box(request.param) as made:
         yield made
+
+
+def test_a_socket_that_anybody_may_make_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to itself, or into a project, in the place of a socket in /tmp hinders no launch, and denies no more."""
+    project = tmp_path / "project"
+    project.mkdir()
+    for target in ("socket", project):
+        link = tmp_path / "socket"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        monkeypatch.setattr(protected, "SOCKETS", (str(link),))
+        denied = protected_entries(str(tmp_path / "home"), [Entry(str(tmp_path), WRITE, "x")])
+        assert [entry.path for entry in denied if entry.path != str(link)] == []
 
 
 def test_a_broad_grant_shows_no_credentials(world: Box) -> None:

@@ -1,0 +1,30 @@
+"""The findings of a launch's end: their order, and that each is there once."""
+
+from pathlib import Path
+
+from omac.adapters.git.inspection import Baseline, Budget, Finding, Inspection
+from omac.adapters.git.launch_inspection import LINES_MAX, lines
+
+
+def test_what_was_set_aside_comes_first(tmp_path: Path) -> None:
+    """However many findings are only reported, those that were set aside are among the lines."""
+    reported = [Finding(f"/p/{number}", "is a new worktree's") for number in range(LINES_MAX + 1)]
+    moved = Finding("/p/.git/hooks/x", "is a hook", "/aside/x")
+    shown = lines([*reported, moved], "launch", str(tmp_path))
+    assert shown[0] == str(moved)
+    assert shown[1:-1] == [str(finding) for finding in reported[: LINES_MAX - 1]]
+    assert shown[-1].startswith(f"all {LINES_MAX + 2} findings: less ")
+
+
+def test_what_is_judged_again_is_reported_once() -> None:
+    """A folder that is judged once more adds no finding that is there, no place, and takes no room twice."""
+    baseline = Baseline(0)
+    inspection = Inspection(("/p",), baseline, Budget(1.0))
+    inspection.report("/p/a", "is new")
+    begun, room = inspection.position(), baseline.room
+    for _ in range(2):
+        baseline.keep("/p/.git/config", b"x")
+        inspection.report("/p/.git/b", "is new")
+        inspection.go_back(begun)
+    assert [finding.path for finding in inspection.findings] == ["/p/a", "/p/.git/b"]
+    assert (baseline.room, inspection.places) == (room, [])
