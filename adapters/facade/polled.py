@@ -182,7 +182,7 @@ class PolledConnection:
             if not self.slot.serve():
                 raise Unusual
         except (Refusal, Unusual):
-            self.slot.spare()  # nobody has judged what has come
+            self.slot.spare()  # the request is not judged yet
             self._hand_over(received)
             return
         self.slot.recognize()

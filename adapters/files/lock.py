@@ -45,7 +45,7 @@ def hold(path: str) -> int:
             if not try_acquire(descriptor):
                 holder = os.read(descriptor, 20).strip()
                 raise Locked(path, int(holder) if holder.isdigit() else None)
-            if os.fstat(descriptor).st_nlink:  # else whoever held it has removed it
+            if os.fstat(descriptor).st_nlink:  # else its holder has removed it
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor
@@ -56,7 +56,7 @@ def hold(path: str) -> int:
 
 
 def remove(path: str, descriptor: int) -> None:
-    """Let go of a lock that `hold` gave, and remove its file: whoever waits for that one finds that it is gone."""
+    """Let go of a lock that `hold` gave, and remove its file: a process that waits for it finds that it is gone."""
     try:
         os.unlink(path)
     except OSError:

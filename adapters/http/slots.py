@@ -144,7 +144,7 @@ class Slot:
             close()
 
     def has_spoken(self) -> bool:
-        """Return whether bytes have come that nobody has read, but not a second time until the connection rests."""
+        """Return whether bytes have come that are not read yet, but not a second time until the connection rests."""
         if self._is_spared:
             return False
         with contextlib.suppress(OSError):

@@ -44,7 +44,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
 
 def refuse_kernel(path: str, flag: str, access: str) -> None:
     """Raise Refusal (misuse) for a canonical path of the kernel's: each sandbox has a /proc and a /dev of its own, no
-    device works in a grant, and whoever may write settings of the kernel may have root run programs (core(5))."""
+    device works in a grant, and a program that may write settings of the kernel may have root run others (core(5))."""
     for own in ("/proc", "/dev"):
         if below(path, own) and not below(path, SHARED_MEMORY):
             message = f"{flag} {path}: each sandbox has its own {own}, and nothing of the host's"
