@@ -173,43 +173,23 @@ def test_a_journal_ahead_of_the_clock(used: Omac) -> None:
     assert "  try: date  # is the clock right?\n" in done.out
 
 
-def test_a_journal_that_is_lost_or_damaged(omac: Omac) -> None:
-    """A journal that is missing, an older copy or damaged is a failure, with what other commands say of it."""
-    journal = omac.state / "journal.db"
-    omac.approve(omac.project("p"))
-    omac.ok("journal", "backup", str(omac.folder / "old.db"))
-    omac.ok("settings", "set", "limits.concurrent_calls", "3")
-    omac.ok("journal", "backup", str(omac.folder / "new.db"))
-
-    def found(problem: str) -> None:
-        done = omac.run("doctor")
-        refused = omac.run("audit")
-        assert (done.status, refused.status) == (10, 10), done
-        assert f"[fail] journal: {refused.err.partition('omac: ')[2].splitlines()[0]}\n  try: omac journal " in done.out
-        assert problem in done.out
-        assert "] witness: " not in done.out
-
-    for file in (journal, Path(f"{journal}-wal"), Path(f"{journal}-shm")):
-        file.unlink(missing_ok=True)
-    found("is missing or empty")
-    shutil.copy(omac.folder / "old.db", journal)
-    found("so it is an older copy")
-    shutil.copy(omac.folder / "new.db", journal)
-    assert omac.run("doctor").status == 0
-    with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
-        connection.execute("UPDATE event SET body = x'00' WHERE position = 1")
-    found("at position 1")
-
-
 def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
-    """A lost journal, a damaged one, and whatever else is at its path is a failure, with the message, the command and
-    the exit code of the commands that need it."""
-    omac.ok("settings", "set", "serve.audit", "strict")
+    """A lost journal, an older copy, a damaged one, and whatever else is at its path is a failure, with the message,
+    the command and the exit code of the commands that need it."""
+    omac.approve(omac.project("p"))
+    old, elsewhere = omac.folder / "old.db", omac.folder / "elsewhere.db"
+    omac.ok("journal", "backup", str(old))
+    omac.ok("settings", "set", "limits.concurrent_calls", "3")
+    omac.ok("journal", "backup", str(elsewhere))
     journal = omac.state / "journal.db"
-    sound = journal.read_bytes()
+    sound = elsewhere.read_bytes()
     listening = socket.socket(socket.AF_UNIX)
-    elsewhere = omac.folder / "elsewhere.db"
-    elsewhere.write_bytes(sound)
+
+    def damage() -> None:
+        journal.write_bytes(sound)
+        with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+            connection.execute("UPDATE event SET body = x'00' WHERE position = 1")
+
     for put in (
         lambda: os.mkfifo(journal),
         journal.mkdir,
@@ -218,17 +198,22 @@ def test_a_journal_that_cannot_be_read(omac: Omac) -> None:
         lambda: journal.symlink_to(elsewhere),
         lambda: journal.write_bytes(bytes(8192)),
         lambda: journal.write_bytes(b""),
+        lambda: shutil.copy(old, journal),
+        damage,
         lambda: None,
     ):
+        needs = ("audit",) if put is damage else ("settings", "set", "serve.audit", "strict")
         if journal.is_dir():
             journal.rmdir()
-        journal.unlink(missing_ok=True)
+        for file in (journal, Path(f"{journal}-wal"), Path(f"{journal}-shm")):
+            file.unlink(missing_ok=True)
         put()
-        refused = omac.run("settings", "set", "serve.audit", "strict")
+        refused = omac.run(*needs)
         says, _, fixes = refused.err.removeprefix("omac: ").partition("\n")
         done = omac.run("doctor")
         assert done.status == refused.status != 0, (done, refused)
         assert f"[fail] journal: {says}\n{fixes}" in done.out
+        assert "] witness: " not in done.out
     listening.close()
     journal.write_bytes(sound)
     assert omac.run("doctor").status == 0
