@@ -13,7 +13,7 @@ import pytest
 from escape.left_behind import FINDINGS_MAX, PRELUDE, WITHIN_S, Ground, ground_of
 from memory import measured
 from polling import eventually
-from real_sandbox import FEWER_USERS, SYSTEM_PYTHON
+from real_sandbox import SYSTEM_PYTHON, USERS
 from tiers import some
 
 from omac.adapters.git.inspections import SECONDS_MAX
@@ -87,7 +87,7 @@ RACES = {
 }
 
 
-@pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+@pytest.fixture(scope="module", params=USERS[-1:], ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:

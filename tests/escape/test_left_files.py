@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 from escape.left_behind import FINDINGS_MAX, WITHIN_S, Ground, ground_of
 from memory import measured
-from real_sandbox import FEWER_USERS, SYSTEM_PYTHON, Done
+from real_sandbox import SYSTEM_PYTHON, USERS, Done
 from tiers import some
 
 RSS_KIB_MAX = 300 << 10
 
 
-@pytest.fixture(scope="module", params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+@pytest.fixture(scope="module", params=USERS[:1], ids=lambda uid: f"uid{uid}")
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     """Yield a person's home, renewed for each test."""
     with ground_of(request.param) as made:

@@ -190,6 +190,7 @@ def test_a_copy_of_it(host: Omac) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("path", GOLDEN[::3], ids=lambda path: path.name.removesuffix(".db.gz"), indirect=True)
 def test_killed_while_it_is_taken_over(host: Omac) -> None:
     """A first opening killed by kill -9 at any moment lets the next start go on, and loses no event."""
     events = json.loads(host.ok("journal", "stats", "--json"))["events"]

@@ -19,7 +19,7 @@ from journal.test_golden import host_with
 from real_omac import COMMAND, Omac
 
 EVENTS = 200_000
-KILLS = 8
+KILLS = 4
 TOLD = re.compile(rb"([\d,]+) of ([\d,]+) events have proofs")
 
 

@@ -14,7 +14,7 @@ import pytest
 from simulation.carriers import schedule
 from tiers import everything
 
-SCHEDULES = int(os.environ.get("OMAC_SOAK_SCHEDULES") or (200 if everything() else 8))
+SCHEDULES = int(os.environ.get("OMAC_SOAK_SCHEDULES") or (100 if everything() else 8))
 PARTS = 10 if SCHEDULES >= 100 else 1  # which workers share among them
 MEMORY = "/dev/shm"  # what a disk does with an fsync is not the question here
 

@@ -7,8 +7,8 @@ import pytest
 from simulation.hammer import hammer
 from tiers import everything
 
-SECONDS = 20.0 if everything() else 5.0
-OPERATIONS_MIN = 50 if everything() else 10
+SECONDS = 10.0 if everything() else 5.0
+OPERATIONS_MIN = 25 if everything() else 10
 
 
 @pytest.mark.full

@@ -77,7 +77,7 @@ def texts(folder: Path) -> str:
     return text.replace(base64.b64encode(msgspec.msgpack.encode(PATH)).decode(), PATH)
 
 
-@pytest.mark.parametrize("form", ["jsonl", *(pytest.param(name, marks=pytest.mark.full) for name in FORMATS)])
+@pytest.mark.parametrize("form", some(FORMATS, of=len(FORMATS)))
 def test_it_goes_on_without_what_was_erased(busy: Omac, tmp_path: Path, form: str) -> None:
     """An export that goes on after an erasure has no erased word, verifies, and has the other directory's paths."""
     folder = tmp_path / "bundle"

@@ -430,7 +430,7 @@ def killed(omac: Omac, folder: Path, size: int, *options: str) -> Path:
 
 @pytest.mark.parametrize(
     ("form", "sizes"),
-    [("jsonl", (0, 1 << 18, 1 << 20)), *(pytest.param(form, (1 << 18,), marks=pytest.mark.full) for form in FORMATS)],
+    some([(form, (0, 1 << 18, 1 << 20) if form == "jsonl" else (1 << 18,)) for form in FORMATS], of=len(FORMATS)),
 )
 def test_killed_and_typed_again(busy: Omac, tmp_path: Path, form: str, sizes: tuple[int, ...]) -> None:
     """A killed export leaves no bundle, and the same command goes on with the range of the first start.

@@ -19,7 +19,7 @@ from real_omac import Omac, omac_in
 from tools.test_snapshots import called_often
 
 CALLS = 20_000
-KILLS = 8
+KILLS = 5
 BEGINS = 0.25  # of its time, that a command takes to load
 
 pytestmark = pytest.mark.full

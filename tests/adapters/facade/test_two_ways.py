@@ -15,7 +15,7 @@ from scripted_connections import CUSHION_S, End, Gate, Part, Script, play_all
 from tiers import everything
 
 SCRIPTS = 25  # of one example, played at once
-EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES") or (24 if everything() else 2))
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES") or (12 if everything() else 2))
 PATIENT_S = 0.03  # the cushion of a second look
 LONG_S = 1.3  # until what the poller has is a task's, and a skill is late
 PAUSES = st.one_of(*[st.just((0, 0.0))] * 23, st.tuples(st.integers(1, 8), st.just(LONG_S)))

@@ -14,7 +14,7 @@ from omac.adapters.git.layout import GitChoices, lay_out
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal
 
-EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(5000)))
+EXAMPLES = int(os.environ.get("OMAC_SOAK_EXAMPLES", examples(2500)))
 PLACES = ("", "/.git", "/a", "/a/.git", "/worktrees/x", "/a/worktrees/x", "/.git/worktrees/x", "/.git/modules/m", "/b")
 
 

@@ -23,7 +23,7 @@ from omac.adapters.git.layout import GitChoices, Layout, lay_out, prepare
 from omac.domain.git.folder import ADMIN, WHOLE
 from omac.domain.git.grammar import FILE, RULES
 
-EXAMPLES = int(os.environ.get("OMAC_SOAK_GIT_FOLDERS", examples(150)))
+EXAMPLES = int(os.environ.get("OMAC_SOAK_GIT_FOLDERS", examples(100)))
 FIRST, _, LAST = os.environ.get("OMAC_GIT_SEEDS", "").partition("-")
 SEEDS = range(int(FIRST), int(LAST)) if LAST else range(EXAMPLES)
 IS_SOAK = "OMAC_SOAK_GIT_FOLDERS" in os.environ or bool(LAST)
