@@ -155,9 +155,12 @@ def scripts(draw: st.DrawFn) -> Script:
         parts = [part._replace(end="stays") for part in parts]  # how much of it the client gets is the system's affair
     gate: Gate = draw(st.sampled_from(["ready", "ready", "ready", "slow", "slow", "full", "revoking"]))
     step = draw(st.integers(1, 8)) if gate != "ready" else 0
+    unix = draw(st.booleans())
+    if gate == "revoking" and end == "finishes" and not unix:
+        parts = [part._replace(end="stays") for part in parts]  # it has left: that or the revocation may come first
     if gate == "revoking" or end != "stays":
         replies = [(early, joined(answer)) for early, answer in replies]
-    return Script(draw(st.booleans()), parts, replies, turns, lazy, (step, gate))
+    return Script(unix, parts, replies, turns, lazy, (step, gate))
 
 
 def differing(
