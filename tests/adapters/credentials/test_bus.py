@@ -37,7 +37,7 @@ def test_a_greeting_without_an_answer(ends: Ends) -> None:
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
         BoundedConnection(ends[0], begun + 0.1)
-    assert 0.1 <= time.monotonic() - begun < 1
+    assert 0.1 <= time.monotonic() - begun < 5
     assert ends[0].fileno() == -1
 
 
@@ -62,7 +62,7 @@ def test_a_message_of_which_the_end_does_not_come(ends: Ends) -> None:
             begun = time.monotonic()
             with pytest.raises(TimeoutError):
                 connection.receive(timeout=timeout)
-            assert least <= time.monotonic() - begun < 1
+            assert least <= time.monotonic() - begun < 5
 
 
 def test_a_message_that_nobody_reads(ends: Ends) -> None:
