@@ -72,7 +72,8 @@ class StateDir:
         name = self._minted("host-id", mint)
         if not (name.isalnum() and 8 <= len(name) <= 64):
             path = os.path.join(self.path, "host-id")
-            raise Refusal("state-unusable", f"{path} does not hold a host id; it was changed by hand or cut off")
+            message = f"{path} does not hold a host id; it was changed by hand or cut off"
+            raise Refusal("state-unusable", message, fix=["omac doctor --fix  # writes the one that the journal has"])
         return HostId(name)
 
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:

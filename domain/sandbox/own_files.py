@@ -21,19 +21,20 @@ DISK = "disk"
 DISK_BYTES_MIN = 1024 * 1024  # below, an append may fail at any time
 DISK_BYTES_LOW = 64 * 1024 * 1024  # the write-ahead log alone may grow to as much
 
-FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled"]
-MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale")
+FlawKind = Literal["missing", "read-only", "not-a-folder", "foreign", "mode", "dangling", "stale", "garbled", "host-id"]
+MENDABLE: tuple[FlawKind, ...] = ("missing", "mode", "dangling", "stale", "host-id")
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
     """A flaw at a path. Where its mode is wrong, `mode` is the mode that the path has and `wanted` the one that it
-    should have."""
+    should have. Where the id of this host is wrong, `host` is the one that the journal has."""
 
     kind: FlawKind
     path: str
     mode: int = 0
     wanted: int = 0
+    host: str = ""
 
     @property
     def is_mendable(self) -> bool:
@@ -98,6 +99,8 @@ def mended(flaw: Flaw) -> str:
             return f"removed {flaw.path}, which led to a run that is gone"
         case "stale":
             return f"removed the folder of an ended run, {flaw.path}"
+        case "host-id":
+            return f"wrote the host id that the journal has, {flaw.host}, to {flaw.path}"
         case _:
             raise ValueError(flaw.kind)
 
@@ -128,6 +131,9 @@ def _diagnosis(flaw: Flaw) -> Diagnosis:
         case "garbled":
             says = f"{flaw.path} does not hold what omac wrote there: it was changed by hand or cut off"
             return Diagnosis(NAME, FAIL, says, (list_command(flaw.path),))
+        case "host-id":
+            says = f"{flaw.path} does not hold a host id: it was changed by hand or cut off"
+            return Diagnosis(NAME, FAIL, says, ("omac doctor --fix  # writes the one that the journal has",))
         case "stale":
             says = f"{flaw.path} is left of a run that ended"
             return Diagnosis(NAME, WARN, says, ("omac doctor --fix", f"rm -r {path}"))

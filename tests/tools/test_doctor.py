@@ -233,18 +233,34 @@ def test_what_every_start_reads(omac: Omac) -> None:
     assert done.status == refused.status == 3, done
     assert f"[fail] settings: {says}\n{fixes}" in done.out
     settings.unlink()
-    for name in ("host-id", "fingerprint.key"):
-        path = omac.state / name
-        content = path.read_bytes()
-        path.write_bytes(content[:5])
-        done = omac.run("doctor")
-        assert done.status == 5, done
-        assert f"[fail] own files: {path} does not hold what omac wrote there" in done.out
-        path.write_bytes(content)
+    key = omac.state / "fingerprint.key"
+    content = key.read_bytes()
+    key.write_bytes(content[:5])
+    done = omac.run("doctor")
+    assert done.status == 5, done
+    assert f"[fail] own files: {key} does not hold what omac wrote there" in done.out
+    key.write_bytes(content)
     (omac.state / "spool").write_text("")
     assert f"[fail] own files: {omac.state}/spool does not hold" in omac.run("doctor").out
     (omac.state / "spool").unlink()
     assert omac.run("doctor").status == 0
+
+
+def test_a_host_id_that_was_changed(omac: Omac) -> None:
+    """A host id that is none refuses each start, and is written again from the journal: approvals are of a host."""
+    omac.approve(omac.project("shop"))
+    path = omac.state / "host-id"
+    content = path.read_text().strip()
+    for changed in ("", content[:5], "a b c d e f"):
+        path.write_text(changed)
+        refused = omac.run("approvals")
+        assert (refused.status, "  try: omac doctor --fix  # " in refused.err) == (5, True), refused
+        done = omac.run("doctor")
+        assert done.status == 5, done
+        assert f"[fail] own files: {path} does not hold a host id" in done.out
+        assert f"[mended] wrote the host id that the journal has, {content}, to {path}\n" in doctor(omac, "--fix").out
+        assert (path.read_text(), mode(path)) == (content, 0o600)
+        assert "echo" in omac.ok("approvals")
 
 
 def test_what_omac_cannot_mend_has_a_command(omac: Omac) -> None:

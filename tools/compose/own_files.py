@@ -40,6 +40,7 @@ class OwnFiles:
         self._journal = self.state.journal_in_use(environment)
         system = self._system(environment)
         self._unended = _unended(system)
+        self._host = _host(system)
         self.delays = tuple(delays_of(system)) if system else ()
         self.erasures = tuple(erasures_of(system)) if system else ()
 
@@ -66,13 +67,13 @@ class OwnFiles:
         flaws = flaws_of(self.state, self._public, self._unended)
         if any(flaw.path == self.state.path for flaw in flaws):
             return flaws
-        return (*flaws, *(Flaw("garbled", path) for path in self._garbled()))
+        return (*flaws, *self._garbled())
 
-    def _garbled(self) -> Iterator[str]:
+    def _garbled(self) -> Iterator[Flaw]:
         """Yield the files of ids and keys that do not hold what omac once wrote there, and what has a folder's name."""
         for path in (os.path.join(self.state.path, name) for name in FOLDERS):
             if os.path.lexists(path) and not os.path.isdir(path):
-                yield path
+                yield Flaw("garbled", path)
         for name, read in (("host-id", self.state.host_id), ("fingerprint.key", self.state.fingerprint_key)):
             path = os.path.join(self.state.path, name)
             try:
@@ -81,7 +82,8 @@ class OwnFiles:
             except FileNotFoundError:
                 pass  # it is gone meanwhile
             except Refusal:
-                yield path
+                known = self._host if name == "host-id" and os.path.isfile(path) else ""
+                yield Flaw("host-id" if known else "garbled", path, host=known)
 
     def disks(self) -> tuple[Diagnosis, ...]:
         """Return the findings about the disks of the state directory and of the journal."""
@@ -104,3 +106,10 @@ def _unended(system: System | None) -> list[RunId]:
     """The runs whose end is not recorded; none where the journal cannot be read, where their locks have to do."""
     entries = system.runs.entries.items() if system else ()
     return [RunId(key_of(stream).name) for stream, entry in entries if entry.state.status == "started"]
+
+
+def _host(system: System | None) -> str:
+    """Return the id of the host whose state the journal has; empty where it has that of several, or none."""
+    kinds = system.aggregates.values() if system else ()
+    hosts = {key_of(stream).host for kind in kinds for stream in kind.entries}
+    return hosts.pop() if len(hosts) == 1 else ""
