@@ -157,6 +157,18 @@ def test_a_plain_copy_beside_an_idle_server(omac: Omac, tmp_path: Path) -> None:
     eventually(whole, 15, "a plain copy holds everything")
 
 
+def test_on_another_host(omac: Omac, tmp_path: Path) -> None:
+    """A restore names the host whose approvals a backup has, unless it is this one: nothing is approved here."""
+    omac.approve(omac.project("shop", "echo"), "echo")
+    copy, elsewhere = tmp_path / "copy.db", {"OMAC_STATE_DIR": str(tmp_path / "elsewhere")}
+    omac.ok("journal", "backup", str(copy))
+    note = f"are those of another host ({(omac.state / 'host-id').read_text()}), and hold on no other: approve"
+    done = omac.run("journal", "restore", str(copy), extra=elsewhere)
+    assert (done.status, note in " ".join(done.out.split())) == (0, True), done
+    assert "nothing is approved" in omac.run("approvals", extra=elsewhere).err
+    assert "another host" not in omac.ok("journal", "restore", str(copy), "--yes")
+
+
 def test_no_backup_to_restore(omac: Omac, tmp_path: Path) -> None:
     """A restore refuses a text file and a missing file, and makes no journal of them."""
     text = tmp_path / "text"

@@ -71,6 +71,11 @@ def _show(done: Restored) -> None:
         print_folded(
             f"the key that signs was replaced since ({counted(done.rotations, 'time')}): that is recorded again"
         )
+    if done.hosts:
+        print_folded(
+            f"its approvals, values and settings are those of another host ({', '.join(done.hosts)}), and hold on no "
+            "other: approve the skills here again, or restore the whole state directory of that host"
+        )
 
 
 def _loss(path: str, copy: Copy) -> str:

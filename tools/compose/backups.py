@@ -9,7 +9,7 @@ from typing import NamedTuple
 from omac.adapters.files.subject_keys import read_all, write_all
 from omac.domain.access.erasure import ErasureRequested, SubjectErased
 from omac.domain.access.signing import KeyLost, KeyRotated
-from omac.domain.kernel.ids import WorkdirId, checkpoint_stream
+from omac.domain.kernel.ids import HostId, StreamId, WorkdirId, checkpoint_stream, key_of
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.journal.backup import Copy, back_up, begin, discard, finish, kept_journals, require_free, restore
 from omac.journal.reader import ReadJournal
@@ -31,12 +31,14 @@ class KeptCopy(NamedTuple):
 class Restored(NamedTuple):
     """The result of a restore. `kept` is the path of the journal before ("" for none), `subjects` how many directories
     have keys of the backup. `erased` counts keys that are not restored, because their data was erased since.
-    `rotations` counts replacements of the signing key since the backup, which the restored journal records again."""
+    `rotations` counts replacements of the signing key since the backup, which the restored journal records again.
+    `hosts` are those whose skills the journal has, where this host is none of them."""
 
     kept: str
     subjects: int
     erased: int
     rotations: int
+    hosts: list[HostId]
 
 
 def back_up_with_keys(state: StateDir, path: str, target: str) -> KeptCopy:
@@ -91,7 +93,14 @@ def restore_with_keys(state: StateDir, source: Copy, path: str, clock: Callable[
             rotations = recorded_again(state, draft, changes, clock)
 
     _, kept = restore(source.path, path, mark_of(state, path), complete)
-    return Restored(kept, sum(map(bool, keys.values())), erased, rotations)
+    return Restored(kept, sum(map(bool, keys.values())), erased, rotations, _other_hosts(state, path))
+
+
+def _other_hosts(state: StateDir, path: str) -> list[HostId]:
+    """Return the hosts whose skills the journal at `path` has; none where this host is among them."""
+    with closing(ReadJournal(path)) as journal:
+        hosts = {key_of(StreamId(stream)).host for stream in journal.store.streams("registration")}
+    return [] if host_id(state) in hosts else sorted(hosts)
 
 
 def _key_changes(state: StateDir, path: str, journal_id: str) -> list[KeyRotated | KeyLost]:
