@@ -1,6 +1,7 @@
 """Newcomers find their way in the code: few kinds of folders, short modules, short functions."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,10 @@ def test_a_public_class_name_means_one_thing() -> None:
                 modules.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     assert len(modules) > 300
     assert not {name: files for name, files in modules.items() if len(files) > 1}
+
+
+def test_no_group_is_repeated_possessively() -> None:
+    """Before Python 3.11.5 such a pattern, and an atomic group, match more than they should (cpython issue 106052)."""
+    possessive = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+|\(\?>")
+    assert possessive.search("(?:a+|b)*+")
+    assert not [path for path in MODULES if possessive.search(path.read_text())]

@@ -10,7 +10,7 @@ REFERRING = frozenset((b"location", b"content-location", b"link"))  # fields tha
 
 # a quoted parameter, in which < means nothing, or a target; one that does not end is taken to the end of the value, so
 # that no part of it is read twice
-_LINK_PART = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|<[^>]*+>?', re.DOTALL)
+_LINK_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*(?:"|\\?\Z)|<[^>]*+>?', re.DOTALL)
 
 
 def referred(field: bytes, value: bytes, prefix: bytes, mount: bytes, port: int) -> bytes:

@@ -39,11 +39,13 @@ _READ = FieldNames(
     ).__contains__
 )
 _LISTS = (b"connection", b"expect")
-_LINES = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)++\r\n")  # of a head, as rule 1 has them
+# A group is repeated as it is, never possessively: before Python 3.11.5 that accepts more than it should.
+_LINES = re.compile(rb"(?:[!-~\x80-\xff][\t -~\x80-\xff]*+\r\n)+\r\n")  # of a head, as rule 1 has them
 _CONTROLS = bytes(code for code in range(0x20) if code not in b"\t\r\n") + b"\x7f"
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])\r\n")
-_PATH = rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=:@/]++|%(?!00)[0-9A-Fa-f]{2})*+"
+_PLAIN = rb"[0-9A-Za-z\-._~!$&'*+,;=:@/()]*+"
+_PATH = _PLAIN + rb"(?:%(?!00)[0-9A-Fa-f]{2}" + _PLAIN + rb")*"
 _GOOD_LINE = re.compile(rb"([A-Z]{1,20}) (/" + _PATH + rb"(?:\?[!\"$-~]*+)?) HTTP/1\.([01])\r\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")

@@ -31,7 +31,7 @@ FINISHED = select.EPOLLRDHUP
 UNUSUAL = LOST | FINISHED | select.EPOLLPRI
 
 _CR = 0x0D
-_EMPTY_LINES = re.compile(rb"(?:\r\n)*+")
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
