@@ -7,8 +7,9 @@ commit, and begin them anew.
 Rules
 
 1. What the host packs is put into the copy at once, under git's own lock; what was packed inside stays in it.
-2. What was packed inside is made on the host again, with git's own `update-ref`, when the ref's file is gone.
-3. What was deleted inside is deleted on the host at the end (refs.py); at once where rule 2 has just made it.
+2. What was packed inside is put into the host's file in the same way, when the ref's file is gone. No git runs for it:
+   git would write files in `refs` and `logs`, through links that the program can make there before Linux 5.19.
+3. What was deleted inside is deleted on the host at the end (refs.py).
 
 The window is that of the watch (watch.py). Source: gitrepository-layout(5), git-pack-refs(1).
 """
@@ -64,7 +65,7 @@ class PackedRefs:
             self._is_begun, self._base = True, refs.parsed(self._session.packed)
         before = dict(self._base)
         ours = self._take_over(theirs, ours)
-        self._bring_out(refs.parsed(theirs), refs.parsed(ours))
+        self._bring_out(theirs, refs.parsed(ours))
         if self._base != before:
             self._session.packed = _written(self._base)
 
@@ -80,45 +81,28 @@ class PackedRefs:
             return ours
         merged = {name: value for name, value in (inside | changed).items() if value}
         content = theirs if merged == host else _written(merged)
-        if not self._replace(ours, content):
+        if not self._replace(self._session.folder, ours, content):
             self._plan_reread()
             return ours
         for name, value in changed.items():
             self._agree(name, value)
         return content
 
-    def _bring_out(self, host: dict[str, str], inside: dict[str, str]) -> None:
-        """Make refs on the host that were packed inside, and have no file any more."""
-        commands = []
-        common = self._session.common
+    def _bring_out(self, theirs: bytes, inside: dict[str, str]) -> None:
+        """Pack refs on the host that were packed inside, and have no file any more."""
+        common, host = self._session.common, refs.parsed(theirs)
+        packed = {}
         for name, value in inside.items():
-            if value in (self._base.get(name), host.get(name)):
+            if value in (self._base.get(name), host.get(name)) or host.get(name) != self._base.get(name):
                 continue
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
                 self._plan_reread()  # git may be about to remove it
             else:
-                commands.append((name, value))
-        if not commands or len(commands) > refs.COMMANDS_MAX:
-            return
-        failed = {
-            name for name, _ in refs.make(common, [(name, self._base.get(name, ""), new) for name, new in commands])
-        }
-        for name, value in commands:
-            if name not in failed:
-                self._agree(name, value)
-        self._take_deleted([command for command in commands if command[0] not in failed])
-
-    def _take_deleted(self, made: list[tuple[str, str]]) -> None:
-        """Delete refs again that were made on the host while they were deleted inside."""
-        inside = _content(self._session.folder)
-        if inside is None:
-            return
-        left = refs.parsed(inside)
-        deleted = [(name, value, "") for name, value in made if name not in left]
-        failed = {name for name, _ in refs.make(self._session.common, deleted)}
-        for name, _, _ in deleted:
-            if name not in failed:
-                self._agree(name, "")
+                packed[name] = value
+        if packed and self._replace(common, theirs, _added(theirs, packed)):
+            self._base |= packed
+        elif packed:
+            self._plan_reread()
 
     def _agree(self, name: str, value: str) -> None:
         if value:
@@ -131,23 +115,52 @@ class PackedRefs:
             self.again_s = AGAIN_S[self._rereads]
             self._rereads += 1
 
-    def _replace(self, before: bytes, content: bytes) -> bool:
-        """Replace the copy as git does; False where git is at it, or has been since it was `before`."""
+    def _replace(self, path: str, before: bytes, content: bytes) -> bool:
+        """Replace the packed refs in a folder as git does; False where git is at it, or has been since they were
+        `before`."""
         try:
-            folder = opened_folder(self._session.folder)
+            folder = opened_folder(path)
         except OSError:
             return False
         try:
             put(folder, LOCK, content)
-            if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+            try:
+                if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+                    raise FileExistsError
+                if path == self._session.common:
+                    _make_lasting(folder, mode_of(f"{path}/{NAME}") or mode_of(f"{path}/HEAD"))
+                os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
                 os.unlink(LOCK, dir_fd=folder)
-                return False
-            os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+                raise
         except OSError:
             return False
         finally:
             os.close(folder)
         return True
+
+
+def _make_lasting(folder: int, mode: int) -> None:
+    """Give the new file in an open folder the mode of the one before, and flush it. Raises OSError."""
+    file = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fchmod(file, stat.S_IMODE(mode) & 0o666)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _added(content: bytes, packed: dict[str, str]) -> bytes:
+    """Return a file of packed refs with more of them. Its other lines stay but for the first, by which it is sorted."""
+    lines: list[bytes] = []
+    is_left_out = False
+    for line in content.split(b"\n"):
+        if not line.startswith(b"^"):  # else it is what the tag before leads to
+            name = line.partition(b" ")[2].decode(errors="surrogateescape")
+            is_left_out = not line or line.startswith(b"#") or name in packed
+        if not is_left_out:
+            lines.append(line + b"\n")
+    return b"".join(lines) + _written(packed)
 
 
 def _written(values: dict[str, str]) -> bytes:
