@@ -22,17 +22,20 @@ import stat
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
 from omac.adapters.git.open_folder import content_of, put
-from omac.adapters.git.repository import mode_of
+from omac.adapters.git.repository import is_folder, mode_of
 from omac.adapters.git.stamp import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
     from omac.adapters.git.refs import Session
     from omac.adapters.git.stamp import Stamp
 
 NAME = "packed-refs"
 LOCK = f"{NAME}.lock"
 BYTES_MAX = 8 << 20  # of a file that is kept in step; a longer one is compared at the end only
+NAME_BYTES_MAX = 240  # of a ref that does not wait for the end: a file can have that name, and a lock
 AGAIN_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # how soon to look again for refs whose files git is about to remove
 
 
@@ -93,12 +96,17 @@ class PackedRefs:
         common, host = self._session.common, refs.parsed(theirs)
         packed = {}
         for name, value in inside.items():
-            if value in (self._base.get(name), host.get(name)) or host.get(name) != self._base.get(name):
+            if value == host.get(name):
+                self._agree(name, value)  # both have packed it
+            if value == self._base.get(name) or host.get(name) != self._base.get(name):
                 continue
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
                 self._plan_reread()  # git may be about to remove it
             else:
                 packed[name] = value
+        known = host.keys() | inside.keys() if packed else set()
+        names = sorted(known)
+        packed = {name: value for name, value in packed.items() if _fits(common, name, known, names)}
         if packed and self._replace(common, theirs, _added(theirs, packed)):
             self._base |= packed
         elif packed:
@@ -138,6 +146,24 @@ class PackedRefs:
         finally:
             os.close(folder)
         return True
+
+
+def _fits(common: str, name: str, known: Set[str], names: Sequence[str]) -> bool:
+    """Return whether git could make the file of a ref beside those that are known, whose sorted names are `names`: else
+    the host's git could not delete the ref. The end reports it then (refs.py)."""
+    if len(os.fsencode(name)) > NAME_BYTES_MAX or is_folder(f"{common}/{name}"):
+        return False
+    from bisect import bisect_left  # seldom needed
+
+    after = bisect_left(names, f"{name}/")
+    if after < len(names) and names[after].startswith(f"{name}/"):
+        return False
+    above = os.path.dirname(name)
+    while "/" in above:
+        if above in known or stat.S_ISREG(mode_of(f"{common}/{above}")):
+            return False
+        above = os.path.dirname(above)
+    return True
 
 
 def _make_lasting(folder: int, mode: int) -> None:

@@ -83,6 +83,36 @@ def test_the_hosts_other_packed_refs_stay(linked: Linked) -> None:
     assert not (linked.common / LOCK).exists()
 
 
+def test_what_both_have_packed_can_be_deleted_inside(linked: Linked) -> None:
+    """A ref that host and program have packed alike is deleted on the host at the end, and does not come back inside
+    before."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.git("branch", "a")
+    linked.git("pack-refs", "--all")
+    linked.inside("refs/heads/a")
+    packed.settle()
+    linked.inside("refs/heads/b")
+    packed.settle()
+    assert "refs/heads/a" not in linked.copy.read_text()
+    assert refs.copy_back(linked.session) == []
+    assert "a" not in linked.heads
+
+
+@pytest.mark.parametrize("name", ["heads/main/x", "heads/linked/x", "heads", "heads/" + "a" * 300, "heads/a/b"])
+def test_a_ref_that_git_could_not_delete_is_not_packed(linked: Linked, name: str) -> None:
+    """A ref above or below another one, or with too long a name, is not packed on the host; the end reports it."""
+    linked.git("branch", "-M", "main")
+    linked.git("pack-refs", "--all")
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.inside("refs/heads/main", "refs/heads/linked", "refs/heads/a", f"refs/{name}")
+    packed.settle()
+    assert "a" not in linked.heads or name != "heads/a/b"
+    assert name.removeprefix("heads/") not in linked.heads
+    assert refs.copy_back(linked.session) != []
+
+
 def test_nothing_is_written_through_links_that_a_program_made(linked: Linked, tmp_path: Path) -> None:
     """Older kernels cannot keep a program from making links in refs and logs while it runs: omac writes there nothing.
 
