@@ -7,8 +7,9 @@ commit, and begin them anew.
 Rules
 
 1. What the host packs is put into the copy at once, under git's own lock; what was packed inside stays in it.
-2. What was packed inside is made on the host again, with git's own `update-ref`, when the ref's file is gone.
-3. What was deleted inside is deleted on the host at the end (refs.py); at once where rule 2 has just made it.
+2. What was packed inside is put into the host's file in the same way, when the ref's file is gone. No git runs for it:
+   git would write files in `refs` and `logs`, through links that the program can make there before Linux 5.19.
+3. What was deleted inside is deleted on the host at the end (refs.py).
 
 The window is that of the watch (watch.py). Source: gitrepository-layout(5), git-pack-refs(1).
 """
@@ -21,17 +22,20 @@ import stat
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
 from omac.adapters.git.open_folder import content_of, put
-from omac.adapters.git.repository import mode_of
+from omac.adapters.git.repository import is_folder, mode_of
 from omac.adapters.git.stamp import stamp_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
     from omac.adapters.git.refs import Session
     from omac.adapters.git.stamp import Stamp
 
 NAME = "packed-refs"
 LOCK = f"{NAME}.lock"
 BYTES_MAX = 8 << 20  # of a file that is kept in step; a longer one is compared at the end only
+NAME_BYTES_MAX = 240  # of a ref that does not wait for the end: a file can have that name, and a lock
 AGAIN_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # how soon to look again for refs whose files git is about to remove
 
 
@@ -64,7 +68,7 @@ class PackedRefs:
             self._is_begun, self._base = True, refs.parsed(self._session.packed)
         before = dict(self._base)
         ours = self._take_over(theirs, ours)
-        self._bring_out(refs.parsed(theirs), refs.parsed(ours))
+        self._bring_out(theirs, refs.parsed(ours))
         if self._base != before:
             self._session.packed = _written(self._base)
 
@@ -80,45 +84,33 @@ class PackedRefs:
             return ours
         merged = {name: value for name, value in (inside | changed).items() if value}
         content = theirs if merged == host else _written(merged)
-        if not self._replace(ours, content):
+        if not self._replace(self._session.folder, ours, content):
             self._plan_reread()
             return ours
         for name, value in changed.items():
             self._agree(name, value)
         return content
 
-    def _bring_out(self, host: dict[str, str], inside: dict[str, str]) -> None:
-        """Make refs on the host that were packed inside, and have no file any more."""
-        commands = []
-        common = self._session.common
+    def _bring_out(self, theirs: bytes, inside: dict[str, str]) -> None:
+        """Pack refs on the host that were packed inside, and have no file any more."""
+        common, host = self._session.common, refs.parsed(theirs)
+        packed = {}
         for name, value in inside.items():
-            if value in (self._base.get(name), host.get(name)):
+            if value == host.get(name):
+                self._agree(name, value)  # both have packed it
+            if value == self._base.get(name) or host.get(name) != self._base.get(name):
                 continue
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
                 self._plan_reread()  # git may be about to remove it
             else:
-                commands.append((name, value))
-        if not commands or len(commands) > refs.COMMANDS_MAX:
-            return
-        failed = {
-            name for name, _ in refs.make(common, [(name, self._base.get(name, ""), new) for name, new in commands])
-        }
-        for name, value in commands:
-            if name not in failed:
-                self._agree(name, value)
-        self._take_deleted([command for command in commands if command[0] not in failed])
-
-    def _take_deleted(self, made: list[tuple[str, str]]) -> None:
-        """Delete refs again that were made on the host while they were deleted inside."""
-        inside = _content(self._session.folder)
-        if inside is None:
-            return
-        left = refs.parsed(inside)
-        deleted = [(name, value, "") for name, value in made if name not in left]
-        failed = {name for name, _ in refs.make(self._session.common, deleted)}
-        for name, _, _ in deleted:
-            if name not in failed:
-                self._agree(name, "")
+                packed[name] = value
+        known = host.keys() | inside.keys() if packed else set()
+        names = sorted(known)
+        packed = {name: value for name, value in packed.items() if _fits(common, name, known, names)}
+        if packed and self._replace(common, theirs, _added(theirs, packed)):
+            self._base |= packed
+        elif packed:
+            self._plan_reread()
 
     def _agree(self, name: str, value: str) -> None:
         if value:
@@ -131,23 +123,70 @@ class PackedRefs:
             self.again_s = AGAIN_S[self._rereads]
             self._rereads += 1
 
-    def _replace(self, before: bytes, content: bytes) -> bool:
-        """Replace the copy as git does; False where git is at it, or has been since it was `before`."""
+    def _replace(self, path: str, before: bytes, content: bytes) -> bool:
+        """Replace the packed refs in a folder as git does; False where git is at it, or has been since they were
+        `before`."""
         try:
-            folder = opened_folder(self._session.folder)
+            folder = opened_folder(path)
         except OSError:
             return False
         try:
             put(folder, LOCK, content)
-            if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+            try:
+                if (content_of(folder, NAME, BYTES_MAX) or b"") != before:
+                    raise FileExistsError
+                if path == self._session.common:
+                    _make_lasting(folder, mode_of(f"{path}/{NAME}") or mode_of(f"{path}/HEAD"))
+                os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
                 os.unlink(LOCK, dir_fd=folder)
-                return False
-            os.rename(LOCK, NAME, src_dir_fd=folder, dst_dir_fd=folder)
+                raise
         except OSError:
             return False
         finally:
             os.close(folder)
         return True
+
+
+def _fits(common: str, name: str, known: Set[str], names: Sequence[str]) -> bool:
+    """Return whether git could make the file of a ref beside those that are known, whose sorted names are `names`: else
+    the host's git could not delete the ref. The end reports it then (refs.py)."""
+    if len(os.fsencode(name)) > NAME_BYTES_MAX or is_folder(f"{common}/{name}"):
+        return False
+    from bisect import bisect_left  # seldom needed
+
+    after = bisect_left(names, f"{name}/")
+    if after < len(names) and names[after].startswith(f"{name}/"):
+        return False
+    above = os.path.dirname(name)
+    while "/" in above:
+        if above in known or stat.S_ISREG(mode_of(f"{common}/{above}")):
+            return False
+        above = os.path.dirname(above)
+    return True
+
+
+def _make_lasting(folder: int, mode: int) -> None:
+    """Give the new file in an open folder the mode of the one before, and flush it. Raises OSError."""
+    file = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fchmod(file, stat.S_IMODE(mode) & 0o666)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _added(content: bytes, packed: dict[str, str]) -> bytes:
+    """Return a file of packed refs with more of them. Its other lines stay but for the first, by which it is sorted."""
+    lines: list[bytes] = []
+    is_left_out = False
+    for line in content.split(b"\n"):
+        if not line.startswith(b"^"):  # else it is what the tag before leads to
+            name = line.partition(b" ")[2].decode(errors="surrogateescape")
+            is_left_out = not line or line.startswith(b"#") or name in packed
+        if not is_left_out:
+            lines.append(line + b"\n")
+    return b"".join(lines) + _written(packed)
 
 
 def _written(values: dict[str, str]) -> bytes:

@@ -9,7 +9,7 @@ each change only where the host's value is still the one that the session began 
 
 * A packed ref deleted inside (`branch -d`, `tag -d`) is deleted on the host then, not before. Where a loose ref hid
   an older packed one, the host sees the older value from the deletion until then.
-* Refs packed inside (`pack-refs`; `gc` packs none there) are made on the host again, and what the host packs is put
+* Refs packed inside (`pack-refs`; `gc` packs none there) are packed on the host, too, and what the host packs is put
   into the copy, both while the program runs (packed_refs.py).
 * With `git.refs = branch`, only the worktree's own branch, `refs/stash` and names that are new count, and the host sees
   them at the end only. Any other change is set aside as `refs/omac/set-aside/...`, so no commit is lost, and reported.
@@ -157,11 +157,6 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
     refusals += _applied(session.common, commands)
     emptying.remove(session.folder)
     return refusals
-
-
-def make(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Give refs of the host, each a name, its old value or "", and its new one; returns those that git did not make."""
-    return _applied(common, [(name, _command(name, old, new)) for name, old, new in wanted])
 
 
 def _ended(session: Session) -> dict[str, str] | None:

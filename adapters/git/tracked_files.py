@@ -21,6 +21,7 @@ COMPARED_WITHIN_S = 5.0  # all objects of one repository
 INDEX_BYTES_MAX = 32 << 20
 _LENGTH_BITS = 0xFFF  # of an entry's flags, before its name (gitformat-index(5))
 _EXTENDED = 0x40  # of the first byte of its flags: two more follow
+_NAME_ENDS_WITHIN = 4_100  # bytes from the flags: no system call takes a longer path
 
 
 def commit_of(git: str, common: str) -> str:
@@ -53,9 +54,10 @@ def names_of(git: str, oid: str) -> list[str]:
     at = index.find(wanted) if index[4:8] in (b"\0\0\0\2", b"\0\0\0\3") else -1
     while at >= 0:
         flags = at + len(wanted)
-        name = flags + (4 if index[flags] & _EXTENDED else 2)
-        names.append(index[name : index.find(b"\0", name)].decode(errors="surrogateescape"))
-        at = index.find(wanted, name)
+        is_extended = int.from_bytes(index[flags : flags + 1], "big") & _EXTENDED  # an agent's index may end anywhere
+        name, _, _ = index[flags + (4 if is_extended else 2) : flags + _NAME_ENDS_WITHIN].partition(b"\0")
+        names.append(name.decode(errors="surrogateescape"))
+        at = index.find(wanted, flags + len(name))
     return names
 
 
@@ -104,14 +106,14 @@ class _Commit:
     def blob_of(self, path: str) -> tuple[str, bool]:
         """Return the name of the blob at a path, empty if it has none; and whether an object on the way to it, or the
         blob, is not what its name says."""
-        if not _has(self._index, path):
-            return "", False
-        from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it
-
         now = time.monotonic()
         self._deadline = self._deadline or now + COMPARED_WITHIN_S
         if now > self._deadline:
             return "", True
+        if not _has(self._index, path):  # of a long index that takes a while, too
+            return "", False
+        from omac.adapters.git.genuine_objects import ForgedObject, GenuineObjects  # here, for few launches need it
+
         try:
             self._objects = self._objects or GenuineObjects(self._git, self._deadline)
             return self._objects.blob_of(self._commit, path), False

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.harness.table import HARNESSES
 from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
 
 TYPE_CHECKING = False
@@ -51,12 +53,12 @@ _SOCKETS = """
 SOCKETS = tuple(_SOCKETS.split())
 TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108  # where tmux, ssh-agent, editors and the like have their sockets
 TEMPORARY_DEPTH = 2
-TEMPORARY_ENTRIES_MAX = 5_000  # that are searched for them
+TEMPORARY_ENTRIES_MAX = 100_000  # that are searched for them; an agent may have left any number there
 _AGENTS = tuple(path.rstrip("/") for harness in HARNESSES for path in (*harness.folders, *harness.protected))
 STARTED = (  # folders of files that a login runs: they are kept from being made, too
     ".config/autostart", ".config/environment.d", ".config/fish", ".config/systemd", ".local/share/systemd",
 )  # fmt: skip
-SETTINGS_ENTRIES_MAX = 5_000  # that are searched for links
+SETTINGS_ENTRIES_MAX = 5_000  # of one folder that are searched for links: some folders are an agent's own
 LINKS_NAMED = 3  # in a warning
 _SEARCHED = (*STARTED, ".config/git", ".config/omac", ".gnupg", ".ssh")  # each two folders deep
 _PRIVATE = f"{_CREDENTIALS}{_BROWSERS}{_HISTORIES}{_START_UP}".split()
@@ -69,7 +71,7 @@ def protected_entries(home: str, entries: Sequence[Entry]) -> list[Entry]:
     """DENY for every protected place that an entry for a folder above it would show, and no entry names.
 
     A place that is a link is where it leads to; one that is not there needs no word, but for folders that a login looks
-    into, where it could be made.
+    into, where it could be made. Raises Refusal (policy-too-large).
     """
     shown = [entry.path for entry in entries if entry.access in (READ, WRITE)]
     within = tuple(path.rstrip("/") + "/" for path in shown)
@@ -169,42 +171,42 @@ def _homes(home: str, entries: Sequence[Entry]) -> list[str]:
 
 def _links(home: str) -> Iterator[str]:
     """Yield the links of a home whose names begin with a dot, and those in folders of settings."""
-    left = SETTINGS_ENTRIES_MAX
     folders = [(home, 0), (f"{home}/.config", 1), *((f"{home}/{name}", 2) for name in _SEARCHED)]
     seen: set[str] = set()
-    while folders and left > 0:
+    while folders:
         folder, deeper = folders.pop(0)
         try:
             with os.scandir(folder) as listing:
-                for item in listing:
-                    if folder == home and item.name[0] != ".":
-                        continue
-                    left -= 1
+                settings = (item for item in listing if folder != home or item.name[0] == ".")
+                for item in islice(settings, SETTINGS_ENTRIES_MAX):
                     if item.is_symlink() and item.path not in seen:
                         seen.add(item.path)
                         yield item.path
                     elif deeper and item.is_dir(follow_symlinks=False):
                         folders.append((item.path, deeper - 1))
-                    if left <= 0:
-                        break
         except OSError:
             continue  # it does not exist, or is no folder
 
 
 def _listening(entries: Sequence[Entry], named: set[str]) -> Iterator[str]:
     """Yield the sockets in shared temporary folders that are shown as a whole, and the folders in these that have
-    sockets: who connects to one acts outside. Folders that hold what an entry names are left out."""
+    sockets: who connects to one acts outside. Folders that hold what an entry names are left out. Raises Refusal
+    (policy-too-large): a search that an agent could end would show it the sockets behind."""
     left = TEMPORARY_ENTRIES_MAX
     for top in filter(lambda folder: _showing(entries, folder), TEMPORARY):
         folders = [(top, 0)]
-        while folders and left > 0:
+        while folders:
             folder, depth = folders.pop(0)
             try:
                 with os.scandir(folder) as listing:
-                    items = list(listing)
+                    items = list(islice(listing, left + 1))
             except OSError:
                 continue
             left -= len(items)
+            if left < 0:
+                message = f"{top} has more than {TEMPORARY_ENTRIES_MAX} files: too many to find the sockets in it"
+                fix = [f"ls {top}  # what to grant in its place, or to remove"]
+                raise Refusal("policy-too-large", message, fix=fix)
             sockets = [item.path for item in items if _is_socket(item) and item.path not in named]
             if sockets and depth and not any(below(path, folder) for path in named):
                 yield folder

@@ -389,6 +389,13 @@ def test_objects_without_end_keep_nobody_waiting(workdir: Path, home: Path, monk
     assert len(again.findings) == len(names)
 
 
+def test_names_in_an_index_are_no_longer_than_paths(tmp_path: Path) -> None:
+    """An index of one object's name, again and again, gives no more names than it has room for: each as long as the
+    rest of it would take all memory."""
+    (tmp_path / "index").write_bytes(b"DIRC\0\0\0\2" + bytes.fromhex("ab" * 20) * 50_000)
+    assert sum(map(len, tracked_files.names_of(str(tmp_path), "ab" * 20))) < 2_000_000
+
+
 @pytest.mark.parametrize(
     "path",
     [".vscode/notes.md", ".env.example", "src/env", "claude/settings.json", "node_modules/x/package.json"],

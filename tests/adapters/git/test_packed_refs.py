@@ -51,12 +51,84 @@ def linked(tmp_path: Path) -> Linked:
     return Linked(tmp_path)
 
 
-def test_what_is_packed_inside_is_made_on_the_host(linked: Linked) -> None:
+def test_what_is_packed_inside_is_packed_on_the_host(linked: Linked) -> None:
     packed = PackedRefs(linked.session)
     packed.settle()
     linked.inside("refs/heads/a")
     packed.settle()
     assert "a" in linked.heads
+
+
+def test_the_hosts_other_packed_refs_stay(linked: Linked) -> None:
+    """Tags, what they lead to, replacements and the file's mode stay; a ref that moved inside is there once."""
+    linked.git("tag", "-a", "-m", "x", "v1")
+    linked.git("branch", "a")
+    linked.git("commit", "-q", "--allow-empty", "-m", "y")
+    linked.git("replace", "HEAD", linked.commit)
+    linked.git("pack-refs", "--all")
+    (linked.common / NAME).chmod(0o640)
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    before = linked.git("--no-replace-objects", "show-ref", "-d").splitlines()
+    newer = linked.git("--no-replace-objects", "rev-parse", "HEAD").strip()
+    linked.copy.write_text(
+        linked.copy.read_text().replace(f"{linked.commit} refs/heads/a\n", f"{newer} refs/heads/a\n")
+    )
+    packed.settle()
+    after = linked.git("--no-replace-objects", "show-ref", "-d").splitlines()
+    assert set(after) - set(before) == {f"{newer} refs/heads/a"}
+    assert set(before) - set(after) == {f"{linked.commit} refs/heads/a"}
+    assert len(after) == len(before)
+    assert (linked.common / NAME).stat().st_mode & 0o777 == 0o640
+    assert not (linked.common / LOCK).exists()
+
+
+def test_what_both_have_packed_can_be_deleted_inside(linked: Linked) -> None:
+    """A ref that host and program have packed alike is deleted on the host at the end, and does not come back inside
+    before."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.git("branch", "a")
+    linked.git("pack-refs", "--all")
+    linked.inside("refs/heads/a")
+    packed.settle()
+    linked.inside("refs/heads/b")
+    packed.settle()
+    assert "refs/heads/a" not in linked.copy.read_text()
+    assert refs.copy_back(linked.session) == []
+    assert "a" not in linked.heads
+
+
+@pytest.mark.parametrize("name", ["heads/main/x", "heads/linked/x", "heads", "heads/" + "a" * 300, "heads/a/b"])
+def test_a_ref_that_git_could_not_delete_is_not_packed(linked: Linked, name: str) -> None:
+    """A ref above or below another one, or with too long a name, is not packed on the host; the end reports it."""
+    linked.git("branch", "-M", "main")
+    linked.git("pack-refs", "--all")
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.inside("refs/heads/main", "refs/heads/linked", "refs/heads/a", f"refs/{name}")
+    packed.settle()
+    assert "a" not in linked.heads or name != "heads/a/b"
+    assert name.removeprefix("heads/") not in linked.heads
+    assert refs.copy_back(linked.session) != []
+
+
+def test_nothing_is_written_through_links_that_a_program_made(linked: Linked, tmp_path: Path) -> None:
+    """Older kernels cannot keep a program from making links in refs and logs while it runs: omac writes there nothing.
+
+    Else it could make files in any folder of the user, and lengthen any file.
+    """
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "notes").write_text("mine")
+    (linked.common / "refs/heads/d").symlink_to(victim)
+    (linked.common / "logs/refs/heads/n").symlink_to(victim / "notes")
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.inside("refs/heads/d/planted", "refs/heads/n")
+    packed.settle()
+    assert [path.name for path in victim.iterdir()] == ["notes"]
+    assert (victim / "notes").read_text() == "mine"
 
 
 def test_the_copy_does_not_wait_for_changes_to_be_judged(
@@ -89,18 +161,22 @@ def test_the_copy_does_not_wait_for_changes_to_be_judged(
 
 
 def test_what_is_deleted_inside_meanwhile_does_not_come_back(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ref that is deleted inside between omac's reading of the copy and its change of the host's refs is not made."""
+    """A ref that is deleted inside between omac's reading of the copy and its change of the host's refs stays deleted
+    inside, and the end deletes it on the host."""
     packed = PackedRefs(linked.session)
     packed.settle()
     linked.inside("refs/heads/a", "refs/heads/b")
-    make = refs.make
 
-    def overtaken(common: str, wanted: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    def overtaken(folder: int, name: str, content: bytes) -> None:
         linked.inside("refs/heads/b")
-        return make(common, wanted)
+        put(folder, name, content)
 
-    monkeypatch.setattr(refs, "make", overtaken)
+    monkeypatch.setattr(packed_refs, "put", overtaken)
     packed.settle()
+    packed.settle()
+    assert "refs/heads/a" not in linked.copy.read_text()
+    assert not (linked.common / "refs/heads/a").exists()
+    assert refs.copy_back(linked.session) == []
     assert "a" not in linked.heads
     assert "b" in linked.heads
 

@@ -1,6 +1,7 @@
 """adapters/sandbox/protected.py: paths that a broad grant does not include."""
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 from real_sandbox import NOBODY, Box, box
 
 from omac.adapters.sandbox import protected
-from omac.adapters.sandbox.protected import NAMES, SOCKETS, contains_protected, protected_entries
+from omac.adapters.sandbox.protected import NAMES, SOCKETS, contains_protected, linked_entries, protected_entries
 from omac.domain.harness.table import HARNESSES
+from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY, PRIVATE, READ, WRITE, Entry, governing, ordered
 
 
@@ -31,6 +33,41 @@ def test_a_socket_that_anybody_may_make_is_not_followed(tmp_path: Path, monkeypa
         monkeypatch.setattr(protected, "SOCKETS", (str(link),))
         denied = protected_entries(str(tmp_path / "home"), [Entry(str(tmp_path), WRITE, "x")])
         assert [entry.path for entry in denied if entry.path != str(link)] == []
+
+
+def test_files_of_an_agent_do_not_end_the_search_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that an agent has filled hides no socket of the host from the search: past its bound a grant is refused.
+
+    Else an agent that may write in /tmp would meet the socket of tmux in its next launch.
+    """
+    monkeypatch.setattr(protected, "TEMPORARY", (str(tmp_path),))
+    (tmp_path / "tmux-0").mkdir()
+    for number in range(6_000):
+        (tmp_path / str(number)).touch()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{tmp_path}/tmux-0/default")
+        denied = protected_entries("/nowhere", [Entry(str(tmp_path), WRITE, "x")])
+        assert f"{tmp_path}/tmux-0" in [entry.path for entry in denied]
+        monkeypatch.setattr(protected, "TEMPORARY_ENTRIES_MAX", 6_001)
+        with pytest.raises(Refusal, match="too many to find the sockets") as caught:
+            protected_entries("/nowhere", [Entry(str(tmp_path), WRITE, "x")])
+        assert caught.value.reason == "policy-too-large"
+
+
+def test_files_in_an_agents_own_folder_do_not_end_the_search_for_links(tmp_path: Path) -> None:
+    """An agent that fills its own folder of settings does not keep those of other programs from being pinned."""
+    home, project = tmp_path / "home", tmp_path / "dotfiles"
+    project.mkdir()
+    names = [f"program{number}" for number in range(20)]
+    for name in names:
+        (project / name).touch()
+        (home / ".config" / name).mkdir(parents=True)
+        (home / ".config" / name / "settings").symlink_to(project / name)
+    (home / ".config/opencode").mkdir()
+    for number in range(protected.SETTINGS_ENTRIES_MAX):
+        (home / ".config/opencode" / str(number)).touch()
+    entries, _ = linked_entries(str(home), [Entry(str(project), WRITE, "x")])
+    assert {entry.path for entry in entries} == {str(project / name) for name in names}
 
 
 def test_a_broad_grant_shows_no_credentials(world: Box) -> None:

@@ -22,6 +22,8 @@ import pytest
 from polling import eventually
 from real_sandbox import NOBODY, Box, box
 
+from omac.domain.sandbox.hidden_names import MARKER_OID
+
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 
 
@@ -298,6 +300,18 @@ def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
     done = mine.run("git", "commit", "-qam", "all")
     assert f"git in {project} read omac's placeholder instead of .env: " in done.err
     assert (project / ".env").read_text() == "A=secret\n"
+
+
+def test_an_index_that_ends_anywhere_hides_no_findings(mine: Box) -> None:
+    """An index that names omac's placeholder as the last of its bytes ends no launch with a traceback, whose record
+    would lack what was found."""
+    assert mine.host("git", "init", "-q").status == 0
+    mine.give(mine.workdir / ".env", "KEY=1")
+    index = 'import os; open(".git/index", "wb").write(b"DIRC" + bytes([0, 0, 0, 2] + [0] * 4) + bytes.fromhex(OID))'
+    done = mine.run("python3", "-c", f"OID = {MARKER_OID!r}; {index}; open('Makefile', 'w').write('all:')")
+    assert done.status == 0
+    assert "Traceback" not in done.err
+    assert "Makefile: is new or changed" in done.err
 
 
 @pytest.mark.parametrize(
