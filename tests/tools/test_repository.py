@@ -407,6 +407,17 @@ def test_revoking_names_the_approval_that_there_was(omac: Omac, main: Path) -> N
     assert omac.ok("revoke", "echo", cwd=main) == f"was not approved: echo in {main}/.agents/skills/echo\n"
 
 
+def test_an_approval_adopts_what_its_code_was_given(omac: Omac) -> None:
+    """An approved skill is reported to need no value that omac adopts for it: one given to the same files elsewhere."""
+    with_vault(omac)
+    one, two = valued(omac, "one"), valued(omac, "two")
+    omac.ok("approve", "slack", cwd=one)
+    assert omac.run("secrets", "set", "slack", "TOKEN", cwd=one, stdin=SECRET).status == 0
+    (row,) = map(json.loads, omac.ok("approve", "slack", "--json", cwd=two).splitlines())
+    assert (row["gets"], row["missing"]) == (["TOKEN"], [])
+    assert secrets_of(omac, two)["given"] == "yes"
+
+
 def secrets_of(omac: Omac, place: Path) -> dict[str, Any]:
     """Return the token's row of `omac secrets list --json`."""
     rows = map(json.loads, omac.ok("secrets", "list", "slack", "--json", cwd=place).splitlines())
