@@ -98,6 +98,7 @@ def _complete(shell: str, words: list[str]) -> NoReturn:
 
 def _everything_else() -> NoReturn:
     """Run any other command line in this process; a plain one of `omac start` without loading Typer."""
+    import datetime  # noqa: F401  # msgspec loads it without noticing a Ctrl-C, and would crash later (SIGSEGV)
     import io
 
     from omac.tools.hotpath.standard_streams import open_standard

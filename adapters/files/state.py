@@ -259,6 +259,7 @@ class StateDir:
     def prune_runs(self, living: Collection[RunId] = ()) -> None:
         """Remove the folders of ended runs except the newest few, and never one of the `living`."""
         for path in self.stale_runs(living):
+            self._let_go(path)
             shutil.rmtree(path, ignore_errors=True)
 
     def stale_runs(self, living: Collection[RunId] = ()) -> list[str]:
@@ -277,8 +278,16 @@ class StateDir:
         """Remove one of `stale_runs`, if it still is one, and return whether it was."""
         is_stale = path in self.stale_runs(living)
         if is_stale:
+            self._let_go(path)
             shutil.rmtree(path)
         return is_stale
+
+    def _let_go(self, path: str) -> None:
+        """Remove run/current where it leads to this folder of a run."""
+        current = os.path.join(self.path, "run", "current")
+        if os.path.realpath(current) == os.path.realpath(path):
+            with contextlib.suppress(OSError):
+                os.unlink(current)
 
     def logs_of(self, workdir: WorkdirId) -> list[str]:
         """Return the logs of sidecars of one directory, in the folders of all runs: their names begin with its id."""

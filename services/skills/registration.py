@@ -3,6 +3,7 @@
 A server that runs sees what a command recorded, and reacts.
 """
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,13 +37,21 @@ class Registering:
         return self._execution.entry(registration.AGGREGATE, self._stream(candidate)).state
 
     async def approve(self, candidate: Candidate, digest: str | None = None) -> bool:
-        """Vouch for the code as it was found. False: exactly this code was approved already.
+        """Vouch for the code as it was found, and adopt what was given to it elsewhere. False: exactly this code was
+        approved already.
 
         `digest`: only if this is that of the copy.
 
         Raises Refusal: skill-invalid (it cannot be copied), skill-changed (it is no longer what was found).
         """
-        return await self._approve(candidate, await self._freeze(candidate, digest))
+        code = await self._freeze(candidate, digest)
+        changed = await self._approve(candidate, code)
+        skill, place = candidate.skill, candidate.place
+        if skill.sidecar is not None and place.workdir and place.repository is None:
+            names = [field.name for field in skill.sidecar.fields]
+            with contextlib.suppress(Refusal):  # a store is locked, say: the next start adopts them
+                await self._credentials.adopt(place.scope, skill.name, code.digest, names, Cause("omac"), skill.base)
+        return changed
 
     async def preview(self, candidate: Candidate) -> tuple[Code, str]:
         """Return the code that an approval would be for now, and the path of its copy; nothing is recorded. Raises

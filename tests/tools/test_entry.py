@@ -39,6 +39,7 @@ sys.path[:0] = {path!r}
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
+            sys.meta_path.remove(self)  # once
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from omac.tools.entry import main
@@ -210,6 +211,8 @@ def test_no_memory_of_omac_is_left_in_a_file(project: Path) -> None:
         (("start", "--", "true"), "omac.tools.cli.start", 130),
         (("start", "--", "true"), "omac.tools.cli.plain_start", 130),
         (("status",), "omac.tools.main", 130),
+        (("start", "--", "true"), "datetime", 130),
+        (("status",), "datetime", 130),
         (SANDBOX, "omac.tools.hotpath.code_cache", 130),
         (HOOK, "omac.tools.hotpath.guard_hook", 2),
     ],

@@ -379,6 +379,45 @@ def test_unset_names_the_value_of_the_repository_that_stays(omac: Omac) -> None:
     assert secrets_of(omac, main)["given"] == "remembered"
 
 
+def test_values_of_a_worktree_and_of_its_repository(omac: Omac) -> None:
+    """A value of a worktree's own needs no approval beside that by repository. A value by repository that does not
+    reach the skill in the worktree where it is given is reported, with the command that gives it there."""
+    with_vault(omac)
+    main = repository(valued(omac, "main"))
+    omac.ok("approve", "slack", "--repository", cwd=main)
+    give = ("secrets", "set", "slack", "TOKEN")
+    assert omac.run(*give, cwd=main, stdin=b"abcd-own").err == ""
+    assert omac.run("config", "set", "slack", "REGION", "us", cwd=main).err == ""
+    kept = omac.run(*give, "--repository", cwd=main, stdin=SECRET)
+    assert f"slack in {main} does not receive this value: TOKEN has a value of its own there" in kept.err
+    kept = omac.run("config", "set", "slack", "REGION", "eu", "--repository", cwd=main)
+    assert f"try: omac config set slack REGION --workdir {main} --harness opencode\n" in kept.err
+    omac.ok("secrets", "unset", "slack", "TOKEN", cwd=main)
+    removed = omac.run(*give, "--repository", cwd=main, stdin=SECRET)
+    reason, command = removed.err.splitlines()
+    assert reason == f"slack in {main} does not receive this value: TOKEN was unset there"
+    assert omac.run(*shlex.split(command)[2:], stdin=SECRET).status == 0
+    assert secrets_of(omac, main)["given"] == "yes"
+
+
+def test_revoking_names_the_approval_that_there_was(omac: Omac, main: Path) -> None:
+    """`omac revoke` names the approvals that it ends, and not the directory's own where that never was."""
+    omac.serve().skill(main)  # which registers the skill in this directory
+    assert omac.ok("revoke", "echo", cwd=main) == f"no longer approved: echo in every worktree of {main}/.git\n"
+    assert omac.ok("revoke", "echo", cwd=main) == f"was not approved: echo in {main}/.agents/skills/echo\n"
+
+
+def test_an_approval_adopts_what_its_code_was_given(omac: Omac) -> None:
+    """An approved skill is reported to need no value that omac adopts for it: one given to the same files elsewhere."""
+    with_vault(omac)
+    one, two = valued(omac, "one"), valued(omac, "two")
+    omac.ok("approve", "slack", cwd=one)
+    assert omac.run("secrets", "set", "slack", "TOKEN", cwd=one, stdin=SECRET).status == 0
+    (row,) = map(json.loads, omac.ok("approve", "slack", "--json", cwd=two).splitlines())
+    assert (row["gets"], row["missing"]) == (["TOKEN"], [])
+    assert secrets_of(omac, two)["given"] == "yes"
+
+
 def secrets_of(omac: Omac, place: Path) -> dict[str, Any]:
     """Return the token's row of `omac secrets list --json`."""
     rows = map(json.loads, omac.ok("secrets", "list", "slack", "--json", cwd=place).splitlines())

@@ -101,6 +101,14 @@ def test_a_denied_write_is_named(omac: Omac) -> None:
     assert end_of(done.err)[0] == "  denied    a write to /etc/x"
 
 
+def test_a_folder_that_was_removed_is_named(omac: Omac, shop: Path) -> None:
+    """The run ends with its command's exit status and a whole report if its directory was removed meanwhile."""
+    script = f'curl -sS "$OMAC_ECHO_BASE/a" >/dev/null; rm -rf {shop}; exit 5'
+    done = omac.run("start", "--no-sandbox", "--", "sh", "-c", script, cwd=shop)
+    assert done.status == 5, done
+    assert end_of(done.err)[-1].startswith(f"  more      omac audit --dir {shop} --since 2"), done
+
+
 @pytest.mark.full
 def test_a_hostile_subject_and_branch(omac: Omac, shop: Path) -> None:
     """Control characters in a subject are escaped, and a line keeps to the width of a terminal."""

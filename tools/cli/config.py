@@ -11,7 +11,7 @@ from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
-from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_stored, report_unapproved, rows_of, source_of
+from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_idle, report_stored, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import print_folded, print_line, show_columns
@@ -90,7 +90,7 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
             print_json({"skill": skill.name, "workdir": skill.place.workdir, **msgspec.structs.asdict(row)})
         else:
             print_folded(f"{name} of {skill.name} for {skill.place.shown} is {shown(checked)}")
-        report_unapproved(skill)
+        report_idle(skill, "config", [name])
     return 0
 
 

@@ -1,6 +1,5 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
-import os
 import shlex
 from collections.abc import Iterable, Mapping
 
@@ -19,6 +18,7 @@ from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import report, report_fix, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock_of
+from omac.tools.terminal.working_folder import is_current
 
 HEADS = ("NAME", "SCOPE", "MOUNT", "SECRETS", "STATE", "REGISTERED")
 HASH_SHOWN = len("sha256:") + 12  # in columns; --json has all of it
@@ -89,7 +89,7 @@ def list_(where: Where, whole: bool, as_json: bool, journal: str | None, environ
         for row in rows:
             print_json(row)
     elif rows:
-        if where.workdir is None and not where.shared and search.workdir != os.path.realpath("."):
+        if where.workdir is None and not where.shared and not is_current(search.workdir):
             report(f"omac: in {search.workdir}, the project around the current directory")
         _show(rows, search.workdir)
     else:

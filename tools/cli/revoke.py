@@ -38,7 +38,8 @@ def run(request: RevokeRequest, environment: Mapping[str, str], clock: Callable[
     ]
     if not request.where.repository:
         own = registry.one(request.where, request.skill, "omac revoke")
-        targets = [own, *targets] if own is not None else targets
+        if own is not None and (own.state.approved or not targets):
+            targets = [own, *targets]
     if not targets:
         message = f"no skill {request.skill!r} is registered {place_of(request.where)}"
         raise Refusal("skill-not-found", message, fix=["omac approvals"], skill=request.skill)

@@ -11,6 +11,7 @@ from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config, Secret
+from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
 from omac.services.skills.registration import PERSON
@@ -210,11 +211,19 @@ def _give(skill: OpenedSkill, values: dict[str, Hidden], as_json: bool) -> None:
             print_json(document)
     else:
         print_folded(f"{', '.join(values)} of {skill.name} for {skill.place.shown}: kept in {where}")
-    report_unapproved(skill)
+    report_idle(skill, "secrets", values)
 
 
-def report_unapproved(skill: OpenedSkill) -> None:
-    """Report that the values wait for an approval, if the skill is not approved."""
+def report_idle(skill: OpenedSkill, group: str, names: Collection[str]) -> None:
+    """Report that the values wait for an approval, if the skill is not approved, and which of those by repository do
+    not reach it in this worktree, which has or had values of its own."""
+    here = SkillScope(skill.place.workdir, skill.place.harness)
+    own = skill.opened.credentials.values_of(here.scope, skill.name, skill.skill.base)
+    for name in names if skill.place.repository else ():
+        if name in {*own.secrets, *own.config, *own.taken}:
+            why = "was unset there" if name in own.taken else "has a value of its own there"
+            report(f"{skill.name} in {here.workdir} does not receive this value: {name} {why}")
+            report_fix([f"omac {group} set {shlex.quote(skill.name)} {name} {here.flags}"])
     if command := skill.approve_command():
         report(f"{skill.name} is not approved: it receives its values after approval")
         report_fix([command])

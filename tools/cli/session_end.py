@@ -1,6 +1,5 @@
 """The report of `omac start` when its command has ended: a few lines, or none where the run left nothing to report."""
 
-import os
 import shlex
 from collections.abc import Sequence
 
@@ -12,6 +11,7 @@ from omac.tools.terminal.columns import columns, elided, elided_middle
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_whole, terminal_width
 from omac.tools.terminal.timestamps import local_moment
+from omac.tools.terminal.working_folder import is_current
 
 WIDTH_MAX = 80
 PLAIN = (
@@ -39,7 +39,7 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
     width = min(width, columns_of_report())
     for line in _lines(use, commits, width):
         report_whole(elided(printable(line), width))
-    where = "." if os.path.realpath(".") == workdir else shlex.quote(workdir)
+    where = "." if is_current(workdir) else shlex.quote(workdir)
     report_whole(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
 
 

@@ -4,7 +4,6 @@ The commands that they offer approve what was shown, file by file, or nothing: w
 change, and they name its digest.
 """
 
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from omac.tools.terminal.differences import text_of
 from omac.tools.terminal.invocation import current, print_data, print_json
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
+from omac.tools.terminal.working_folder import is_current
 
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
@@ -197,7 +197,7 @@ def _next_commands(reviewed: Review, environment: Mapping[str, str], digest: str
 def command(name: str, reviewed: Review) -> str:
     """Return a command about it, ready to be pasted."""
     skill_scope = reviewed.candidate.place
-    here = skill_scope.workdir == os.path.realpath(".")
+    here = is_current(skill_scope.workdir)
     return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
 
 

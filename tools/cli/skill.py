@@ -17,6 +17,7 @@ from omac.tools.cli.skill_template import files_of
 from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, shared_mounts, skills_below
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line
+from omac.tools.terminal.working_folder import is_current
 
 
 def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
@@ -48,7 +49,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     if as_json:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
-    where = "" if project == os.path.realpath(".") else f" {shlex.quote(project)}"
+    where = "" if is_current(project) else f" {shlex.quote(project)}"
     print_line(f"wrote {path}:")
     print_line("  SKILL.md    what agents read: say when to use the skill")
     values = "a setting" if secrets else "a secret and a setting"

@@ -20,7 +20,7 @@ from omac.services.skills.resolution import Candidate, find
 from omac.tools.cli.scope_options import Where, for_repository, search_of
 from omac.tools.compose.clock import now_ns
 from omac.tools.compose.command_context import Opened, opened
-from omac.tools.compose.registered_skills import Registry, digest_now
+from omac.tools.compose.registered_skills import Registry, Standing, digest_now
 from omac.tools.compose.skill_files import DiskSkillFolders
 from omac.tools.terminal.invocation import current
 from omac.tools.terminal.render import report, report_fix
@@ -69,8 +69,7 @@ class OpenedSkill(NamedTuple):
     def effective(self) -> Credential:
         """Return the values that count as given to the skill: those of the repository too, where its approval holds for
         these files."""
-        registry = Registry.read(current().environment, self.journal)
-        return registry.standing(self.candidate, self.opened.folders).given
+        return self._standing().given
 
     def give(self, values: Values) -> str:
         """Give it values, report what failed besides, and return the store that has the secrets ("" for none). Raises
@@ -85,14 +84,12 @@ class OpenedSkill(NamedTuple):
         return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.place.flags])
 
     def approve_command(self) -> str | None:
-        """The command that approves its code, if it is not approved."""
-        known = self.opened.registering.known(self.candidate)
+        """The command that approves its code, if no approval holds for it, be it by repository."""
+        standing = self._standing()
+        if standing.is_current or standing.obstacle:
+            return None
         code = self.candidate.skill.code
-        if self.place.repository is None and known.may_run(code, "") is not None:
-            return None
         now = Code(code.source, code.bundle_hash, digest_now(self.opened.folders, code.source))
-        if self.place.repository is not None and known.covers(now) is not None:
-            return None
         return skill_plan.approve_command(self.skill, self.place, now)
 
     def secret(self, name: str) -> Secret:
@@ -112,6 +109,10 @@ class OpenedSkill(NamedTuple):
     def refused(self, error: ValueRefused, *fix: str) -> Refusal:
         """A value that was refused, as the person hears of it."""
         return Refusal("value-refused", f"{self.name}: {error}", fix=fix, skill=self.name)
+
+    def _standing(self) -> Standing:
+        registry = Registry.read(current().environment, self.journal)
+        return registry.standing(self.candidate, self.opened.folders)
 
     def _undeclared(self, name: str, kind: str, declared: Collection[Secret | Config]) -> Refusal:
         names = ", ".join(field.name for field in declared) or "none"

@@ -104,7 +104,7 @@ class AgentLaunch(msgspec.Struct, frozen=True):
         if self.shown:
             own |= {"bridge_socket": ready.control_socket, "bridge_token": ready.control_token_file}
             own["facade_socket"] = ready.facade_socket
-        return Inner(await waiting.begin(self.request.over(request_of(own)), environment))
+        return Inner(await waiting.begin(self.request.over(request_of(own)), environment), sandboxed=True)
 
     def remove_settings(self, ready: Ready) -> None:
         """Remove the file of settings, once the command has ended."""

@@ -5,7 +5,8 @@ Rules
 1. In a terminal both are one job: the terminal tells both of Ctrl-C, Ctrl-\\ and Ctrl-Z, so omac passes none of them
    on. An interrupt that came otherwise is passed on, and is no reason for omac to end.
 2. When it stops itself, omac stops too, so that the shell above has its terminal back; continued, both go on.
-3. A request to end is passed on as it came; a second one is not waited for.
+3. A request to end is passed on as it came. A second one kills the command; what a sandboxed one left is inspected
+   all the same, and a third one kills that, too.
 4. A terminal that it took for a process group that is gone is taken back.
 """
 
@@ -16,16 +17,20 @@ import subprocess
 
 import trio
 
+from omac.adapters.sandbox.terminal import ORPHANED
+
 OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 class Inner:
     """A command that has begun, to the end of `ended`. Make it in a Trio task."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], *, sandboxed: bool = False) -> None:
+        """`sandboxed`: the child is the omac that launches the command, and inspects what that left."""
         self._child = child
         self._terminal = _terminal()
-        self._asked_to_end = False
+        self._kills = (ORPHANED, signal.SIGKILL) if sandboxed else (signal.SIGKILL,)
+        self._asked_to_end = 0
 
     async def ended(self) -> int:
         """Wait until the command has ended, and return its exit status, 128+n for a signal. Cancelled, it kills the
@@ -51,10 +56,11 @@ class Inner:
             self._child.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
-        """Ask it to end with this signal; asked again, kill it."""
-        self._child.send_signal(signal.SIGKILL if self._asked_to_end else number)
+        """Ask it to end with this signal; asked again, kill it (rule 3)."""
+        signals = (number, *self._kills)
+        self._child.send_signal(signals[min(self._asked_to_end, len(signals) - 1)])
         self._child.send_signal(signal.SIGCONT)
-        self._asked_to_end = True
+        self._asked_to_end += 1
 
     async def _stop_with_it(self, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as children:

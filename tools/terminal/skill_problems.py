@@ -1,11 +1,11 @@
 """A skill that does not answer, as people read it: its state, why, and the commands that mend it."""
 
-import os
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
 from omac.projections.status import shown_problem
+from omac.tools.terminal.working_folder import is_current
 
 APPROVES = ("omac approve ", "omac register ")
 
@@ -27,6 +27,6 @@ def problem_of(skill: Mapping[str, Any], workdir: str, stream: TextIO) -> SkillP
     state, detail = shown_problem(skill["state"], skill.get("detail", ""))
     fix = () if state == "starting" else tuple(skill.get("fix", ()))  # it needs nothing but a moment
     if state != skill["state"] and any(command.startswith(APPROVES) for command in fix) and stream.isatty():
-        here = workdir in ("", os.path.realpath("."))
+        here = not workdir or is_current(workdir)
         fix = ("omac trust" if here else f"omac trust {shlex.quote(workdir)}",)
     return SkillProblem(state, detail, fix)

@@ -315,6 +315,9 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
     names = set(os.listdir(os.path.join(state.path, "run")))
     assert names == {"living", "current", "link", *ended[:RUNS_KEPT]}
     assert precious.is_dir()
+    state.prune_runs()
+    left = set(os.listdir(os.path.join(state.path, "run")))
+    assert left == {"link", *ended[:RUNS_KEPT]}, "run/current led to the run that is gone"
 
 
 def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:

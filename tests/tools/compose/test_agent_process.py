@@ -17,6 +17,7 @@ from started import LOOP, started, told
 from tiers import some
 
 from omac.domain.kernel.run import RunStopped
+from omac.domain.sandbox.launch import LaunchExited
 
 
 @pytest.fixture
@@ -42,6 +43,22 @@ def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> No
     assert run.end(number) == 137
     eventually(lambda: not omac.left(), 1.0, "the end of the command's own children")
     assert [record.event.why for record in omac.events(RunStopped)] == [f"asked by {number.name}"] * 2
+
+
+def test_what_a_killed_command_left_is_inspected(omac: Omac) -> None:
+    """A sandboxed command that does not end when asked is killed by a second request; its end is recorded, with its
+    status, and what its launch placed in the git folder is removed."""
+    project = omac.project("shop")
+    subprocess.run(["git", "init", "-q", str(project)], check=True, env=omac.environment)
+    before = sorted((project / ".git").iterdir())
+    run = omac.start("start", "--workdir", str(project), "--", "sh", "-c", f"trap 'echo no' TERM; {LOOP}")
+    assert run.line() == "up\n"
+    assert sorted((project / ".git").iterdir()) != before
+    run.process.send_signal(signal.SIGTERM)
+    assert run.line() == "no\n"
+    assert run.end() == 137
+    assert [record.event.status for record in omac.events(LaunchExited)] == [137]
+    assert sorted((project / ".git").iterdir()) == before
 
 
 def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
