@@ -76,6 +76,16 @@ class StateDir:
             raise Refusal("state-unusable", message, fix=["omac doctor --fix  # writes the one that the journal has"])
         return HostId(name)
 
+    def write_host_id(self, host: HostId) -> bool:
+        """Write the id of this host again, and return whether that was done: False where the file has an id by now.
+        Raises OSError."""
+        try:
+            self.host_id(lambda: host)
+            return False
+        except Refusal:
+            atomic.replace(os.path.join(self.path, "host-id"), host.encode("ascii"))
+            return True
+
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
         """Return this host's key of fingerprints, minted once: 32 bytes. `mint` returns 64 hex digits."""
         return self._key("fingerprint.key", mint, "then set every secret again: omac secrets set")

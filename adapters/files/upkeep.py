@@ -9,7 +9,6 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 
-from omac.adapters.files import atomic
 from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.without_links import opened_path
@@ -68,9 +67,8 @@ def repair(state: StateDir, flaw: Flaw, unended: Collection[RunId] = ()) -> bool
             return True
         case "stale":
             return state.remove_stale_run(flaw.path, unended)
-        case "host-id":
-            atomic.replace(flaw.path, flaw.host.encode("ascii"))
-            return True
+        case "host-id" if flaw.host is not None:
+            return state.write_host_id(flaw.host)
         case _:
             return False
 

@@ -6,12 +6,14 @@ Rules
    belongs to this user only; it gives none, but to the owner of a folder.
 2. What belongs to another user is reported with the command that shows it, and never changed.
 3. What is removed is no use to anybody: folders of ended runs beyond the latest, and a link to a run that is gone.
+4. A host id that is none is written again where the journal has the state of one host: approvals are of a host.
 """
 
 import shlex
 from dataclasses import dataclass
 from typing import Literal
 
+from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import list_command
 from omac.domain.kernel.sizes import shown_size
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
@@ -34,7 +36,7 @@ class Flaw:
     path: str
     mode: int = 0
     wanted: int = 0
-    host: str = ""
+    host: HostId | None = None
 
     @property
     def is_mendable(self) -> bool:

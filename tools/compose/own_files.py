@@ -8,7 +8,7 @@ from itertools import chain
 from omac.adapters.files.state import StateDir
 from omac.adapters.files.upkeep import flaws_of, free_bytes_at, repair
 from omac.adapters.settings.files import read_user, user_path
-from omac.domain.kernel.ids import RunId, key_of
+from omac.domain.kernel.ids import HostId, RunId, key_of
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.doctor import Diagnosis
 from omac.domain.sandbox.own_files import Flaw, disk_short
@@ -82,7 +82,7 @@ class OwnFiles:
             except FileNotFoundError:
                 pass  # it is gone meanwhile
             except Refusal:
-                known = self._host if name == "host-id" and os.path.isfile(path) else ""
+                known = self._host if name == "host-id" and os.path.isfile(path) else None
                 yield Flaw("host-id" if known else "garbled", path, host=known)
 
     def disks(self) -> tuple[Diagnosis, ...]:
@@ -108,8 +108,8 @@ def _unended(system: System | None) -> list[RunId]:
     return [RunId(key_of(stream).name) for stream, entry in entries if entry.state.status == "started"]
 
 
-def _host(system: System | None) -> str:
-    """Return the id of the host whose state the journal has; empty where it has that of several, or none."""
+def _host(system: System | None) -> HostId | None:
+    """Return the id of the host whose state the journal has; None where it has that of several, or none."""
     kinds = system.aggregates.values() if system else ()
     hosts = {key_of(stream).host for kind in kinds for stream in kind.entries}
-    return hosts.pop() if len(hosts) == 1 else ""
+    return hosts.pop() if len(hosts) == 1 else None

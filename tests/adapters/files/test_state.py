@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from omac.adapters.files import lock
 from omac.adapters.files.state import RUNS_KEPT, StateDir
 from omac.adapters.linux import listen, process_identity
-from omac.domain.kernel.ids import RunId
+from omac.domain.kernel.ids import HostId, RunId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import Run
 
@@ -325,3 +325,13 @@ def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path))
     assert state.frozen(str(tmp_path / "journal.db"), "a" * 32) == str(tmp_path / "frozen")
     assert state.frozen("/elsewhere/j.db", "a" * 32) != state.frozen("/elsewhere/j.db", "b" * 32)
+
+
+def test_a_sound_host_id_stays(tmp_path: Path) -> None:
+    """A host id is written again where the file holds none, and an id that another process wrote meanwhile stays."""
+    state = StateDir(str(tmp_path / "state"))
+    minted = state.host_id(lambda: "0123456789abcdef")
+    path = tmp_path / "state" / "host-id"
+    assert (state.write_host_id(HostId("f" * 16)), path.read_text()) == (False, minted)
+    path.write_text("no id")
+    assert (state.write_host_id(minted), path.read_text()) == (True, minted)
