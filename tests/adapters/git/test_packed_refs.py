@@ -99,6 +99,19 @@ def test_what_both_have_packed_can_be_deleted_inside(linked: Linked) -> None:
     assert "a" not in linked.heads
 
 
+def test_an_object_id_of_another_length_is_not_packed(linked: Linked) -> None:
+    """A ref with an object id of SHA-256 in a repository of SHA-1, at which git stops, stays out of the host's file;
+    the end reports it."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.inside("refs/heads/a")
+    linked.copy.write_text(f"{linked.copy.read_text()}{'1' * 64} refs/heads/b\n")
+    packed.settle()
+    assert "a" in linked.heads
+    assert [name for name, _ in refs.copy_back(linked.session)] == ["refs/heads/b"]
+    assert "a" in linked.heads
+
+
 @pytest.mark.parametrize("name", ["heads/main/x", "heads/linked/x", "heads", "heads/" + "a" * 300, "heads/a/b"])
 def test_a_ref_that_git_could_not_delete_is_not_packed(linked: Linked, name: str) -> None:
     """A ref above or below another one, or with too long a name, is not packed on the host; the end reports it."""
