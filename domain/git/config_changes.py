@@ -11,7 +11,9 @@ Rules
 4. The places of the host's remotes and submodules, and the refs that are fetched and pushed there, stay as they are. A
    new remote or submodule may be added, with a URL. On this machine the URL leads where one of the host's does: with
    any other, `git fetch --all` would copy the content of that place into the project.
-5. Every other setting stays as it is on the host, and is reported.
+5. A setting that has git sign, or verify what it gets, is not turned off, nor are files of git's opened to a group: the
+   host's next commits and fetches would be done without it.
+6. Every other setting stays as it is on the host, and is reported.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ REMOVED = "was removed inside; the host's setting is as it was"
 _LEADS_ELSEWHERE = frozenset(("fetch", "mirror", "push", "pushurl", "url"))
 _FORMAT = ("core.bare", "core.repositoryformatversion", "extensions.")
 _MAY_BE_TURNED_ON = "extensions.worktreeconfig"  # sparse-checkout does
+_GUARDS = frozenset((
+    "commit.gpgsign", "fetch.fsckobjects", "merge.verifysignatures", "push.gpgsign", "receive.fsckobjects",
+    "tag.gpgsign", "transfer.fsckobjects",
+))  # fmt: skip
+_ON = ("true", "yes", "on", "1", "if-asked")
+_RIGHTS = "core.sharedrepository"
 _NAMES_A_REMOTE = ("checkout.defaultremote", "remote.pushdefault")
 
 
@@ -86,6 +94,8 @@ def _is_copied_back(key: str, values: list[str], then: list[str], remotes: froze
     section, _, rest = key.partition(".")
     sub, _, name = rest.rpartition(".")
     if key.startswith(_FORMAT) and not (key == _MAY_BE_TURNED_ON and values == ["true"]):
+        return False
+    if key == _RIGHTS or (key in _GUARDS and not (values and all(value.lower() in _ON for value in values))):
         return False
     if section == "branch" and sub and not values and branches.now is not None and sub not in branches.now:
         return True
