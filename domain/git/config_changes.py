@@ -18,6 +18,8 @@ Rules
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from omac.domain.git.config import parse
 from omac.domain.git.config_allowlist import allowed, lacks_remote, leads_out, remotes_of
 from omac.domain.kernel import PlainData
@@ -64,7 +66,7 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     remotes = remotes_of((key, "") for key in old)
     urls = {value for key, values in old.items() if key.endswith(".url") for value in values}
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), urls)]
+    counted = [key for key in _first(changed, new) if not _lead_out(key, new.get(key, []), urls)]
     home = {key for key in counted if _is_copied_back(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
     result = ConfigChanges()
@@ -75,6 +77,12 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
         else:
             result.refused.append((key, STAYS if values else REMOVED))
     return result
+
+
+def _first(keys: list[str], new: dict[str, list[str]]) -> list[str]:
+    """Return the first keys that have CHANGES_MAX values together: each value costs a start of git."""
+    sums = accumulate(max(1, len(new.get(key, ()))) for key in keys)
+    return [key for key, values in zip(keys, sums, strict=True) if values <= CHANGES_MAX]
 
 
 def _values(content: bytes) -> dict[str, list[str]]:

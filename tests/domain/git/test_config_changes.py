@@ -123,10 +123,14 @@ def test_a_text_that_git_could_not_read(after: str) -> None:
 
 
 def test_bounded() -> None:
-    """Each change costs a start of git, so at most CHANGES_MAX of them are copied back."""
+    """Each value costs a start of git, so at most CHANGES_MAX of them are copied back."""
     added = "".join(f'[branch "b{number}"]\nrebase = true\n' for number in range(CHANGES_MAX + 5))
     answer = changes(HOST.encode(), (HOST + added).encode(), BRANCHES)
     assert (len(answer.wanted), len(answer.refused)) == (CHANGES_MAX, 5)
+    many = "[push]\n" + "default = simple\n" * CHANGES_MAX
+    assert changes(HOST.encode(), (HOST + "[commit]\nverbose\n" + many).encode(), BRANCHES).refused == [
+        ("push.default", STAYS)
+    ]
 
 
 def test_a_removal_is_reported_as_removed() -> None:
