@@ -12,10 +12,9 @@ from omac.adapters.git.inspection import DEPTH_MAX, Inspection
 from omac.adapters.git.open_folder import content_of, is_there, open_listable, opened_root, put
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
-from omac.domain.git.config import parse
+from omac.domain.git.config import oid_bytes_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
-from omac.domain.git.place import SHA1_BYTES, SHA256_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,15 +71,11 @@ class GitFolder:
     def _oid_bytes(self, folder: int) -> int:
         """Return the size of object ids by the settings of the common folder, which were judged before; 0 where they
         cannot be read."""
-        content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else _content_of(self._place.common)
+        content = content_of(folder, "config", 1 << 20) if self._role == WHOLE else settings_of(self._place.common)
         if content is None and self._role == WHOLE and is_there(folder, "config"):
             return 0
         self._inspection.budget.spend_read(content)
-        try:
-            pairs = dict(parse((content or b"").decode(errors="surrogateescape")))
-        except ValueError:
-            return 0
-        return SHA256_BYTES if pairs.get("extensions.objectformat", "").lower() == "sha256" else SHA1_BYTES
+        return oid_bytes_of(content or b"")
 
     def _folder(self, folder: int, path: str, within: str, node: RuleNode, depth: int) -> None:
         """Judge what is in an open folder: `within` is its path below the git folder, `node` its place."""
@@ -359,7 +354,8 @@ def _worktree(folder: int) -> str:
     return worktree_of(content_of(folder, "config", 1 << 20) or b"")
 
 
-def _content_of(common: str) -> bytes | None:
+def settings_of(common: str) -> bytes | None:
+    """Return what the settings file of a git folder holds; None where it cannot be read."""
     try:
         folder = opened_root(common)
     except OSError:

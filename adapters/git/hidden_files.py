@@ -9,7 +9,7 @@ from omac.adapters.files import bounded
 from omac.adapters.linux.resolve_symlinks import resolve_symlinks
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, NAMES_SHOWN
+from omac.domain.sandbox.hidden_names import MARKER, MARKER_OIDS, NAMES_SHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,11 +29,14 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
     hidden = {entry.path for entry in entries if entry.content == MARKER}
     if not hidden:
         return []
+    from omac.adapters.git.git_folder import settings_of
     from omac.adapters.git.tracked_files import names_of
+    from omac.domain.git.config import oid_bytes_of
 
     lines = []
     for git, folder in [pair for layout in layouts for pair in layout.folders.items()]:
-        names = [name for name in names_of(git, MARKER_OID) if f"{folder.worktree}/{name}" in hidden]
+        oid = MARKER_OIDS.get(oid_bytes_of(settings_of(folder.common) or b""), "")
+        names = [name for name in names_of(git, oid) if f"{folder.worktree}/{name}" in hidden] if oid else []
         if names:
             shown = ", ".join(names[:NAMES_SHOWN]) + (
                 f" and {len(names) - NAMES_SHOWN} more" * (len(names) > NAMES_SHOWN)
@@ -43,8 +46,8 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
                 f"git in {folder.worktree} read omac's placeholder instead of {shown}: the files are unchanged, but "
                 f"commits may contain the placeholder; before you push: {command}"
             )
-        elif folder.worktree and _was_stored(f"{folder.common}/objects", since_ns):
-            command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={MARKER_OID}"
+        elif oid and folder.worktree and _was_stored(f"{folder.common}/objects/{oid[:2]}/{oid[2:]}", since_ns):
+            command = f"git -C {quoted(folder.worktree)} log --all -m --name-only --find-object={oid}"
             lines.append(
                 f"git in {folder.worktree} read omac's placeholder instead of a hidden file, and a commit or stash may "
                 f"contain it; before you push, or use that stash: {command}"
@@ -52,10 +55,11 @@ def added(layouts: Iterable[Layout], entries: Iterable[Entry], since_ns: int) ->
     return lines
 
 
-def _was_stored(objects: str, since_ns: int) -> bool:
-    """Return whether git has stored the marker since then; of an object that git has already, git renews the time."""
+def _was_stored(path: str, since_ns: int) -> bool:
+    """Return whether git has stored the object at a path since then; of one that git has already, git renews the
+    time."""
     try:
-        return os.lstat(f"{objects}/{MARKER_OID[:2]}/{MARKER_OID[2:]}").st_mtime_ns >= since_ns - CLOCK_LAG_NS
+        return os.lstat(path).st_mtime_ns >= since_ns - CLOCK_LAG_NS
     except OSError:
         return False
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 
 from omac.adapters.git import pointers
+from omac.domain.git.config import oid_bytes_of
+from omac.domain.git.place import SHA256_BYTES
 
 PACKS_MAX = 200
 _HEADER = b"\xfftOc\x00\x00\x00\x02"
@@ -32,7 +34,7 @@ def _name(common: str, encoded: bytes) -> bytes:
     import hashlib  # here, for most projects have no file to ask about
 
     config = pointers.read(f"{common}/config", pointers.CONFIG_BYTES_MAX) or b""
-    if b"sha256" in config.lower():
+    if oid_bytes_of(config) == SHA256_BYTES:
         return hashlib.sha256(encoded).digest()
     return hashlib.sha1(encoded, usedforsecurity=False).digest()
 

@@ -21,9 +21,11 @@ import stat
 
 from omac.adapters.files.without_links import opened_folder
 from omac.adapters.git import refs
+from omac.adapters.git.git_folder import settings_of
 from omac.adapters.git.open_folder import content_of, put
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.adapters.git.stamp import stamp_of
+from omac.domain.git.config import oid_bytes_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class PackedRefs:
         self._stamps: list[Stamp | None] = []
         self._base: dict[str, str] = {}
         self._is_begun = False
+        self._digits = 0  # of the repository's object ids
         self._rereads = 0
         self.again_s: float | None = None
 
@@ -66,6 +69,7 @@ class PackedRefs:
             return
         if not self._is_begun:
             self._is_begun, self._base = True, refs.parsed(self._session.packed)
+            self._digits = 2 * oid_bytes_of(settings_of(self._session.common) or b"")
         before = dict(self._base)
         ours = self._take_over(theirs, ours)
         self._bring_out(theirs, refs.parsed(ours))
@@ -98,7 +102,7 @@ class PackedRefs:
         for name, value in inside.items():
             if value == host.get(name):
                 self._agree(name, value)  # both have packed it
-            if value == self._base.get(name) or host.get(name) != self._base.get(name):
+            if value == self._base.get(name) or host.get(name) != self._base.get(name) or len(value) != self._digits:
                 continue
             if stat.S_ISREG(mode_of(f"{common}/{name}")):
                 self._plan_reread()  # git may be about to remove it

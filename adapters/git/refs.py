@@ -22,6 +22,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 
 from omac.adapters.files import atomic
 from omac.adapters.files.without_links import opened_folder
@@ -39,7 +40,8 @@ FOLDER = "omac-refs-"
 BYTES_MAX = 64 << 20
 LOOSE_MAX = 50_000  # loose refs that are read
 LOGS_MAX = 500  # that are kept open meanwhile; what git adds to others stays
-COMMANDS_MAX = 10_000  # of changes to refs in one session: each may cost a start of git
+COMMANDS_MAX = 10_000  # of changes to refs in one session
+SECONDS_MAX = 10.0  # for changes of which git refuses some: each of these costs several starts of git
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
 # Of a copy: what gc packs would be gone for the host for a moment, and logs of other worktrees cannot be written.
@@ -268,7 +270,7 @@ def _command(name: str, old: str, new: str) -> str:
 
 
 def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Have git change the host's refs, all at once or else one by one; returns those that it would not change.
+    """Have git change the host's refs; returns those that it would not change. What is set aside comes first.
 
     The logs of refs are the sandbox's own, and say already what was done: what git adds to them is taken off again.
     """
@@ -279,13 +281,30 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
             (f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of them is copied back")
         ]
     logs = _logs(common, [name for name, _ in commands])
-    refusals = []
-    if _git(common, [command for _, command in commands]) != "":
-        for name, command in commands:
-            if complaint := _git(common, [command]):
-                refusals.append((name, f"could not be changed as inside: {complaint}"))
+    refusals: list[tuple[str, str]] = []
+    for sets_aside in (True, False):
+        part = [pair for pair in commands if pair[1].startswith(f"update {SET_ASIDE}") == sets_aside]
+        refusals += _done(common, part, time.monotonic() + SECONDS_MAX)
     _cut_off(logs)
     return refusals
+
+
+def _done(common: str, commands: list[tuple[str, str]], deadline: float) -> list[tuple[str, str]]:
+    """Have git change these refs, all at once or else each half by itself, until the `deadline`; returns those that it
+    would not change, or that there was no time for."""
+    if not commands:
+        return []
+    (name, _), *more = commands
+    if time.monotonic() > deadline:
+        refs_left = name if not more else f"{name} and {len(more)} more"
+        return [(refs_left, "could not be changed as inside: changing refs takes too long")]
+    complaint = _git(common, [command for _, command in commands])
+    if not complaint:
+        return []
+    if not more:
+        return [(name, f"could not be changed as inside: {complaint}")]
+    half = len(commands) // 2
+    return _done(common, commands[:half], deadline) + _done(common, commands[half:], deadline)
 
 
 def _logs(common: str, names: list[str]) -> list[tuple[int, int]]:

@@ -21,9 +21,11 @@ def argv(spec: SidecarSpec, folder: str, port: int, environment: Mapping[str, st
     if not os.path.isdir(folder):
         raise SpawnFailed(f"the skill's folder {folder} is not there; restore it, then reload the directory")
     words = [word.replace(PORT_WORD, str(port)) for word in spec.command]
+    if words and words[0].startswith("/"):
+        words[0] = os.path.normpath(words[0])
     if folder != spec.source:  # an absolute path of its own folder means the copy: what lies there may be another's
-        own = re.compile(re.escape(spec.source) + r"(?![\w.-])")
-        words = [own.sub(lambda _: folder, word) for word in words]
+        own = "|".join(re.escape(source) for source in (spec.source, spec.copied_from) if source)
+        words = [re.sub(rf"(?:{own})(?![\w.-])", lambda _: folder, word) for word in words]
     if not words or not words[0]:
         raise SpawnFailed(f"skill {spec.skill} names no program; set sidecar.command in {spec.source}/omac.yaml")
     if "/" in words[0]:

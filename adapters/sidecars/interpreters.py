@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from omac.adapters.files.first_line import INTERPRETERS_MAX, behind_env, command_of, diverting
 from omac.adapters.linux import host_programs
-from omac.domain.kernel.paths import below
+from omac.adapters.linux.home import home_of
+from omac.domain.harness.commands import command_words, expanded, is_script
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sidecars.sidecar import SidecarSpec
@@ -36,8 +38,12 @@ class HostInterpreters(Interpreters):
 
 def trusted_path(spec: SidecarSpec, path: str, writable: Iterable[str]) -> str:
     """Return the PATH of a sidecar: that of the host, less the canonical folders `writable` and its own project, and so
-    that each name leads to the program that was approved. Raises InterpreterChanged where one is not the same."""
+    that each name leads to the program that was approved. Raises InterpreterChanged where one is not the same, or an
+    agent may change a script that the command names."""
     writable_folders = (*writable, spec.workdir) if spec.workdir else tuple(writable)
+    own = (spec.source, spec.copied_from)
+    if spec.digest and (script := _changeable_script(spec.command, own, writable_folders)):
+        raise InterpreterChanged(f"its script {script} can be changed by an agent")
     path = host_programs.trusted_path(path, writable_folders) or host_programs.SEARCHED
     for approved in spec.interpreters or ():
         _require_same(approved, path, writable_folders)
@@ -77,6 +83,8 @@ def _resolve(
     command: Sequence[str], source: str, copy: str, path: str, writable: tuple[str, ...]
 ) -> tuple[Interpreter, ...]:
     """Follow a command from its first word to what the kernel, or env(1), starts in the end."""
+    if script := _changeable_script(command, (source,), writable):
+        raise _changeable(source, script)
     interpreters: list[Interpreter] = []
     words = list(command)
     folder, real_copy = copy, os.path.realpath(copy)
@@ -128,13 +136,27 @@ def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, 
         if below(program, source):  # the copy stands for it
             program = copy + program.removeprefix(source)
         if not below(program, copy) and host_programs.leads_through(program, writable):
-            raise Refusal(
-                "skill-invalid",
-                f"{source} runs with {program}, which an agent may change: the changed program would get your secrets",
-                fix=[f"ls -l {shlex.quote(program)}", f"${{EDITOR:-vi}} {shlex.quote(source)}/omac.yaml"],
-            )
+            raise _changeable(source, program)
         return program if os.path.isfile(program) else ""
     return host_programs.on_path(name, host_programs.trusted_path(path, writable), writable)
+
+
+def _changeable_script(command: Sequence[str], own: tuple[str, ...], writable: tuple[str, ...]) -> str:
+    """Return the absolute path of a script that a command names, an agent may change, and no copy holds: it lies in
+    none of the folders `own`; "" for none."""
+    variables = {"HOME": home_of(os.environ)}
+    paths = (expanded(word.text, variables) for word in command_words({"command": list(command)}))
+    outside = (path for path in paths if path and is_script(path) and not below_any(path, own))
+    return next((path for path in outside if host_programs.leads_through(path, writable)), "")
+
+
+def _changeable(source: str, program: str) -> Refusal:
+    return Refusal(
+        "skill-invalid",
+        f"{printable(source)} runs with {printable(program)}, which an agent may change: the changed program would get "
+        "your secrets",
+        fix=[f"ls -l {shlex.quote(printable(program))}", f"${{EDITOR:-vi}} {shlex.quote(printable(source))}/omac.yaml"],
+    )
 
 
 def _identified(name: str, path: str) -> Interpreter | None:

@@ -6,6 +6,8 @@ quoted, since 2.45 kept as it is) the newer one is meant.
 
 from __future__ import annotations
 
+from omac.domain.git.place import SHA1_BYTES, SHA256_BYTES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,6 +135,15 @@ def _value(lines: list[str], number: int, rest: str) -> tuple[str, int]:
     if quoted:
         raise ValueError(f"line {number}: a quote that is not closed")
     return "".join(value[:kept]), number
+
+
+def oid_bytes_of(content: bytes) -> int:
+    """Return the size of the object ids of a repository with these settings; 0 where git cannot read them."""
+    try:
+        pairs = dict(parse(content.decode(errors="surrogateescape")))
+    except ValueError:
+        return 0
+    return SHA256_BYTES if pairs.get("extensions.objectformat", "").lower() == "sha256" else SHA1_BYTES
 
 
 def general_key(key: str) -> str:

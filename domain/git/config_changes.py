@@ -11,10 +11,14 @@ Rules
 4. The places of the host's remotes and submodules, and the refs that are fetched and pushed there, stay as they are. A
    new remote or submodule may be added, with a URL. On this machine the URL leads where one of the host's does: with
    any other, `git fetch --all` would copy the content of that place into the project.
-5. Every other setting stays as it is on the host, and is reported.
+5. A setting that has git sign, or verify what it gets, is not turned off, nor are files of git's opened to a group: the
+   host's next commits and fetches would be done without it.
+6. Every other setting stays as it is on the host, and is reported.
 """
 
 from __future__ import annotations
+
+from itertools import accumulate
 
 from omac.domain.git.config import parse
 from omac.domain.git.config_allowlist import allowed, lacks_remote, leads_out, remotes_of
@@ -30,6 +34,12 @@ REMOVED = "was removed inside; the host's setting is as it was"
 _LEADS_ELSEWHERE = frozenset(("fetch", "mirror", "push", "pushurl", "url"))
 _FORMAT = ("core.bare", "core.repositoryformatversion", "extensions.")
 _MAY_BE_TURNED_ON = "extensions.worktreeconfig"  # sparse-checkout does
+_GUARDS = frozenset((
+    "commit.gpgsign", "fetch.fsckobjects", "merge.verifysignatures", "push.gpgsign", "receive.fsckobjects",
+    "tag.gpgsign", "transfer.fsckobjects",
+))  # fmt: skip
+_ON = ("true", "yes", "on", "1", "if-asked")
+_RIGHTS = "core.sharedrepository"
 _NAMES_A_REMOTE = ("checkout.defaultremote", "remote.pushdefault")
 
 
@@ -56,7 +66,7 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
     remotes = remotes_of((key, "") for key in old)
     urls = {value for key, values in old.items() if key.endswith(".url") for value in values}
     changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    counted = [key for key in changed[:CHANGES_MAX] if not _lead_out(key, new.get(key, []), urls)]
+    counted = [key for key in _first(changed, new) if not _lead_out(key, new.get(key, []), urls)]
     home = {key for key in counted if _is_copied_back(key, new.get(key, []), old.get(key, []), remotes, branches)}
     all_remotes = remotes | remotes_of((key, "") for key in home if key in new)
     result = ConfigChanges()
@@ -67,6 +77,12 @@ def changes(before: bytes, after: bytes, branches: Branches) -> ConfigChanges:
         else:
             result.refused.append((key, STAYS if values else REMOVED))
     return result
+
+
+def _first(keys: list[str], new: dict[str, list[str]]) -> list[str]:
+    """Return the first keys that have CHANGES_MAX values together: each value costs a start of git."""
+    sums = accumulate(max(1, len(new.get(key, ()))) for key in keys)
+    return [key for key, values in zip(keys, sums, strict=True) if values <= CHANGES_MAX]
 
 
 def _values(content: bytes) -> dict[str, list[str]]:
@@ -86,6 +102,8 @@ def _is_copied_back(key: str, values: list[str], then: list[str], remotes: froze
     section, _, rest = key.partition(".")
     sub, _, name = rest.rpartition(".")
     if key.startswith(_FORMAT) and not (key == _MAY_BE_TURNED_ON and values == ["true"]):
+        return False
+    if key == _RIGHTS or (key in _GUARDS and not (values and all(value.lower() in _ON for value in values))):
         return False
     if section == "branch" and sub and not values and branches.now is not None and sub not in branches.now:
         return True

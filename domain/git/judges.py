@@ -180,6 +180,10 @@ def _plain(judge: Callable[[bytes], str]) -> Judge:
     return lambda content, _before, _folder: judge(content)
 
 
+def _of_oids(judge: Callable[[bytes, int], str]) -> Judge:
+    return lambda content, _before, folder: judge(content, 2 * folder.oid_bytes)
+
+
 def _changing(judge: Callable[[bytes, bytes], str]) -> Judge:
     return lambda content, before, _folder: judge(content, before)
 
@@ -203,11 +207,11 @@ JUDGES: dict[str, Judge] = {
     "names": _changing(operations.names_problem),
     "number": _changing(operations.number_problem),
     "oid": _plain(refs.oid_problem),
-    "oids": _plain(refs.oids_problem),
+    "oids": _of_oids(refs.oids_problem),
     "options": _changing(operations.options_problem),
     "own_common": own_common,
     "pack_names": _plain(multi_pack_index.problem),
-    "packed": _plain(refs.packed_problem),
+    "packed": _of_oids(refs.packed_problem),
     "quoted": _changing(operations.quoted_problem),
     "ref": _plain(refs.ref_problem),
     "signing": _changing(operations.signing_problem),

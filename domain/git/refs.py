@@ -29,8 +29,8 @@ def _is_name(name: bytes) -> bool:
     return name.translate(None, _FORBIDDEN_BYTES) == name and not any(part in name for part in _FORBIDDEN_PARTS)
 
 
-def _is_oid(text: bytes) -> bool:
-    return len(text) in _OID_LENGTHS and not text.strip(_HEX)
+def _is_oid(text: bytes, digits: int = 0) -> bool:
+    return len(text) in ((digits,) if digits else _OID_LENGTHS) and not text.strip(_HEX)
 
 
 def head_problem(content: bytes) -> str:
@@ -48,9 +48,9 @@ def oid_problem(content: bytes) -> str:
     return "" if _is_oid(content.removesuffix(b"\n")) else "does not hold an object id"
 
 
-def oids_problem(content: bytes) -> str:
-    """A file that holds object ids, one a line, like `MERGE_HEAD` and `shallow`."""
-    return "" if all(map(_is_oid, _lines(content))) else "does not hold object ids alone"
+def oids_problem(content: bytes, digits: int) -> str:
+    """A file that holds object ids of so many digits (0: of any), one a line, like `MERGE_HEAD` and `shallow`."""
+    return "" if all(_is_oid(line, digits) for line in _lines(content)) else "does not hold object ids alone"
 
 
 def fetched_problem(content: bytes) -> str:
@@ -74,13 +74,13 @@ def _is_logged(line: bytes) -> bool:
     return space != b"" and _is_oid(before) and _is_oid(after)
 
 
-def packed_problem(content: bytes) -> str:
-    """`packed-refs`: no replacement of objects is among them."""
+def packed_problem(content: bytes, digits: int) -> str:
+    """`packed-refs`, with object ids of so many digits (0: of any): git stops at those of another length."""
     for line in _lines(content):
         oid, _, name = line.partition(b" ")
-        if line[:1] in (b"", b"#") or (line[:1] == b"^" and _is_oid(line[1:])):
+        if line[:1] in (b"", b"#") or (line[:1] == b"^" and _is_oid(line[1:], digits)):
             continue
-        if not _is_oid(oid) or not name:
+        if not _is_oid(oid, digits) or not name:
             return "has a line that git does not write"
         if not _is_name(name):
             return f"has the name {name.decode(errors='surrogateescape')[:100]!r}"

@@ -26,7 +26,10 @@ MARKER = b"""\
 # To show all such files:  omac sandbox run --allow-env-files ...   (in a profile: allow_env_files = true)
 # To show this one:        omac sandbox run --read PATH ...
 """
-MARKER_OID = "1059528f9bc5b41dd431854420ef69b1fc829570"  # git's name for it (SHA-1)
+MARKER_OIDS = {  # git's names for it, by the bytes of an object id: SHA-1, SHA-256
+    20: "1059528f9bc5b41dd431854420ef69b1fc829570",
+    32: "7a9b272bf5a6c08dc452270fcb6ea4f30de821ac4ca2c784027e5339a9602b9b",
+}
 
 
 def is_env_file(name: str) -> bool:

@@ -12,7 +12,8 @@ Rules
 5. Changed code may be accepted by one run, for itself; the next run starts from what was approved.
 6. Removing a registration revokes its approval.
 7. In the scope of a repository (`domain/skills/repository.py`) an approval holds in each worktree, for files with
-   exactly the approved digest, wherever they are.
+   exactly the approved digest, wherever they are. The bundle hash must be the approved one, too: the digest is taken
+   after the command was read, and an agent may put other files there in between.
 """
 
 from typing import Literal, assert_never
@@ -119,8 +120,11 @@ class Registration(msgspec.Struct, frozen=True):
         return "known" if self.approved is None else "approved"
 
     def covers(self, code: Code) -> Code | None:
-        """The frozen code that stands for `code` by rule 7; None where its digest is another, or was not taken."""
-        return self.approved if self.approved is not None and self.approved.digest == code.digest != "" else None
+        """The frozen code that stands for `code` by rule 7; None where a hash is another, or no digest was taken."""
+        if self.approved is None or not code.digest:
+            return None
+        approved = self.approved.bundle_hash, self.approved.digest
+        return self.approved if approved == (code.bundle_hash, code.digest) else None
 
     def may_run(self, code: Code, run: str) -> Code | None:
         """The frozen code that stands for `code` in this run; None when it is not approved."""

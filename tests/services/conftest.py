@@ -417,10 +417,11 @@ class World:
 
         self.journal.store.insert_events = refuse  # type: ignore[assignment,method-assign]  # a fault of the disk
 
-    def decide(self, workdir: str, skill: FoundSkill, command: registration.Command) -> None:
-        """Execute a registration command as another process does: with a journal of its own."""
+    def decide(self, workdir: str, skill: FoundSkill, command: registration.Command, scope: str = "") -> None:
+        """Execute a registration command as another process does: with a journal of its own. `scope` is that of a
+        repository, empty for the directory's own."""
         journal = open_journal(self.path, "approver", self.journal.clock)
-        stream = ids.registration_stream(HOST, ids.scope_of(workdir), skill.base, skill.name)
+        stream = ids.registration_stream(HOST, scope or ids.scope_of(workdir), skill.base, skill.name)
         try:
             decide_now(journal, registration.AGGREGATE, stream, command)
         finally:

@@ -90,6 +90,22 @@ def test_links_and_copies_inherit_nothing(omac: Omac, main: Path) -> None:
     assert state(omac, omac.root / "by-hand") == "not registered"
 
 
+def test_a_command_that_names_the_live_folder_runs_the_copy(omac: Omac) -> None:
+    """A command with the path of the folder that was approved runs the copy in other worktrees, too, and not what has
+    become of that folder."""
+    main = repository(omac.project("main"))
+    folder = main / ".agents/skills/echo"
+    meta = (folder / "omac.yaml").read_text()
+    (folder / "omac.yaml").write_text(meta.replace('"sidecar.py"', f'"{folder}/sidecar.py"'))
+    git("commit", "-q", "-a", "-m", "an absolute path", cwd=main)
+    linked = worktree(main, "one")
+    omac.ok("approve", "echo", "--workdir", str(main), "--repository")
+    marker = omac.root / "ran"
+    (folder / "sidecar.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    assert omac.serve().skill(linked)["state"] == "ready"
+    assert not marker.exists()
+
+
 @pytest.mark.full
 def test_a_changed_file_in_one_worktree(omac: Omac, main: Path) -> None:
     """A changed file ends the approval in its worktree alone, even a file that the bundle hash leaves out."""

@@ -20,6 +20,7 @@ def test_what_git_has_is_found(tmp_path: Path, hashed: str, packed: bool) -> Non
         (where / f"f{number}").write_text(content)
     host("git", "add", "-A", cwd=where, home=tmp_path)
     host("git", "commit", "-q", "-m", "x", cwd=where, home=tmp_path)
+    host("git", "config", "branch.sha256.remote", ".", cwd=where, home=tmp_path)  # a name, and not the format
     if packed:
         host("git", "repack", "-adq", cwd=where, home=tmp_path)
     assert all(holds(f"{where}/.git", content.encode()) for content in CONTENTS)

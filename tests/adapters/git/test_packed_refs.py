@@ -99,6 +99,41 @@ def test_what_both_have_packed_can_be_deleted_inside(linked: Linked) -> None:
     assert "a" not in linked.heads
 
 
+def test_an_object_id_of_another_length_is_not_packed(linked: Linked) -> None:
+    """A ref with an object id of SHA-256 in a repository of SHA-1, at which git stops, stays out of the host's file;
+    the end reports it."""
+    packed = PackedRefs(linked.session)
+    packed.settle()
+    linked.inside("refs/heads/a")
+    linked.copy.write_text(f"{linked.copy.read_text()}{'1' * 64} refs/heads/b\n")
+    packed.settle()
+    assert "a" in linked.heads
+    assert [name for name, _ in refs.copy_back(linked.session)] == ["refs/heads/b"]
+    assert "a" in linked.heads
+
+
+def test_refs_that_git_refuses_do_not_hold_up_the_end(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many refs, some of which git refuses, the others are set with few starts of git; and refs without end have a
+    bound of time."""
+    starts: list[int] = []
+    run = refs._git
+
+    def counted(common: str, commands: list[str]) -> str:
+        starts.append(len(commands))
+        return run(common, commands)
+
+    monkeypatch.setattr(refs, "_git", counted)
+    bad = {13: "1" * 40, 110: "2" * 40}
+    linked.copy.write_text("".join(f"{bad.get(n, linked.commit)} refs/heads/b{n:03}\n" for n in range(128)))
+    assert [name for name, _ in refs.copy_back(linked.session)] == ["refs/heads/b013", "refs/heads/b110"]
+    assert len(linked.heads) == 128
+    assert len(starts) < 32
+    refs.open_session(linked.session)
+    monkeypatch.setattr(refs, "SECONDS_MAX", -1.0)
+    linked.inside("refs/heads/y", "refs/heads/z")
+    assert [name for name, _ in refs.copy_back(linked.session)] == ["refs/heads/y and 1 more"]
+
+
 @pytest.mark.parametrize("name", ["heads/main/x", "heads/linked/x", "heads", "heads/" + "a" * 300, "heads/a/b"])
 def test_a_ref_that_git_could_not_delete_is_not_packed(linked: Linked, name: str) -> None:
     """A ref above or below another one, or with too long a name, is not packed on the host; the end reports it."""

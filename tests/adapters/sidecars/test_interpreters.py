@@ -45,10 +45,16 @@ class Host:
         resolver = HostInterpreters({"PATH": self.path})
         return await resolver.resolve(command, str(self.source), str(self.copy), str(self.project))
 
-    def started(self, recorded: tuple[Interpreter, ...] | None, path: str = "", *writable: str) -> str:
+    def started(
+        self,
+        recorded: tuple[Interpreter, ...] | None,
+        path: str = "",
+        *writable: str,
+        command: tuple[str, ...] = ("x",),
+    ) -> str:
         """Return the PATH with which its sidecar is started."""
         spec = SidecarSpec(
-            "echo", "echo", str(self.project), str(self.source), str(self.source.parent), "sha256:0", True, ("x",),
+            "echo", "echo", str(self.project), str(self.source), str(self.source.parent), "sha256:0", True, command,
             digest="d", interpreters=recorded,
         )  # fmt: skip
         return trusted_path(spec, path or self.path, writable)
@@ -138,6 +144,30 @@ async def test_a_program_of_the_project_cannot_be_approved(host: Host) -> None:
         await host.approved(str(evil))
     assert refused.value.reason == "skill-invalid"
     assert any("omac.yaml" in fix for fix in refused.value.fix)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("python3", "{project}/tools/server.py"),
+        ("python3", "-X", "{project}/./.agents/skills/echo/server.py"),
+        ("node", "--import={project}/hook.mjs", "server.js"),
+        ("sh", "-c", "cd / && exec python3 '{project}/server.py'"),
+        ("python3", "{tools}/link/server.py"),
+    ],
+)
+async def test_a_script_of_the_project_cannot_be_approved(host: Host, words: tuple[str, ...]) -> None:
+    """A script that a command names by a path in the project is refused like a program, and not started where an
+    earlier omac approved it. One in the skill's own folder is that of the copy."""
+    (host.tools / "link").symlink_to(host.project)
+    command = [word.format(project=host.project, tools=host.tools) for word in words]
+    with pytest.raises(Refusal, match="an agent may change"):
+        await host.approved(*command)
+    with pytest.raises(InterpreterChanged, match="can be changed by an agent"):
+        host.started((), command=tuple(command))
+    own, beside = f"{host.source}/server.py", f"{host.tools}/server.py"
+    await host.approved("python3", own, beside, f"{host.project}/data.json")
+    host.started((), command=("python3", own, beside))
 
 
 def changed_content(tool: Path, host: Host) -> None:

@@ -8,6 +8,8 @@ HOST = """\
 [core]
 \trepositoryformatversion = 0
 \thooksPath = .husky
+[commit]
+\tgpgSign = true
 [remote "origin"]
 \turl = git@example.org:x
 [branch "main"]
@@ -43,6 +45,7 @@ def judged(added: str, *, without: str = "") -> tuple[list[str], list[str]]:
         "[extensions]\nworktreeConfig = true\n",
         '[submodule "lib"]\nactive = true\nurl = https://example.org/lib\n',
         "[remote]\npushDefault = origin\n",
+        "[commit]\ngpgSign\n[push]\ngpgSign = if-asked\n[fetch]\nfsckObjects = yes\n",
     ],
 )
 def test_is_copied_back(added: str) -> None:
@@ -70,19 +73,25 @@ def test_is_copied_back(added: str) -> None:
         "[core]\nbare = true\n",
         "[extensions]\nobjectFormat = sha256\n",
         "[extensions]\nworktreeConfig = false\n",
+        "[commit]\ngpgSign = false\n",
+        "[tag]\ngpgSign = true\ngpgSign = 0\n",
+        "[merge]\nverifySignatures = off\n",
+        "[transfer]\nfsckObjects = false\n",
+        "[core]\nsharedRepository = group\n",
     ],
 )
 def test_stays(added: str) -> None:
-    """Settings of another branch, of a remote's target, of programs and of the repository's format are not copied
-    back."""
+    """Settings of another branch, of a remote's target, of programs, of the repository's format and rights are not
+    copied back, nor are those that turn signing or verification off."""
     assert judged(added)[1]
 
 
 @pytest.mark.parametrize(
-    ("line", "home"), [("name = A", 1), ("hooksPath = .husky", 0), ("repositoryformatversion = 0", 0)]
+    ("line", "home"),
+    [("name = A", 1), ("hooksPath = .husky", 0), ("repositoryformatversion = 0", 0), ("gpgSign = true", 0)],
 )
 def test_removed(line: str, home: int) -> None:
-    """An agent may remove any setting that it may make, except the repository's format."""
+    """An agent may remove any setting that it may make, except the repository's format, and signing."""
     assert len(judged("", without=line)[0]) == home
 
 
@@ -114,10 +123,14 @@ def test_a_text_that_git_could_not_read(after: str) -> None:
 
 
 def test_bounded() -> None:
-    """Each change costs a start of git, so at most CHANGES_MAX of them are copied back."""
+    """Each value costs a start of git, so at most CHANGES_MAX of them are copied back."""
     added = "".join(f'[branch "b{number}"]\nrebase = true\n' for number in range(CHANGES_MAX + 5))
     answer = changes(HOST.encode(), (HOST + added).encode(), BRANCHES)
     assert (len(answer.wanted), len(answer.refused)) == (CHANGES_MAX, 5)
+    many = "[push]\n" + "default = simple\n" * CHANGES_MAX
+    assert changes(HOST.encode(), (HOST + "[commit]\nverbose\n" + many).encode(), BRANCHES).refused == [
+        ("push.default", STAYS)
+    ]
 
 
 def test_a_removal_is_reported_as_removed() -> None:

@@ -95,6 +95,16 @@ def test_tables_of_refs_lie_in_their_folder(content: bytes) -> None:
     assert (JUDGES["tables"](content, b"", Nowhere()) == "") == TABLES[content]
 
 
+@pytest.mark.parametrize(("judge", "line"), [("packed", "%s refs/heads/a\n"), ("packed", "^%s\n"), ("oids", "%s\n")])
+def test_object_ids_have_the_length_of_the_repositorys(judge: str, line: str) -> None:
+    """An object id of another length is a problem: git stops at it. Where the settings cannot be read, any may be."""
+    folder = Nowhere()
+    for folder.oid_bytes, fine in ((20, (40,)), (32, (64,)), (0, (40, 64))):
+        for digits in (40, 64):
+            content = (line % ("a" * digits)).encode()
+            assert (JUDGES[judge](content, b"", folder) == "") == (digits in fine)
+
+
 _BARE = ("/p/bare.git/HEAD", "/p/bare.git/objects", "/p/bare.git/refs", "/p/link", "/p/link/.git/HEAD")
 
 

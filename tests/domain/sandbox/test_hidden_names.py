@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.sandbox.hidden_names import MARKER, MARKER_OID, HiddenNames, check_pattern, is_env_file
+from omac.domain.sandbox.hidden_names import MARKER, MARKER_OIDS, HiddenNames, check_pattern, is_env_file
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,6 @@ def test_what_is_no_pattern(pattern: str) -> None:
 
 
 def test_the_markers_name_in_git() -> None:
-    """The marker's object id is the one that git gives to a file with that text."""
-    assert hashlib.sha1(b"blob %d\0%s" % (len(MARKER), MARKER)).hexdigest() == MARKER_OID
+    """The marker's object ids are those that git gives to a file with that text."""
+    hashes = [hashed(b"blob %d\0%s" % (len(MARKER), MARKER)) for hashed in (hashlib.sha1, hashlib.sha256)]
+    assert {each.digest_size: each.hexdigest() for each in hashes} == MARKER_OIDS

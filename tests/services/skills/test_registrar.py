@@ -18,7 +18,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sidecars.sidecar import Exit
 from omac.domain.skills import registration
 from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
-from omac.domain.skills.registration import Code
+from omac.domain.skills.registration import Approve, Code
+from omac.domain.skills.repository import WorktreeFolder
 from omac.services.credentials.values import Values
 from omac.services.directories import activation, requests
 
@@ -415,3 +416,19 @@ def test_codes_are_bundles_of_one_folder() -> None:
     assert code.is_bundle(Code("/s", "sha256:1"))
     assert not code.is_bundle(Code("/t", "sha256:1", "d"))
     assert not code.is_bundle(None)
+
+
+@pytest.mark.parametrize(("code", "state"), [("1", "ready"), ("an agent's", "broken")])
+async def test_files_exchanged_while_they_are_read_have_no_approval_by_repository(
+    serving: Serving, skill: MakeSkill, code: str, state: str
+) -> None:
+    """An agent's omac.yaml is not obeyed where the approved files are back before their digest is taken."""
+    async with serving() as omac:
+        echo = skill("echo", code)
+        part = WorktreeFolder("/w/main/.git", 1, 2)
+        omac.repositories.parts["/w/shop"] = part
+        omac.folders.put("/w/shop", echo)  # the digest that is taken later is that of the approved copy
+        omac.decide("/w/main", echo, Approve(Code(echo.source, "sha256:1", "sha256:frozen"), "/w/main"), part.scope)
+        await omac.activate()
+        assert omac.skill_states() == {"echo": state}
+        assert bool(omac.host.running()) == (state == "ready")

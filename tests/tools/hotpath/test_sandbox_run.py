@@ -22,7 +22,7 @@ import pytest
 from polling import eventually
 from real_sandbox import NOBODY, Box, box
 
-from omac.domain.sandbox.hidden_names import MARKER_OID
+from omac.domain.sandbox.hidden_names import MARKER_OIDS
 
 USERS = (0, NOBODY) if os.geteuid() == 0 else (os.geteuid(),)
 
@@ -285,11 +285,13 @@ def test_what_was_set_aside_meanwhile_is_told_after_a_kill(mine: Box) -> None:
     eventually(lambda: "something was set aside while it ran" in mine.host(*line).err, 20, "it is told")
 
 
-def test_a_marker_that_was_committed_is_told(mine: Box) -> None:
+@pytest.mark.parametrize("hashed", ["sha1", "sha256"])
+def test_a_marker_that_was_committed_is_told(mine: Box, hashed: str) -> None:
     """A `git commit -a` commits omac's placeholder for a hidden file of the repository. omac reports this, and the file
     is unchanged."""
     project = mine.workdir
-    for words in ("init -q", "config user.name A", "config user.email a@example.org", "commit -q --allow-empty -m 0"):
+    names = ("config user.name A", "config user.email a@example.org")
+    for words in (f"init -q --object-format={hashed}", *names, "commit -q --allow-empty -m 0"):
         assert mine.host("git", *words.split(), cwd=project).status == 0
     (project / ".env").write_text("A=1\n")
     mine.host("git", "add", ".env", cwd=project)
@@ -308,23 +310,23 @@ def test_an_index_that_ends_anywhere_hides_no_findings(mine: Box) -> None:
     assert mine.host("git", "init", "-q").status == 0
     mine.give(mine.workdir / ".env", "KEY=1")
     index = 'import os; open(".git/index", "wb").write(b"DIRC" + bytes([0, 0, 0, 2] + [0] * 4) + bytes.fromhex(OID))'
-    done = mine.run("python3", "-c", f"OID = {MARKER_OID!r}; {index}; open('Makefile', 'w').write('all:')")
+    done = mine.run("python3", "-c", f"OID = {MARKER_OIDS[20]!r}; {index}; open('Makefile', 'w').write('all:')")
     assert done.status == 0
     assert "Traceback" not in done.err
     assert "Makefile: is new or changed" in done.err
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("hashed", "script"),
     [
-        "git switch -qc w; git add -A; git commit -qm w; git switch -q -",
-        "git stash -q -u",
-        "git add .env; git commit -qm w; git rm -q --cached .env; git commit -qm v",
+        ("sha1", "git switch -qc w; git add -A; git commit -qm w; git switch -q -"),
+        ("sha1", "git stash -q -u"),
+        ("sha256", "git add .env; git commit -qm w; git rm -q --cached .env; git commit -qm v"),
     ],
 )
-def test_the_marker_that_is_not_checked_out_is_told(mine: Box, script: str) -> None:
+def test_the_marker_that_is_not_checked_out_is_told(mine: Box, hashed: str, script: str) -> None:
     """omac finds its placeholder in git's objects, even if the index does not show it, and reports it once."""
-    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "one")):
+    for words in (("init", "-q", f"--object-format={hashed}"), ("commit", "-q", "--allow-empty", "-m", "one")):
         assert mine.host("git", *words).status == 0
     mine.give(mine.workdir / ".env", "KEY=1")
     warning = mine.run("sh", "-c", script).err
