@@ -436,6 +436,19 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
 
 
+@pytest.mark.parametrize(("mode", "is_reported"), [(0o700, False), (0o711, True)])
+def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -> None:
+    """A folder that the user cannot enter, such as a database's, is no finding of every launch; one whose content the
+    program could have changed, had it known the names, is."""
+    with box(NOBODY) as world:
+        folder = world.workdir / "data"
+        (folder / "base").mkdir(parents=True)
+        os.chown(folder, 0, 0)
+        folder.chmod(mode)
+        done = world.run("true")
+        assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
+
+
 @pytest.mark.parametrize(
     ("options", "allowed", "refused"),
     [
