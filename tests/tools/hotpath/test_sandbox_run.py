@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import select
 import shlex
 import signal
@@ -447,6 +448,28 @@ def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -
         folder.chmod(mode)
         done = world.run("true")
         assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
+
+
+@pytest.mark.parametrize("typed", ["sandbox run -- echo 'a b'", "start -- echo 'a b'"])
+def test_bubblewrap_is_missing(typed: str) -> None:
+    """Without bubblewrap, a launch that needs it names it first, with the command that installs it, names three of the
+    things that Landlock alone cannot keep, and proposes the line that was typed with a weaker option."""
+    hidden = 'mount --bind /dev/null "$(command -v bwrap)" && exec "$@"'
+    with box() as world:
+        assert world.host("git", "init", "-q", ".", cwd=world.workdir).status == 0
+        command = ["unshare", "--mount", "sh", "-c", hidden, "sh", *world.omac(*shlex.split(typed))]
+        done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+        problem, *fixes = done.stderr[done.stderr.index("omac: bubblewrap is not installed, and ") :].splitlines()
+        assert done.returncode == 7
+        assert problem.count(f"; {world.workdir}") == 2
+        assert re.search(r"; and \d+ more$", problem)
+        assert "install bubblewrap" in fixes[0]
+        first, last = typed.split(" -- ")
+        assert fixes[-1].startswith(f"  try: omac {first} --weaker-git -- {last}  # ")
+        (world.workdir / ".git").rename(world.home / "moved")
+        done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "a b\n")
+        assert "omac: bubblewrap is not installed: Landlock alone confines this" in done.stderr
 
 
 @pytest.mark.parametrize(
