@@ -22,12 +22,12 @@ from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import WRITE, Entry
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 HOOKS = ("deny", "read")
 REFS = ("all", "branch")
@@ -89,10 +89,12 @@ def lay_out(
     config_list: program.ConfigList | None = None,
     is_agents: bool = False,
     obeyed: Sequence[str] = (),
+    closed: Callable[[str], str] = lambda _: "",
 ) -> Layout:
     """The layout of a canonical workdir; `contents` is what `tree.walk` finds there, where that is known already,
     and `config_list` has been begun there, or for what is no repository elsewhere. No checkout may write what is
-    `obeyed`: paths that others than git read, and the policy pins.
+    `obeyed`: paths that others than git read, and the policy pins. Nothing is granted where `closed` (as of `closing`)
+    returns an access: there the rest of the policy decides.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
@@ -122,7 +124,10 @@ def lay_out(
     contents = contents or walk(workdir)
     if not contents.complete:
         warnings.append(f"{workdir} has more than {ENTRIES_MAX} files: repositories among the rest are not protected")
-    nested = (contents.worktrees + contents.bare) if own is None or own.kind != BARE else []
+    nested: list[str] = []
+    if own is None or own.kind != BARE:
+        nested += [root for root in contents.worktrees if not closed(f"{root}/.git")]
+        nested += [root for root in contents.bare if not closed(root)]
     if len(nested) > REPOSITORIES_MAX:
         warnings.append(
             f"{workdir} has {len(nested)} repositories in it: {REPOSITORIES_MAX} are protected while it runs, "
@@ -132,12 +137,21 @@ def lay_out(
         warnings += _add_nested(layout, folders, pins, root, choices, users, home)
     _inspected(layout, folders, [*obeyed, *(entry.path for entry in pins.entries.values() if entry.access != WRITE)])
     _narrow(layout, folders, choices)
-    layout.entries = tuple(pins.entries.values())
-    layout.fence = tuple(folders.fence)
-    layout.objects = tuple(folders.objects)
-    layout.copies += folders.copies
+    _fill(layout, pins, folders, closed)
     layout.warnings = (*warnings, *folders.warnings)
     return layout
+
+
+def _fill(layout: Layout, pins: Pins, folders: Folders, closed: Callable[[str], str]) -> None:
+    """Give a layout its entries, and the rest that is by path: where the rest of the policy decides, only entries that
+    deny what can be read there."""
+    decided = [(entry, closed(entry.path)) for entry in pins.entries.values()]
+    layout.entries = tuple(
+        entry for entry, access in decided if not access or (access == READ and entry.access == DENY)
+    )
+    layout.fence = tuple(path for path in folders.fence if not closed(path))
+    layout.objects = tuple(path for path in folders.objects if not closed(path))
+    layout.copies = [copy for copy in (*layout.copies, *folders.copies) if not closed(copy.path)]
 
 
 def _require_settings(repository: Repository) -> None:

@@ -135,8 +135,9 @@ class WorktreeScan:
         try:
             folder = open_listable(name, level.folder)
         except OSError as error:
-            if self._is_last:
-                self._inspection.report(path, f"cannot be inspected: {error.strerror}")
+            # Nobody who runs as the user, as the program did, has been in a folder that the user may not pass through.
+            if not isinstance(error, PermissionError) or os.access(name, os.X_OK, dir_fd=level.folder):
+                self._report_unread(path, error)
             return
         obeyed = None if level.obeyed is None or name in OF_OTHERS else Obeyed(path[self._below :])
         self._levels.append(_Level(folder, path, self._since_ns, obeyed))

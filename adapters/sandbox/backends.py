@@ -14,6 +14,9 @@ from omac.adapters.sandbox.launch import Failed, HeldProgram, UnderBubblewrap
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import DENY
 
+SHOWN_MAX = 3  # parts of a policy that cannot be kept
+MISSING = "bubblewrap is not installed"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,10 +59,12 @@ class _Diagnosed(UnderBubblewrap):
 
 
 class LandlockOnly:
-    """No namespaces: Landlock's rules for files, network and scope, and the system call filter."""
+    """No namespaces: Landlock's rules for files, network and scope, and the system call filter. `is_substitute`: it
+    stands in for bubblewrap, which is not installed."""
 
-    def __init__(self, *, weaker_git: bool) -> None:
+    def __init__(self, *, weaker_git: bool, is_substitute: bool = False) -> None:
         self._weaker_git = weaker_git
+        self._is_substitute = is_substitute
         self.name = "landlock, weaker git" if weaker_git else "landlock"
 
     def start(self, policy: Policy, argv: Sequence[str], layouts: Iterable[GitPart]) -> HeldProgram:
@@ -77,14 +82,17 @@ class LandlockOnly:
                 policy.entries = weakened(policy.entries, [entry for layout in layouts for entry in layout.entries])
             flat = flattened(policy, temporary)
             if problems := refusals(flat):
-                fix = ["omac sandbox doctor  # what bubblewrap needs on this machine"]
+                fix = [*self._installed(), "omac sandbox doctor  # what bubblewrap needs on this machine"]
                 if any(entry.access == DENY and entry.content for entry in flat.entries):
                     fix.append("omac sandbox run --allow-env-files -- COMMAND  # shows .env and the like")
                 if not self._weaker_git and any(layout.repositories for layout in layouts):
                     fix.append("omac sandbox run --weaker-git -- COMMAND  # lets it change git's settings and hooks")
-                message = f"Landlock alone cannot keep this: {'; '.join(problems)}"
+                more = f"; and {len(problems) - SHOWN_MAX} more" if len(problems) > SHOWN_MAX else ""
+                why = f"{MISSING}, and Landlock" if self._is_substitute else "Landlock"
+                message = f"{why} alone cannot keep this: {'; '.join(problems[:SHOWN_MAX])}{more}"
                 raise Refusal("sandbox-inexpressible", message, fix=fix)
-            sys.stderr.write("omac: Landlock alone confines this; what it does not keep is in SECURITY.md\n")
+            why = f"{MISSING}: " if self._is_substitute else ""
+            sys.stderr.write(f"omac: {why}Landlock alone confines this; what it does not keep is in SECURITY.md\n")
             if self._weaker_git:
                 sys.stderr.write(
                     "omac: --weaker-git: it can change git's settings and hooks, which are inspected when it ends: "
@@ -95,6 +103,12 @@ class LandlockOnly:
             emptying.remove(temporary)
             raise
 
+    def _installed(self) -> list[str]:
+        """Return the command that installs bubblewrap, where it is missed."""
+        from omac.adapters.sandbox.probes import install_command
+
+        return [install_command("bubblewrap")] if self._is_substitute else []
+
 
 Backend = Bubblewrap | LandlockOnly
 
@@ -103,16 +117,16 @@ def chosen(request: SandboxRequest, policy: Policy) -> Backend:
     """The backend for a settled request. Raises Refusal (sandbox-unavailable)."""
     if sys.platform == "darwin":
         raise Refusal("sandbox-unavailable", "launching under Seatbelt is not there yet", fix=["omac sandbox doctor"])
-    landlock_only = LandlockOnly(weaker_git=request.weaker_git)
     if request.backend == "landlock":
-        return landlock_only
+        return LandlockOnly(weaker_git=request.weaker_git)
     if program := host_programs.find("bwrap"):
         _require_landlock(policy)
         return Bubblewrap(program)
     if request.backend == "auto":
-        return landlock_only
-    fix = ["sudo apt-get install bubblewrap", "omac sandbox doctor"]
-    raise Refusal("sandbox-unavailable", "bubblewrap is not installed", fix=fix)
+        return LandlockOnly(weaker_git=request.weaker_git, is_substitute=True)
+    from omac.adapters.sandbox.probes import install_command
+
+    raise Refusal("sandbox-unavailable", MISSING, fix=[install_command("bubblewrap"), "omac sandbox doctor"])
 
 
 def namespaced(backend: str) -> bool:

@@ -13,7 +13,7 @@ from omac.adapters.linux import host_programs
 from omac.adapters.sandbox import bubblewrap, cgroups, landlock, limits, seccomp
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, problem_of
 from omac.domain.sandbox.confinement import LIMITS
-from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap
+from omac.domain.sandbox.doctor import SYSCTLS, LimitFact, Machine, diagnose_bubblewrap, install
 
 TRY_S_MAX = 10.0
 SETTING = "/proc/sys/kernel/core_pattern"  # whoever writes it runs programs as root (core(5))
@@ -139,6 +139,11 @@ def _limit(name: str) -> LimitFact:
         return LimitFact(name, by=enforcement.by[name], fix=fix)
     except Refusal as refusal:
         return LimitFact(name, trouble=refusal.message, fix=refusal.fix)
+
+
+def install_command(package: str) -> str:
+    """Return the command that installs a package on this machine."""
+    return install(package, _distribution(), os.geteuid())
 
 
 def _distribution() -> tuple[str, ...]:

@@ -34,14 +34,15 @@ def heads_of(listing: bytes) -> dict[str, str]:
 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """Return the branches that are new, or at another commit than before, those at HEAD first; HEAD only where it is on
-    none of them."""
-    on_branches = {commit for name, commit in after.items() if name != "HEAD"}
-    return {
-        name: commit
-        for name, commit in sorted(after.items(), key=lambda item: item[1] != after.get("HEAD"))
-        if before.get(name) != commit and not (name == "HEAD" and commit in on_branches)
-    }
+    """Return the branches that are new, or at another commit than before: those at HEAD first, and new ones behind
+    others there. A new branch at the commit of another one has nothing of its own, nor has HEAD, and is left out."""
+    at: dict[str, str] = {}
+    for name, commit in sorted(after.items(), key=lambda item: (item[1] != after.get("HEAD"), item[0] not in before)):
+        if name != "HEAD" and before.get(name) != commit and (name in before or commit not in at.values()):
+            at[name] = commit
+    head = after.get("HEAD", before.get("HEAD"))
+    is_detached = head not in {commit for name, commit in after.items() if name != "HEAD"}
+    return {"HEAD": head, **at} if head and is_detached and before.get("HEAD") != head else at
 
 
 def new_commits(branch: str, listing: bytes) -> NewCommits | None:

@@ -29,7 +29,9 @@ class BriefingFacts(PlainData):
 
 def briefing(facts: BriefingFacts) -> str:
     """Return the text, in Markdown."""
-    also = f", and in {', '.join(facts.writable[1:])}" if facts.writable[1:] else ""
+    first = facts.writable[0]
+    others = [folder for folder in facts.writable if folder != first]  # a root may be the working directory
+    also = f", and in {', '.join(others)}" if others else ""
     hidden = " Files that hold credentials, such as .env, are hidden: they exist, and are not to be recreated."
     kept = "kept for this project" if facts.kept else "gone when the sandbox ends"
     hidden = hidden if facts.hides_env_files else ""
@@ -39,7 +41,7 @@ def briefing(facts: BriefingFacts) -> str:
     opened = f"{', '.join(map(str, facts.ports))} and those " if facts.ports else ""
     ports = f"TCP ports {opened}that the system assigns"
     lines = [
-        f"Files: you can change what is in {facts.writable[0]}{also}. System files can be read. Of the home directory, "
+        f"Files: you can change what is in {first}{also}. System files can be read. Of the home directory, "
         f"nothing else is here; /tmp is the sandbox's own and gone at its end.{hidden}",
         "Git: commits work. Its hooks and settings are read-only here, and inspected when the sandbox ends.",
         f"Network: {_NETWORKS.get(facts.network, facts.network).format(ports=ports)}.",

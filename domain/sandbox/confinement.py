@@ -18,7 +18,7 @@ from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 READ = "read"  # may be read; where it lies in something writable, it stays as it is
 WRITE = "write"  # may be read and changed; the path itself cannot be moved or removed
@@ -31,6 +31,7 @@ NETWORKS = ("host", "none")
 BACKENDS = ("auto", "bubblewrap", "landlock")
 # processes, bytes, processors (a fraction may do), open files of a process, bytes of each folder that lives in memory
 LIMITS = ("pids", "memory", "cpu", "files", "tmp")
+_BY_NAME = "--deny"  # the reason of denials
 REPLACEABLE = "/run/omac/replaceable"  # inside: a private folder of copies that stand for pinned files
 
 
@@ -99,3 +100,28 @@ def governing(entries: Iterable[Entry], path: str) -> Entry | None:
         if path.startswith(folder) and len(folder) >= length and (folder == path or below(path, folder)):
             nearest, length = entry, len(folder)
     return nearest
+
+
+def denials(paths: Iterable[str]) -> list[Entry]:
+    """Return the entries for paths that a person denies by name."""
+    return [Entry(path, DENY, _BY_NAME) for path in paths]
+
+
+def closing(entries: Iterable[Entry], folder: str) -> Callable[[str], str]:
+    """Return a function of a path: the access of the entry that keeps the path from being written although `folder`
+    may be; empty where none does. A denial by the person counts outside the folder, too."""
+    deciding = [
+        entry
+        for entry in entries
+        if entry.access == WRITE
+        or (entry.access == DENY and entry.reason == _BY_NAME)
+        or (entry.path != folder and below(entry.path, folder))
+    ]
+    if all(entry.access == WRITE for entry in deciding):
+        return lambda _: ""
+
+    def closed(path: str) -> str:
+        around = governing(deciding, path)
+        return around.access if around is not None and around.access != WRITE else ""
+
+    return closed

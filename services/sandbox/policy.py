@@ -22,6 +22,8 @@ from omac.domain.sandbox.confinement import (
     WRITE,
     Entry,
     Policy,
+    closing,
+    denials,
     governing,
     ordered,
 )
@@ -143,11 +145,8 @@ class _Composition:
 
     def _entries(self) -> tuple[list[Entry], list[str]]:
         """All entries, in the order in which they count, and what a person should know about them."""
-        made, request, ports, host, home, granted = (
-            *(self._plan, self._request, self._ports),
-            *(self._host, self._home, self._granted),
-        )
-        base, protected = ports.base, ports.protected
+        made, request, ports, host = self._plan, self._request, self._ports, self._host
+        home, granted, base, protected = self._home, self._granted, ports.base, ports.protected
         kept, warnings = self._of_harness()
         writable = [*self._trees, *(entry.path for entry in (*granted, *kept) if entry.access == WRITE)]
         command = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
@@ -169,8 +168,8 @@ class _Composition:
         exposed = base.exposed(own, entries)
         made.exposed = bool(exposed)
         warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
+        entries += denials(request.deny)
         warnings += self._add_git(entries, kept)
-        entries += [Entry(path, DENY, "--deny") for path in request.deny]
         made.search.readable(entries, granted)
         warnings += [
             f"--deny {path} hides nothing: --deny works only on paths that exist at launch"
@@ -295,19 +294,20 @@ class _Composition:
     def _add_git(self, entries: list[Entry], agents: list[Entry]) -> list[str]:
         """git's own files in everything that can be written, in what an agent keeps as well. Returns what a person
         should know."""
-        layouts, git, search = self._plan.layouts, self._ports.git, self._plan.search
+        layouts, git, search, request = self._plan.layouts, self._ports.git, self._plan.search, self._request
         is_folder, exists = self._ports.files.is_folder, self._ports.files.exists
         trees = [*self._trees, *(entry.path for entry in self._granted if entry.access == WRITE)]
         kept = [entry.path for entry in agents if entry.access == WRITE]
         obeyed = [entry.path for entry in agents if entry.access == READ]
         for tree in trees:
             if tree not in layouts and not _within(tree, trees) and is_folder(tree):
-                files, listing = search.search(tree), self._listings.get(tree)
-                layouts[tree] = git.lay_out(tree, self._request, self._home, files, listing)
+                files, listing, closed = search.search(tree), self._listings.get(tree), closing(entries, tree)
+                layouts[tree] = git.lay_out(tree, request, self._home, files, listing, closed)
         for folder in kept:
             if folder not in layouts and not _within(folder, [*kept, *trees]) and is_folder(folder):
                 users = None if exists(f"{folder}/.git") else next(iter(self._listings.values()), None)
-                layouts[folder] = git.lay_out(folder, self._request, self._home, None, users, obeyed)
+                closed = closing(entries, folder)
+                layouts[folder] = git.lay_out(folder, request, self._home, None, users, closed, obeyed)
         warnings: list[str] = []
         for folder, layout in layouts.items():
             for repository in layout.repositories:

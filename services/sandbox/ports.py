@@ -135,13 +135,13 @@ class GitLayout(Protocol):
 
 
 class GitPort(Protocol):
-    """git's files, around a launch; `obeyed` are for a folder that an agent keeps."""
+    """git's files, around a launch; `closed` is as of `closing`, `obeyed` are for a folder that an agent keeps."""
 
     def list_config(self, folder: str, environment: Mapping[str, str]) -> ConfigListing: ...
     def walk(self, folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> FoundFiles: ...
     def lay_out(
         self, folder: str, request: SandboxRequest, home: str, found: Opaque, listing: Opaque,
-        obeyed: Sequence[str] | None = None,
+        closed: Callable[[str], str], obeyed: Sequence[str] | None = None,
     ) -> GitLayout: ...  # fmt: skip
     def leave_out(self, layout: Opaque, common: str) -> None: ...
     def prepare(self, layout: Opaque) -> None: ...

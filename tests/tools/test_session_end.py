@@ -52,6 +52,7 @@ def test_it_tells_what_was_used_committed_and_lost(omac: Omac, shop: Path) -> No
         echo x > note; git add note
         {AS_AGENT} commit -qm "$(printf 'one \\033[31mred')"
         {AS_AGENT} commit -q --allow-empty -m two
+        git branch copy
         git checkout -q -b 'side' && {AS_AGENT} commit -q --allow-empty -m three
         mkdir -p ~/out/deep ~/empty && echo x > ~/out/deep/file && echo x > ~/.bash_history
     """

@@ -183,6 +183,30 @@ def test_a_wrong_value_for_its_sandbox(house: Omac, line: tuple[str, ...], fix: 
     assert (done.status, done.err.splitlines()[1:]) == (2, [f"  try: {command}" for command in fix]), done
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("start claude -p 'say hi'", "omac start claude -- -p 'say hi'"),
+        ("start --no-sandbox cc --model=x", "omac start --no-sandbox cc -- --model=x"),
+        ("serve codex exec hi", "omac serve codex -- exec hi"),
+        ("start npm test", "omac start -- npm test"),
+        ("continue --verbose", "omac continue -- --verbose"),
+        ("continue 'go on'", "omac continue -- 'go on'"),
+        ("sandbox run --network none ls -la", "omac sandbox run --network none -- ls -la"),
+        ("start --alow x claude", ""),
+        ("continue claude", ""),
+        ("start claude --alow x -- -p hi", ""),
+        ("claude -p hi", "omac start claude"),
+    ],
+)
+def test_words_of_an_agent_without_dashes(house: Omac, line: str, fix: str) -> None:
+    """A command line that lacks the `--` before another program's words is proposed with it; a slip in omac's own
+    options is not."""
+    done = house.run(*shlex.split(line))
+    proposed = [said.partition("  # ")[0] for said in done.err.split("  try: ")[1:]]
+    assert (done.status, [said.strip() for said in proposed]) == (2, [fix] if fix else []), done
+
+
 @pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
 def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> None:
     """The run and its sandbox both read the project's settings; one of them reports each slip."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from omac.domain.harness.names import NAMES
 from omac.tools.cli.host_only import require_host
 from omac.tools.terminal.invocation import current, print_data
 
@@ -130,6 +131,15 @@ class CommandGroup(_PlainHelp, TyperGroup):
                     [(f"{name:<{width}}", first_sentence(self._below(name).help or "")) for name in names]
                 )
         super().format_options(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the words begin with, as typer does; an agent's name is none, and gets a command."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            if ctx.parent is None and args[0] in NAMES:
+                error.fix = [f"omac start {args[0]}"]  # type: ignore[attr-defined]
+            raise
 
     def _below(self, name: str) -> Any:
         """Return a command by its words, such as "sandbox run"."""

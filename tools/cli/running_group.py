@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omac.domain.harness.names import NAMES, listed
+from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.plain_typer import Command, JournalPath, Json
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
@@ -45,10 +46,31 @@ class WithWords(Command):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
         ctx.meta[WORDS] = args[at + 1 :] if at < len(args) else None
-        return super().parse_args(ctx, args[:at])
+        try:
+            return super().parse_args(ctx, args[:at])
+        except Exception as error:
+            if at == len(args) and (fix := _with_dashes(ctx, args, error)):
+                error.fix = [f"{fix}  # words of another program come after --"]  # type: ignore[attr-defined]
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- WORDS...]"]
+
+
+def _with_dashes(ctx: Any, args: list[str], error: Exception) -> str:
+    """Return the command line with `--` ahead of the words that are none of omac's; empty where all seem to be."""
+    from omac.domain.harness.table import HARNESSES  # late: most command lines need none of them
+
+    names = [name for harness in HARNESSES for name in (harness.name, *harness.aliases)]
+    behind = next((at for at, word in enumerate(args, 1) if word in names), 0)  # behind the agent's name, if any
+    option = getattr(error, "option_name", "")
+    if option:
+        first = next((at for at, word in enumerate(args) if word.startswith(option)), 0)
+        is_others = ctx.info_name in ("continue", "resume") or 0 < behind <= first
+    else:
+        first = behind
+        is_others = "unexpected extra" in str(error) and first < len(args) and not args[first].startswith("-")
+    return " ".join([ctx.command_path, *map(quoted, args[:first]), "--", *map(quoted, args[first:])]) * is_others
 
 
 def sandboxed(command: Callable[..., int]) -> Callable[..., int]:

@@ -49,11 +49,11 @@ class _Git:
     @staticmethod
     def lay_out(
         folder: str, request: SandboxRequest, home: str, found: TreeContents | None, listing: ConfigList | None,
-        obeyed: Sequence[str] | None = None,
+        closed: Callable[[str], str], obeyed: Sequence[str] | None = None,
     ) -> layout.Layout:  # fmt: skip
         choices, is_agents = layout.GitChoices(request.git_hooks, request.git_refs), obeyed is not None
         return layout.lay_out(
-            folder, choices, home, found, config_list=listing, is_agents=is_agents, obeyed=obeyed or ()
+            folder, choices, home, found, config_list=listing, is_agents=is_agents, obeyed=obeyed or (), closed=closed
         )
 
     @staticmethod

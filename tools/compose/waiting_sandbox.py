@@ -15,6 +15,7 @@ from subprocess import Popen
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.compose.own_program import OMAC, begun
 from omac.tools.hotpath.sandbox_run import REQUEST_DESCRIPTOR
+from omac.tools.terminal.invocation import current
 
 
 class WaitingSandbox:
@@ -39,7 +40,8 @@ class WaitingSandbox:
         # late: the process begins before omac loads what it needs itself
         from omac.services.kernel.threads import run_in_thread
 
-        message = {"by": os.getpid(), "environment": dict(environment), "request": request.fields()}
+        typed = list(current().words)  # for commands that it proposes
+        message = {"by": os.getpid(), "environment": dict(environment), "request": request.fields(), "typed": typed}
         content = json.dumps(message).encode()
         writer, self._writer = self._writer, -1
         with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why

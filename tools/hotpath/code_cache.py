@@ -177,6 +177,8 @@ def _execute(entry: Entry, code: CodeType) -> None:
     if name in sys.modules:
         return
     parent, _, own_name = name.rpartition(".")
+    if parent not in sys.modules:  # the process that noted the stage had it before: a program that imported more
+        __import__(parent)
     module = _MODULE(name)
     module.__file__ = source
     module.__package__ = name if is_package else parent

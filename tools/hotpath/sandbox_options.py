@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omac.domain.kernel import PlainData
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import BACKENDS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
 from omac.domain.sandbox.request import SandboxRequest
@@ -170,7 +170,8 @@ def _parsed(words: Sequence[str]) -> SandboxRequest:
         elif word.startswith("-"):
             raise _misuse(f"unknown option {name}{_near(name)}")
         else:
-            raise _misuse(f"{word!r} is before --; write the command after --")
+            line = " ".join([COMMAND, *map(quoted, words[:at]), "--", *map(quoted, words[at:])])
+            raise Refusal("misuse", f"{word!r} is before --; write the command after --", fix=[line])
         at += 1
     _check(request)
     return request

@@ -10,7 +10,7 @@ from omac.adapters.git.program import ConfigList
 from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
 from omac.domain.kernel.terminal_escaping import printable
 from omac.tools.hotpath import code_cache
-from omac.tools.hotpath.sandbox_options import help_text, parse
+from omac.tools.hotpath.sandbox_options import COMMAND, help_text, parse
 from omac.tools.hotpath.standard_streams import open_standard
 
 TYPE_CHECKING = False
@@ -34,16 +34,18 @@ def main(words: list[str]) -> int:
     from omac.adapters.sandbox.terminal import Interrupted
 
     open_standard()
+    typed = ["sandbox", "run", *words]
     try:
         withhold_descriptors()
-        request = _handed_in(words[1]) if words[:1] == [REQUEST_DESCRIPTOR] and words[1:] else parse(words)
+        handed_in = words[:1] == [REQUEST_DESCRIPTOR] and words[1:]
+        request = _handed_in(words[1], typed) if handed_in else parse(words)
         if request.help:
             return _printed(help_text())
         return _run(request)
     except Refusal as refusal:
-        return _refused(refusal)
+        return _refused(refusal, typed)
     except OSError as problem:  # something was taken away, or is not to be read, between one look and the next
-        return _refused(_unbuilt(problem))
+        return _refused(_unbuilt(problem), typed)
     except Unasked:
         return 1
     except Interrupted as interrupted:
@@ -63,9 +65,10 @@ def _unbuilt(problem: OSError) -> Refusal:
     return Refusal("sandbox-failed", message, fix=[fix])
 
 
-def _handed_in(descriptor: str) -> SandboxRequest:
-    """Read the request of the parent omac, as JSON, and return it. Its environment replaces that of this process.
-    Modules of a launch are loaded before the request is awaited. Raises Refusal (misuse), Unasked."""
+def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:
+    """Read the request of the parent omac, as JSON, and return it. Its environment replaces that of this process, and
+    the words that were `typed` there replace those here. Modules of a launch are loaded before the request is awaited.
+    Raises Refusal (misuse), Unasked."""
     from json import loads
 
     from omac.adapters.sandbox.orphans import die_with_parent
@@ -79,6 +82,7 @@ def _handed_in(descriptor: str) -> SandboxRequest:
         if not content:
             raise Unasked
         document = loads(content)
+        typed[:] = document["typed"]
         request = request_of(document["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
@@ -132,10 +136,15 @@ def _run(request: SandboxRequest) -> int:
     return status
 
 
-def _refused(refusal: Refusal) -> int:
-    """Say it; the exit code."""
+def _refused(refusal: Refusal, typed: list[str]) -> int:
+    """Print the refusal, with its options in the command line that was typed; return the exit code."""
     _print_error(refusal.message, _columns())
     for command in refusal.fix:
+        options, separator, remark = command.removeprefix(f"{COMMAND} ").partition(" -- COMMAND")
+        if separator and options.startswith("--"):
+            from omac.tools.terminal.typed_command import typed_with  # late: few launches are refused
+
+            command = typed_with(options + remark, typed)
         _print_whole(f"  try: {command}")
     return refusal.exit_code
 

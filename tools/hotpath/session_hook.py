@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PAYLOAD_BYTES_MAX = 1 << 20
+NAME_MAX = 64
 INSTALLED, LAUNCHED, LAUNCH = "--installed", "OMAC_BRIDGE", "launch"  # as domain/harness/bridge.py has them
 USAGE = """usage: omac hook session-start < PAYLOAD
        omac hook session-end < PAYLOAD
@@ -86,12 +87,15 @@ def begin(session: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Activate the session's directory; returns what the agent takes from a hook. Raises Refusal, OSError."""
     manifest = call("activate", {"dir": _directory(environment), "session": session}, environment)
     variables = manifest.get("env") or {}
+    texts = [environment.get("OMAC_SANDBOX_BRIEFING", ""), str(manifest.get("context") or "")]
+    lines = [f"export {name}={quoted(value)}" for name, value in variables.items()]
     if path := _environment_file(environment):
-        lines = [f"export {name}={quoted(value)}" for name, value in variables.items()]
         lines.append(f"unset {' '.join(CONTROL_VARIABLES)}")
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-    texts = (environment.get("OMAC_SANDBOX_BRIEFING", ""), str(manifest.get("context") or ""))
+    elif any(name not in environment for name in variables if _is_named_in_text(name)):  # not so under omac start
+        path = _own_file(session, "\n".join(lines) + "\n", environment)
+        texts.append(f"Your shell lacks these variables: begin each command that uses one with `. {quoted(path)}`.\n")
     context = "\n".join(text for text in texts if text)
     return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": context}}
 
@@ -107,6 +111,25 @@ def _environment_file(environment: Mapping[str, str]) -> str | None:
         if harness.bridge and (path := environment.get(harness.bridge.environment_file)):
             return path
     return None
+
+
+def _is_named_in_text(variable: str) -> bool:
+    """Return whether the text for the model may name a variable of the manifest: no name that holds a token."""
+    return variable.endswith("_BASE") and not variable.startswith("OMAC_D_")
+
+
+def _own_file(session: str, content: str, environment: Mapping[str, str]) -> str:
+    """Write the variables of a session whose agent has no file for them, where no project is; return the path. It is
+    gone with the sandbox's own folder, or with that of the server's run."""
+    token_file = environment.get("OMAC_CONTROL_TOKEN_FILE", "")
+    inside = environment.get("OMAC_SANDBOX") == "1"
+    folder = environment.get("TMPDIR", "/tmp") if inside else os.path.dirname(os.path.realpath(token_file))  # noqa: S108
+    name = "".join(letter for letter in session if letter.isalnum() or letter == "-")[:NAME_MAX]
+    path = f"{folder}/session-{name}.env"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(content)
+    return path
 
 
 def _directory(environment: Mapping[str, str]) -> str:

@@ -103,12 +103,14 @@ def _whole(fix: str) -> str:
 
 
 def _show_example(error: Exception) -> None:
-    """Print the first example of the command's help, where an argument or a required option is missing."""
+    """Print the correction that the error has, or the first example of the command's help, where an argument or a
+    required option is missing."""
+    from omac.tools.terminal.render import report_fix
+
+    report_fix(getattr(error, "fix", ()))
     command = getattr(getattr(error, "ctx", None), "command", None)
     if type(error).__name__ != "MissingParameter" or command is None:
         return
-    from omac.tools.terminal.render import report_fix
-
     lines = [line.strip() for line in (command.help or "").splitlines()]
     examples = [line.partition("  ")[0] for line in lines if line.startswith("omac ")]  # without what it is for
     report_fix(examples[:1])

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 
 from omac.tools.terminal.invocation import current
 
@@ -10,10 +11,11 @@ OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?=\s|$)")
 REMARK = "  # "
 
 
-def typed_with(options: str) -> str:
+def typed_with(options: str, typed: Sequence[str] = ()) -> str:
     """Return the command that was typed, with these options, such as `--from 3 --to 9`, in the places of those with
-    their names, or behind the others. A value is shell text as it stands; a remark comes last."""
-    words = [shlex.quote(word) for word in current().words]
+    their names, or behind the others. A value is shell text as it stands; a remark comes last. `typed`: its words,
+    where no invocation has them."""
+    words = [shlex.quote(word) for word in typed or current().words]
     end = words.index("--") if "--" in words else len(words)
     line, program = words[:end], words[end:]
     text, remark, says = options.partition(REMARK)
@@ -24,7 +26,10 @@ def typed_with(options: str) -> str:
 
 
 def _put(line: list[str], name: str, value: str) -> None:
-    """Have a command line say this of an option, once."""
+    """Have a command line say this of an option, once; an option without a value is a flag."""
+    if not value:
+        line += [name] * (name not in line)
+        return
     for at, word in enumerate(line):
         if word in (name, SHORT.get(name)):
             line[at : at + 2] = [word, value]

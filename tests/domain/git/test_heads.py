@@ -11,6 +11,12 @@ def test_branches_that_moved() -> None:
     assert moved(before, after) == {"main": "44", "new": "55"}
     assert moved(before, heads_of(b"66 HEAD\n11 refs/heads/main\n")) == {"HEAD": "66"}
     assert moved(before, heads_of(b"")) == {}
+    assert moved(
+        before, heads_of(b"66 HEAD\n66 refs/heads/aa\n66 refs/heads/main\n77 refs/heads/x\n77 refs/heads/y\n")
+    ) == {
+        "main": "66",
+        "x": "77",
+    }
 
 
 def test_no_name_of_a_branch_is_a_line() -> None:

@@ -32,6 +32,7 @@ def test_it_begins_as_agents_know_it() -> None:
     [
         ({}, "what is in /w. ", "/x"),
         ({"writable": ("/w", "/x")}, "what is in /w, and in /x. ", ""),
+        ({"writable": ("/w", "/w", "/x")}, "what is in /w, and in /x. ", ""),
         ({}, ".env, are hidden", ""),
         ({"hides_env_files": False}, "at its end.", ".env"),
         ({}, "it is the host's", "Unix socket"),

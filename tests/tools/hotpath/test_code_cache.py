@@ -27,9 +27,10 @@ class Copy:
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         subprocess.run(["git", "init", "-q"], cwd=self.workdir, env=self._environment, check=True)
 
-    def run(self, *words: str, status: int = 0) -> str:
+    def run(self, *words: str, status: int = 0, before: str = "pass") -> str:
+        """Run a command line, after the statements `before`; return its output."""
         folders = [str(self.package.parent), sysconfig.get_path("purelib")]
-        script = f"import sys; sys.path += {folders!r}; from omac.tools.entry import main; main()"
+        script = f"import sys; sys.path += {folders!r}; {before}; from omac.tools.entry import main; main()"
         line = [sys.executable, "-I", "-S", "-c", script, "sandbox", "run", *words]
         done = subprocess.run(line, cwd=self.workdir, env=self._environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
@@ -77,6 +78,13 @@ def test_made_by_the_first_launch_and_used_by_the_next(copy: Copy) -> None:
     compiled_anew = {path.name.partition(".")[0] for path in copy.package.rglob("*.pyc")}
     assert compiled_anew == {"__init__", "entry", "code_cache"}
     assert {stage: path.read_bytes() for stage, path in copy.files.items()} == made
+
+
+def test_made_by_a_program_that_had_loaded_more(copy: Copy) -> None:
+    """Launches work with a cache that a program made which had loaded parts of omac before: these are not in it."""
+    copy.run("--", "true", before="from omac.adapters.git import git_folder")
+    assert copy.files.keys() == STAGES
+    assert copy.run("--", "echo", "done") == "done\n"
 
 
 def test_a_changed_source_counts(copy: Copy) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import random
+import re
 import select
 import shlex
 import signal
@@ -436,6 +437,41 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             command = ["unshare", "--mount", "sh", "-c", first + nobody, "sh", *line]
             done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
             assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
+
+
+@pytest.mark.parametrize(("mode", "is_reported"), [(0o700, False), (0o711, True)])
+def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -> None:
+    """A folder that the user cannot enter, such as a database's, is no finding of every launch; one whose content the
+    program could have changed, had it known the names, is."""
+    with box(NOBODY) as world:
+        folder = world.workdir / "data"
+        (folder / "base").mkdir(parents=True)
+        os.chown(folder, 0, 0)
+        folder.chmod(mode)
+        done = world.run("true")
+        assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
+
+
+@pytest.mark.parametrize("typed", ["sandbox run -- echo 'a b'", "start -- echo 'a b'"])
+def test_bubblewrap_is_missing(typed: str) -> None:
+    """Without bubblewrap, a launch that needs it names it first, with the command that installs it, names three of the
+    things that Landlock alone cannot keep, and proposes the line that was typed with a weaker option."""
+    hidden = 'mount --bind /dev/null "$(command -v bwrap)" && exec "$@"'
+    with box() as world:
+        assert world.host("git", "init", "-q", ".", cwd=world.workdir).status == 0
+        command = ["unshare", "--mount", "sh", "-c", hidden, "sh", *world.omac(*shlex.split(typed))]
+        done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+        problem, *fixes = done.stderr[done.stderr.index("omac: bubblewrap is not installed, and ") :].splitlines()
+        assert done.returncode == 7
+        assert problem.count(f"; {world.workdir}") == 2
+        assert re.search(r"; and \d+ more$", problem)
+        assert "install bubblewrap" in fixes[0]
+        first, last = typed.split(" -- ")
+        assert fixes[-1].startswith(f"  try: omac {first} --weaker-git -- {last}  # ")
+        (world.workdir / ".git").rename(world.home / "moved")
+        done = subprocess.run(command, cwd=world.workdir, env=world.environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "a b\n")
+        assert "omac: bubblewrap is not installed: Landlock alone confines this" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """`omac hook session-start` as an agent's hook, inside a real sandbox of `omac start`."""
 
 import json
+import subprocess
 from pathlib import Path
 
-from real_omac import Omac
+import pytest
+from real_omac import Done, Omac
 
 from omac.domain.access.access import AccessRequested
 from omac.domain.directories.events import SessionAdmitted
@@ -39,6 +41,39 @@ def test_a_session_gets_its_skills(omac: Omac) -> None:
     (admitted,) = [record.event for record in omac.events(SessionAdmitted)]
     assert isinstance(admitted, SessionAdmitted)
     assert admitted.session == "s-1"
+    (access,) = [record.event for record in omac.events(AccessRequested)]
+    assert isinstance(access, AccessRequested)
+    assert access.session == "s-1"
+
+
+# An agent that has no file of variables for its shells, as Codex: its model does what the text says.
+WITHOUT_FILE = """
+said=$(sed -n 's/.*begin each command that uses one with `\\([^`]*\\)`.*/\\1/p' answer)
+[ -n "$said" ] || { cat answer; exit 9; }
+stat -c %a "${said#. }"
+sh -ec "$said; curl -sS --fail \\"\\$OMAC_ECHO_BASE/status\\""
+"""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_agent_without_a_file_of_variables(omac: Omac, own: bool) -> None:
+    """The text leads to a file that nobody else can read: under a server, whose agent has no variables of one project,
+    and outside of it (`own`). The audit names the session."""
+    project = omac.project("p")
+    omac.approve(project)
+    payload = '{"session_id": "s-1"}'
+    if own:
+        omac.serve()
+        (project / ".git").mkdir()
+        done = omac.process("hook", "session-start", "--installed", stdin=payload.encode(), cwd=project)
+        (project / "answer").write_text(done.out)
+        line = ["bash", "-c", WITHOUT_FILE]
+        ended = subprocess.run(line, cwd=project, env=omac.environment, capture_output=True, text=True)
+        done = Done(ended.returncode, ended.stdout, ended.stderr)
+    else:
+        script = f"echo '{payload}' | {HOOK} session-start > answer; {WITHOUT_FILE}"
+        done = omac.run("serve", "--root", str(project), "--", "bash", "-c", script)
+    assert (done.status, done.out.splitlines()[:1]) == (0, ["600"]), done
     (access,) = [record.event for record in omac.events(AccessRequested)]
     assert isinstance(access, AccessRequested)
     assert access.session == "s-1"

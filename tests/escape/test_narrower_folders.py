@@ -1,0 +1,110 @@
+"""Repositories in folders that a policy narrows: what git needs in them widens no denial and no read-only grant."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_sandbox import FEWER_USERS, Box, box
+
+READING = "cat {0}/file {0}/git/HEAD; git -C {0} log --format=%s"
+CHANGING = "echo x > {0}/file || echo kept; echo x > {0}/git/objects/x || echo kept; echo x > {0}/new || echo kept"
+
+
+@pytest.fixture(params=FEWER_USERS, ids=lambda uid: f"uid{uid}")
+def world(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """Yield a user's home and project, as root and as an ordinary user."""
+    with box(request.param) as made:
+        yield made
+
+
+def repository(world: Box, root: Path, *, git: str = ".git") -> Path:
+    """Make a repository with one commit, whose git folder is called `git`; return its worktree."""
+    world.give(root / "file", "theirs\n", 0o644)
+    script = "git init -q . && git add file && git commit -q -m first && (test {0} = .git || mv .git {0})"
+    done = world.host("sh", "-c", script.format(git), cwd=root)
+    assert done.status == 0, done.err
+    return root
+
+
+@pytest.mark.parametrize("git", [".git", "bare.git"])
+@pytest.mark.parametrize(
+    ("option", "at", "read", "changed"),
+    [
+        ("--deny", "folder", False, False),
+        ("--deny", "folder/deep/lib", False, False),
+        ("--read", "folder", True, False),
+        ("--read", "folder/deep/lib", True, False),
+        ("--deny", "other", True, True),
+    ],
+)
+def test_a_repository_in_a_narrowed_folder(
+    world: Box, git: str, option: str, at: str, read: bool, changed: bool
+) -> None:
+    """A program reads no file of a repository in a denied folder, and changes none in one that is granted to read."""
+    root = repository(world, world.workdir / "folder" / "deep" / "lib", git=git)
+    (world.workdir / "other").mkdir(exist_ok=True)
+    options = (option, str(world.workdir / at))
+    done = world.run("sh", "-c", READING.replace("/git/", f"/{git}/").format("folder/deep/lib"), options=options)
+    assert ("theirs" in done.out, "ref: refs/heads" in done.out) == (read, read), done
+    done = world.run("sh", "-c", CHANGING.replace("/git/", f"/{git}/").format("folder/deep/lib"), options=options)
+    assert done.out == ("" if changed else "kept\n" * 3), done
+    assert ((root / "file").read_text() == "x\n", (root / "new").exists()) == (changed, changed)
+    assert changed or not (root / git / "objects" / "x").exists()
+
+
+@pytest.mark.parametrize("named", [".git", ".git/objects"])
+def test_the_git_folder_of_the_project_itself(world: Box, named: str) -> None:
+    """A denial of the project's own git folder, or of a part of it, shows nothing there."""
+    root = repository(world, world.workdir)
+    script = f"ls -A {named}/info || echo denied; cat {named}/HEAD {named}/info/alternates"
+    done = world.run("sh", "-c", script, options=("--deny", str(root / named)))
+    assert done.out == "denied\n", done
+
+
+def test_the_repository_of_a_linked_worktree(world: Box) -> None:
+    """A denial of the repository that a worktree belongs to counts more than what a commit in the worktree needs."""
+    clone = repository(world, world.home / "clone")
+    worktree = world.home / "worktree"
+    assert world.host("git", "worktree", "add", "-q", str(worktree), cwd=clone).status == 0
+    script = f"git log --format=%s; ls {clone}/.git/objects {clone}/.git/refs && echo shown"
+    assert world.run("sh", "-c", script, workdir=worktree).out.startswith("first\n")
+    done = world.run("sh", "-c", script, workdir=worktree, options=("--deny", str(clone)))
+    assert done.out == "", done
+
+
+def test_a_grant_below_a_denial_keeps_its_pins(world: Box) -> None:
+    """A repository that is granted below a denied folder can be committed to, and its hooks stay out of reach."""
+    root = repository(world, world.workdir / "folder" / "lib")
+    script = "cd folder/lib; echo x > .git/hooks/post-commit; git commit -q --allow-empty -m second; cat .git/hooks/x"
+    options = ("--deny", str(root.parent), "--allow", str(root))
+    done = world.run("sh", "-c", script, options=options)
+    assert world.host("git", "log", "-1", "--format=%s", cwd=root).out == "second\n", done
+    assert not (root / ".git/hooks/post-commit").exists()
+
+
+@pytest.mark.parametrize("git", [".git", "bare.git"])
+@pytest.mark.parametrize(
+    ("harness", "folder", "read"),
+    [
+        ("claude", ".claude/plugins/marketplaces/shop", True),
+        ("claude", ".claude/skills/shop", True),
+        ("codex", ".codex/prompts/shop", True),
+        ("opencode", ".local/share/opencode/bin/shop", True),
+        ("opencode", ".local/share/opencode/snapshot/shop", False),
+        ("claude", ".claude/projects/shop", True),
+    ],
+)
+def test_a_repository_in_an_agents_folder(world: Box, git: str, harness: str, folder: str, read: bool) -> None:
+    """Clones of plugins and skills, which the agent runs outside as well, cannot be changed inside; snapshots of other
+    projects cannot be read. A repository in any other folder of the agent can be both read and changed."""
+    root = repository(world, world.home / folder, git=git)
+    is_open = "projects" in folder
+    script = f"mkdir -p ~/{folder}; " + READING.replace("/git/", f"/{git}/").format(f"~/{folder}")
+    done = world.run("sh", "-c", script, options=("--harness", harness))
+    assert ("theirs" in done.out) == read, done
+    script = CHANGING.replace("/git/", f"/{git}/").format(f"~/{folder}")
+    done = world.run("sh", "-c", script, options=("--harness", harness))
+    assert ((root / "file").read_text() == "x\n", (root / "new").exists()) == (is_open, is_open), done
+    assert not (root / git / "objects" / "x").exists()
+    if not is_open:
+        assert "omac: " not in done.err, done.err
