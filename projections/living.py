@@ -13,6 +13,7 @@ from omac.projections.status import RunStatus, SandboxStatus, SidecarStatus, Sta
 
 IsLivingRun = Callable[[RunStatus], bool]
 IsLivingProcess = Callable[[int, int, str], bool]  # pid, start ticks, boot id
+IsLivingLaunch = Callable[[str, int, int, str], bool]  # its name, and these of its omac
 
 
 class Gone(NamedTuple):
@@ -26,7 +27,9 @@ class Gone(NamedTuple):
 NOTHING_GONE = Gone((), (), ())
 
 
-def living(status: Status, is_living_run: IsLivingRun, is_living: IsLivingProcess) -> tuple[Status, Gone]:
+def living(
+    status: Status, is_living_run: IsLivingRun, is_living: IsLivingProcess, is_living_launch: IsLivingLaunch
+) -> tuple[Status, Gone]:
     """Return the status of what lives, and what is gone.
 
     A directory lives as long as its run does; a skill that all projects share is ready while its sidecar lives.
@@ -41,7 +44,9 @@ def living(status: Status, is_living_run: IsLivingRun, is_living: IsLivingProces
 
     sidecars = tuple(sidecar for sidecar in status.sidecars if lives(sidecar))
     sandboxes = tuple(
-        sandbox for sandbox in status.sandboxes if is_living(sandbox.launcher_pid, sandbox.start_ticks, sandbox.boot_id)
+        sandbox
+        for sandbox in status.sandboxes
+        if is_living_launch(sandbox.launch, sandbox.launcher_pid, sandbox.start_ticks, sandbox.boot_id)
     )
     answering = {sidecar.skill for sidecar in sidecars if not sidecar.dir}
     shared = tuple(skill for skill in status.shared if alive and (skill.state != "ready" or skill.name in answering))

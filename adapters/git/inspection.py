@@ -290,8 +290,6 @@ class Inspection:
         assert quarantine is not None
         try:
             moved = _writable(parent, lambda: quarantine.take(parent, name))
-        except FileNotFoundError:
-            return False
         except OSError as error:
             return self._disarm(parent, name, path, f"{problem}; it could not be set aside: {error.strerror}")
         self.report(path, problem, moved)
@@ -310,6 +308,8 @@ class Inspection:
                 return False  # met again, under its new name
             self._disarmed.add((seen.st_dev, seen.st_ino))
             done = _writable(parent, lambda: disarmed(parent, name))
+        except FileNotFoundError:
+            return False  # it is gone
         except OSError:
             self.report(
                 path, f"{problem}. It is still there: remove it before you run anything in {os.path.dirname(path)}"

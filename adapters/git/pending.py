@@ -129,6 +129,14 @@ class Pending:
             group_due = next((group for group in groups if all(member.descriptor >= 0 for member in group)), None)
             return self._claimed(group_due) if group_due else None
 
+    def living(self) -> frozenset[str]:
+        """Return the names of the launches that live, whichever pid namespace they are in, or that somebody inspects.
+        Raises Refusal (state-unusable)."""
+        if not os.path.isdir(self.folder):
+            return frozenset()
+        with _Compared(self) as records:
+            return frozenset(record.name.partition("-")[0] for record in records if record.descriptor < 0)
+
     def is_empty(self) -> bool:
         """Return whether there is nothing: no launch lives, and none is still to be inspected."""
         return not os.path.isdir(self.folder) or not set(os.listdir(self.folder)) - {_LOCK}

@@ -1,7 +1,7 @@
 """Entries that hold things in place: what is a mount can be neither renamed nor removed.
 
 A pinned file in a folder that can be written is worth nothing if the folder can be moved away and another put in its
-place, so every folder on the way to it is bound onto itself.
+place, so every folder on the way to it is bound onto itself. What is made is shared: the git of other users reads it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Pins:
         if path == self.workdir or path in self.entries or not self._there(path, made):
             return
         self._hold_parents(path)
-        self.entries[path] = Entry(path, WRITE, reason, made=made if mode_of(path) == 0 else "")
+        self.entries[path] = Entry(path, WRITE, reason, made=made if mode_of(path) == 0 else "", shared=True)
 
     def pin(self, path: str, reason: str, *, made: str = "", content: bytes = b"", access: str = READ) -> None:
         """Keep a path as it is; a missing one is `made` ("file" or "folder"), or else left out. Raises Refusal."""
@@ -41,7 +41,7 @@ class Pins:
         known = self.entries.get(path)
         if known is None or known.access in (WRITE, READ) or access == DENY:
             self.entries[path] = Entry(
-                path, access, reason, made=made if missing else "", content=content if missing else b""
+                path, access, reason, made=made if missing else "", content=content if missing else b"", shared=True
             )
 
     def put(self, entry: Entry) -> None:
@@ -67,7 +67,8 @@ class Pins:
             parent = os.path.dirname(parent)
         for folder in reversed(held):
             made = "" if self._there(folder, "") else "folder"
-            self.entries[folder] = Entry(folder, WRITE, "git: what is pinned below it stays there", made=made)
+            reason = "git: what is pinned below it stays there"
+            self.entries[folder] = Entry(folder, WRITE, reason, made=made, shared=True)
 
     def _covered(self, path: str) -> bool:
         """Return whether a path outside the workdir lies in something that was granted."""

@@ -15,6 +15,7 @@ import os
 import stat
 
 from omac.adapters.files import atomic
+from omac.adapters.files.nearest import make_private
 from omac.adapters.git.stamp import node_of
 
 TYPE_CHECKING = False
@@ -66,13 +67,6 @@ class Quarantine:
             os.unlink(name, dir_fd=parent)
         return f"{self.path}/{kept}"
 
-    def keep(self, name: str, content: bytes) -> str:
-        """Write a copy of a content here; return its path. Raises OSError."""
-        target = self._open()
-        kept = self._free_name(target, name)
-        atomic.create(kept, content, dir_fd=target)
-        return f"{self.path}/{kept}"
-
     def _defuse(self, target: int, kept: str) -> None:
         try:
             self._entries_left = _defuse(target, kept, 0, self._entries_left)
@@ -82,7 +76,7 @@ class Quarantine:
 
     def _open(self) -> int:
         if self._folder < 0:
-            os.makedirs(self.path, 0o700, exist_ok=True)
+            make_private(self.path)
             self._folder = os.open(self.path, _DIRECTORY)
             self._number = len(os.listdir(self._folder))
         return self._folder
@@ -169,7 +163,10 @@ def _carry(parent: int, name: str, target: int, kept: str, left: int) -> int:
     try:
         carried.copy(parent, name, target, kept, kept, 0)
     except OSError:
-        _remove(target, kept, None)
+        from contextlib import suppress
+
+        with suppress(OSError):  # nothing may be there yet; why the copy failed is what counts
+            _remove(target, kept, None)
         raise
     _remove(parent, name, carried.nodes)
     return carried.left
@@ -258,9 +255,6 @@ def _copy(parent: int, name: str, target: int, kept: str, size: int) -> None:
         try:
             while size > 0 and (count := os.sendfile(copy, source, None, min(size, _CHUNK_BYTES))):
                 size -= count
-        except OSError:
-            os.unlink(kept, dir_fd=target)
-            raise
         finally:
             os.close(copy)
     finally:

@@ -91,10 +91,11 @@ def _line(entry: Entry, node: tuple[int, int]) -> str:
 
 def _make(entry: Entry) -> tuple[int, int]:
     """Make one; its device and inode. Raises OSError."""
+    others = os.stat(os.path.dirname(entry.path)).st_mode & 0o055 if entry.shared else 0
     if entry.made == "file":
-        made = atomic.create(entry.path, entry.content)
+        made = atomic.create(entry.path, entry.content, 0o600 | others & 0o044)
     else:
-        os.mkdir(entry.path, 0o700)
+        os.mkdir(entry.path, 0o700 | others)
         made = os.lstat(entry.path)
     return (made.st_dev, made.st_ino)
 

@@ -40,10 +40,11 @@ class Entry:
 
     `content` is for COPY, and for DENY what is read in place of a file; `target` is for LINK. `source` is what is shown
     there, where that lies elsewhere. `made` is "file" or "folder" for a path that must exist to be pinned and does not:
-    it is made on the host at launch (a file with `content`) and removed at exit, where it is still that.
+    it is made on the host at launch (a file with `content`) and removed at exit, where it is still that. One that is
+    `shared` can be read by whoever can read the folder around it.
     """
 
-    __slots__ = ("access", "content", "made", "path", "reason", "source", "target")
+    __slots__ = ("access", "content", "made", "path", "reason", "shared", "source", "target")
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Entry:
         content: bytes = b"",
         target: str = "",
         made: str = "",
+        shared: bool = False,
         source: str = "",
     ) -> None:
         self.path = path
@@ -62,6 +64,7 @@ class Entry:
         self.content = content
         self.target = target
         self.made = made
+        self.shared = shared
         self.source = source or path
 
     def __repr__(self) -> str:

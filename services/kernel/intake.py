@@ -76,19 +76,20 @@ class Intake:
 
 
 async def settle_lost(
-    engine: Engine, living: Callable[[int, int], bool], boot_id: str, take_in: Callable[[], Awaitable[None]]
+    engine: Engine, living: Callable[[str, int, int, str], bool], take_in: Callable[[], Awaitable[None]]
 ) -> list[StreamId]:
-    """Record the end of launches of this host whose omac is gone; `living` tells of a pid and its start_ticks. Returns
-    their streams. What such an omac still reported about its end counts: it is taken in first."""
+    """Record the end of launches of this host whose omac is gone; `living` tells of a launch, and of the pid, start
+    ticks and boot of its omac. Returns their streams. What such an omac still reported about its end counts: it is
+    taken in first."""
 
-    def is_reported(state: Sandbox) -> bool:
-        request = state.launch
-        return request is not None and request.boot_id == boot_id and living(request.pid, request.start_ticks)
+    def is_reported(stream: StreamId, state: Sandbox) -> bool:
+        request, name = state.launch, ids.key_of(stream).name
+        return request is not None and living(name, request.pid, request.start_ticks, request.boot_id)
 
     sandboxes = engine.system.sandboxes
     ours = [stream for stream in sandboxes.entries if ids.key_of(stream).host == engine.host]
     states = {stream: sandboxes[stream].state for stream in ours if sandboxes[stream].state.live}
-    silent = [stream for stream, state in states.items() if react(state, is_reported=is_reported(state))]
+    silent = [stream for stream, state in states.items() if react(state, is_reported=is_reported(stream, state))]
     if silent:
         await take_in()
         await engine.catch_up()

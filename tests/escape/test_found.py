@@ -449,3 +449,23 @@ def test_the_kernels_own_settings_are_read_only(world: Box) -> None:
     )
     done = world.run("python3", "-c", script)
     assert (done.status, done.out) == (0, ""), done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_git_of_another_user(world: Box) -> None:
+    """While a program runs in a repository that other users can read, their git works there as before."""
+    for folder in (world.top, world.home, world.workdir):
+        folder.chmod(0o755)
+    world.host("git", "init", "-q")
+    process = subprocess.Popen(
+        world.omac("sandbox", "run", "--", "sh", "-c", "touch up; until [ -e go ]; do sleep 0.05; done"),
+        cwd=world.workdir, env=world.environment, user=world.uid or None, group=world.uid or None,
+    )  # fmt: skip
+    try:
+        eventually(lambda: (world.workdir / "up").exists(), 30, "it runs")
+        git = ["git", "-c", "safe.directory=*", "-C", str(world.workdir), "status", "--porcelain"]
+        shown = subprocess.run(git, user=4711, group=4711, extra_groups=[], capture_output=True, text=True)
+        assert (shown.stdout, shown.stderr) == ("?? up\n", "")
+    finally:
+        world.give(world.workdir / "go")
+        process.wait(timeout=20)

@@ -1,5 +1,6 @@
 """A program fills the disk on which omac keeps its records: omac inspects the program's files all the same."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -7,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from escape.left_behind import Ground, ground_of
-from escape.test_last_look import ARMED, begun
+from escape.left_behind import PRELUDE, Ground, ground_of
+from escape.test_last_look import ARMED, NESTED, begun
 from polling import eventually
 from real_sandbox import USERS
 
@@ -60,6 +61,46 @@ def test_by_the_next_one(ground: Ground) -> None:
     _require_harmless(ground, first.err + last)  # it may be set aside while the first one still runs
     assert "the copy of the settings in the sandbox cannot be read" in last
     assert not _records(ground)
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def apart(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """Yield a ground whose state is on another disk than the project."""
+    with ground_of(request.param) as made:
+        made.renew("plain")
+        state = made.world.state
+        subprocess.run(("mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k,mode=700", "tmpfs", str(state)), check=True)
+        try:
+            made.give_folder(state)
+            yield made
+        finally:
+            subprocess.run(("umount", "--lazy", str(state)), check=True)
+
+
+def test_of_another_disk(apart: Ground) -> None:
+    """Settings that cannot be moved to the state directory, whose disk is full, get a name that git ignores."""
+    wait = "until [ -e {} ]; do sleep 0.05; done; ".format
+    process = begun(apart, "bash", "-c", f"{PRELUDE}touch up; {wait('on')}{ARMED}touch done; {wait('ended')}")
+    eventually(lambda: (apart.project / "up").exists(), 20, "it runs")
+    ballast = apart.world.state / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    apart.world.give(apart.project / "on")
+    eventually(lambda: (apart.project / "done").exists(), 20, "the deed is done")
+    apart.world.give(apart.project / "ended")
+    _, said = process.communicate(timeout=60)
+    apart.goes_on(("aaa",), ("status",))
+    assert not (apart.marks / "mark").exists(), said
+    assert "core.fsmonitor" in said
+
+
+def test_unreadable_files_and_another_disk(apart: Ground) -> None:
+    """A file that cannot be copied to another disk, since nobody may read it, gets a name that git ignores."""
+    done = apart.agent(NESTED + "evil aaa/.git/hooks/pre-commit; chmod 111 aaa/.git/hooks/pre-commit")
+    hook = apart.project / "aaa/.git/hooks/pre-commit"
+    assert not hook.exists(), done
+    assert f"{hook}: " in done.err
 
 
 def _require_harmless(ground: Ground, said: str) -> None:

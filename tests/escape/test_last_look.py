@@ -306,13 +306,15 @@ def test_deeper_than_is_looked(ground: Ground) -> None:
 
 
 def test_set_aside_is_of_no_use(ground: Ground) -> None:
-    """Files that were set aside cannot be run, and git takes none for a repository, even through a pointer to it."""
+    """Files that were set aside cannot be run, and git takes none for a repository, even through a pointer to it. Other
+    users see none."""
     ground.renew("plain")
     ground.agent("evil docs/x.sh; skeleton docs $PWD/docs/x.sh ..; mkdir docs/objects docs/refs; " + ARMED +
                  "cp -r aaa/.git .git/strange; ln -s aaa here; evil .git/evil")  # fmt: skip
     aside = ground.world.state / "set-aside"
     paths = list(aside.rglob("*")) if aside.exists() else []
     assert paths
+    assert not aside.stat().st_mode & 0o077
     assert not [path for path in paths if path.is_symlink() or (path.is_file() and os.access(path, os.X_OK) and
                                                               path.stat().st_mode & 0o111)]  # fmt: skip
     folders = [path for path in paths if path.is_dir()]

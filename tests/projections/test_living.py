@@ -43,7 +43,12 @@ def recorded() -> Status:
 
 def of(status: Status, *pids: int) -> object:
     """Return the names that are shown while only these processes live."""
-    alive, _ = living(status, lambda run: run.pid in pids, lambda pid, ticks, boot: pid in pids and ticks == 7)
+    alive, _ = living(
+        status,
+        lambda run: run.pid in pids,
+        lambda pid, ticks, boot: pid in pids and ticks == 7,
+        lambda launch, pid, ticks, boot: launch in "xy" and pid in pids and ticks == 7,
+    )
     return (
         [entry.run for entry in alive.runs],
         [entry.dir for entry in alive.directories],
@@ -56,7 +61,7 @@ def of(status: Status, *pids: int) -> object:
 def test_a_status_whose_processes_live_stays_whole() -> None:
     """A status stays whole while all of its processes live, and reports none as gone."""
     status = recorded()
-    assert living(status, lambda _: True, lambda *_: True) == (status, NOTHING_GONE)
+    assert living(status, lambda _: True, lambda *_: True, lambda *_: True) == (status, NOTHING_GONE)
 
 
 def test_a_run_that_is_gone_takes_its_own() -> None:
@@ -71,5 +76,5 @@ def test_where_all_is_gone_nothing_is_shown() -> None:
     """A status whose processes are all gone shows nothing, and reports each of them as gone."""
     status = recorded()
     assert of(status) == ([], [], [], [], [])
-    _, gone = living(status, lambda _: False, lambda *_: False)
+    _, gone = living(status, lambda _: False, lambda *_: False, lambda *_: False)
     assert (gone.runs, gone.sidecars, gone.sandboxes) == (status.runs, status.sidecars, status.sandboxes)

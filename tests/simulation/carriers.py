@@ -295,7 +295,7 @@ async def _settle(simulation: Simulation) -> int:
             async def take_in() -> None:
                 await ingest(simulation.inbox, engine)
 
-            await settle_lost(engine, lambda *_: False, "boot", take_in)
+            await settle_lost(engine, lambda *_: False, take_in)
             await engine.catch_up()
             records = _durable(simulation.path)
             system = System().replay(records)

@@ -704,6 +704,13 @@ def test_a_folder_that_was_removed(omac: Omac) -> None:
         assert done.status == 2
 
 
+def test_a_folder_that_is_removed_meanwhile(omac: Omac) -> None:
+    """omac reports the same where its current directory is removed while it works: that is no defect of omac."""
+    command = 'mkfifo data && mkdir gone && cd gone || exit; (exec 3>../data; rmdir ../gone) & exec "$@"'
+    done = omac.run("call", "echo", "/hello", "-d", "@../data", within=("/bin/sh", "-c", command, "sh"))
+    assert (done.status, done.err) == (2, "omac: the current directory was removed\n  try: cd\n")
+
+
 def test_an_output_without_room(omac: Omac) -> None:
     """A command whose output has no space left reports that once, and no defect of omac."""
     explain = ["sandbox", "run", "--explain", "--", "true"]

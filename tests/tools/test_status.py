@@ -12,7 +12,7 @@ import pytest
 from contract.media import needs_bubblewrap
 from polling import eventually
 from real_omac import Omac, Serving
-from started import LOOP, started
+from started import BARE, LOOP, started
 
 KILLED = """\
 import os
@@ -111,6 +111,24 @@ def test_a_sandbox_is_listed_while_it_runs(omac: Omac) -> None:
     assert f"in {project}: launched" in omac.ok("status")
     run.end(signal.SIGKILL)
     eventually(lambda: f"in {project}: launched" not in omac.ok("status"), 5.0, "the sandbox to be gone")
+
+
+@needs_bubblewrap
+@pytest.mark.full
+def test_a_sandbox_of_another_pid_namespace(omac: Omac) -> None:
+    """An omac in another pid namespace, such as that of a container, takes a program that runs for one that runs: its
+    end is recorded as it was."""
+    project = omac.project("shop")
+    script = "echo up; until [ -e go ]; do sleep 0.05; done"
+    run = omac.start("sandbox", "run", "--workdir", str(project), "--", "sh", "-c", script)
+    assert run.line() == "up\n"
+    apart = ("bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent")
+    assert omac.run(*BARE, "--workdir", str(project), "--", "true", within=apart).status == 0
+    assert f"in {project}: launched" in omac.run("status", within=apart).out
+    (project / "go").touch()
+    assert run.process.wait(20) == 0
+    (row,) = omac.audit("--kind", "sandbox")
+    assert row["outcome"] == "completed", row
 
 
 def test_a_directory_that_was_moved_while_online(omac: Omac) -> None:

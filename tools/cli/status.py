@@ -17,7 +17,7 @@ from omac.domain.kernel.run import Run
 from omac.projections.living import Gone, living
 from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask
-from omac.tools.compose.state import StateDir, is_living
+from omac.tools.compose.state import StateDir, is_living, is_living_launch
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line, report, report_fix, show_status
 
@@ -84,7 +84,8 @@ def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[b
 
 def _living(answer: bytes, environment: Mapping[str, str]) -> tuple[Status, Gone]:
     state = StateDir.of(environment)
-    return living(msgspec.json.decode(answer, type=Status), partial(_is_living_run, state), is_living)
+    status, launches = msgspec.json.decode(answer, type=Status), partial(is_living_launch, state)
+    return living(status, partial(_is_living_run, state), is_living, launches)
 
 
 def _wanted(status: Status, environment: Mapping[str, str]) -> Status:

@@ -25,7 +25,7 @@ from omac.adapters.credentials.stores import Choice, SecretStores
 from omac.adapters.facade.limits import FacadeLimits
 from omac.adapters.facade.server import Facade
 from omac.adapters.http.accepting import HEAD_BYTES_MAX
-from omac.adapters.linux import process, process_identity
+from omac.adapters.linux import process_identity
 from omac.adapters.linux.descriptor_limit import raise_descriptor_limit
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.watch import FolderWatch
@@ -72,7 +72,7 @@ from omac.tools.compose.repositories import GitRepositories
 from omac.tools.compose.run_folder import keep_folder
 from omac.tools.compose.signing import BACKGROUND_WAIT_S, Signer
 from omac.tools.compose.skill_policies import ServePolicies
-from omac.tools.compose.state import StateDir, host_id
+from omac.tools.compose.state import StateDir, host_id, is_living_launch
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.compose.witnesses import last_note, witness_of
 from omac.tools.terminal.version import VERSION
@@ -237,7 +237,7 @@ class Server:
         return status
 
     async def _settle_lost(self) -> None:
-        await settle_lost(self.engine, process.living, process_identity.boot_id(), self._intake.take_in)
+        await settle_lost(self.engine, partial(is_living_launch, self.state), self._intake.take_in)
 
     async def _run_surfaces(
         self, folders: DiskSkillFolders, ready: Callable[[Ready], None], activated: Callable[[Manifest], None]

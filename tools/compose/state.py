@@ -5,8 +5,10 @@ import secrets
 from collections.abc import Mapping
 
 from omac.adapters.files.state import StateDir as StateDir
+from omac.adapters.git.pending import Pending
 from omac.adapters.linux.listen import UNIX_PATH_BYTES_MAX
 from omac.adapters.linux.process_identity import began_at as began_at
+from omac.adapters.linux.process_identity import boot_id
 from omac.adapters.linux.process_identity import is_living as is_living
 from omac.domain.kernel.ids import HostId
 
@@ -14,6 +16,12 @@ from omac.domain.kernel.ids import HostId
 def host_id(state: StateDir) -> HostId:
     """Return the id of this host, which is minted where none is. Raises Refusal."""
     return state.host_id(lambda: secrets.token_hex(8))
+
+
+def is_living_launch(state: StateDir, launch: str, pid: int, ticks: int, boot: str) -> bool:
+    """Return whether the omac process that launched a program lives, by its identity, or by the record that it keeps
+    locked where another pid namespace hides it. Raises Refusal."""
+    return is_living(pid, ticks, boot) or (boot == boot_id() and launch in Pending(state.path).living())
 
 
 def living_sockets(environment: Mapping[str, str]) -> list[str]:

@@ -24,8 +24,7 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
         _warn_on_stderr()
         _warned.set(set())
         try:
-            _require_folder()
-            status = command()
+            status = _report(removed) if (removed := _removed_folder()) else command()
             invocation.stdout.flush()
         except KeyboardInterrupt:
             status = INTERRUPTED
@@ -33,7 +32,7 @@ def carry_out(invocation: Invocation, command: Callable[[], int]) -> int:
             status = BROKEN_PIPE
         except OSError as error:
             hung_up = error.errno == errno.EIO and nobody_reads(invocation.stdout, 0)
-            status = BROKEN_PIPE if hung_up else _report(error)
+            status = BROKEN_PIPE if hung_up else _report(_removed_folder() or error)  # removed meanwhile
         except Exception as error:
             status = _report(error)
     return status
@@ -66,12 +65,13 @@ def _warn_on_stderr() -> None:
     logging.getLogger().addHandler(handler)
 
 
-def _require_folder() -> None:
-    """A shell may stand in a folder that was removed; relative paths mean nothing there."""
+def _removed_folder() -> Refusal | None:
+    """Return a refusal where the current directory was removed, since relative paths mean nothing there."""
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise Refusal("directory-missing", "the current directory was removed", fix=["cd"]) from None
+        return Refusal("directory-missing", "the current directory was removed", fix=["cd"])
+    return None
 
 
 def _report(error: Exception) -> int:

@@ -11,7 +11,7 @@ import trio
 from contract.launches import AT, WHOLE, Program
 from polling import until
 
-from omac.adapters.linux import process, process_identity
+from omac.adapters.linux import process_identity
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import HostId, LaunchId
 from omac.domain.sandbox.launch import LaunchExited
@@ -126,9 +126,9 @@ async def spooled(path: str, inbox: Inbox) -> None:
         await ingest(inbox, OpenedJournal(journal, inbox.host))
 
 
-async def settle(omac: Any, inbox: Inbox, boot: str | None = None) -> list[str]:
+async def settle(omac: Any, inbox: Inbox) -> list[str]:
     take_in = Intake(inbox, omac.engine).take_in
-    streams = await settle_lost(omac.engine, process.living, boot or process_identity.boot_id(), take_in)
+    streams = await settle_lost(omac.engine, lambda _, *omac: process_identity.is_living(*omac), take_in)
     return [stream.split("/")[2] for stream in streams]
 
 
