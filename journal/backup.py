@@ -33,6 +33,7 @@ from omac.journal.segment import (
     SegmentPrunedMeanwhile,
     copy_segments,
     folder_of,
+    sync_folder,
     verify_segment,
 )
 
@@ -131,7 +132,7 @@ def finish(draft: str, target: str) -> None:
         if os.path.lexists(folder_of(draft)):
             os.rename(folder_of(draft), folder_of(target))
         os.rename(draft, target)
-        _sync(os.path.dirname(target))
+        sync_folder(os.path.dirname(target))
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -197,7 +198,7 @@ def restore(
         if os.path.lexists(folder_of(draft)):
             move(folder_of(draft), folder_of(path))
         move(draft, path)
-        _sync(os.path.dirname(path))
+        sync_folder(os.path.dirname(path))
     except OSError as error:
         for name, to in reversed(moved):
             with contextlib.suppress(OSError):
@@ -295,14 +296,6 @@ def _free(path: str, why: str) -> str:
     while any(os.path.lexists(f"{path}.{why}-{number}{suffix}") for suffix in _ALL):
         number += 1
     return f"{path}.{why}-{number}"
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _unwritable(path: str, error: OSError) -> Refusal:

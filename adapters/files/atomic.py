@@ -104,6 +104,15 @@ def replace_in(
     os.fsync(folder)
 
 
+def sync_folder(path: str) -> None:
+    """Flush the entries of a folder. Raises OSError."""
+    folder = os.open(path, _FOLDER)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _draft(folder: int, content: bytes, mode: int, prefix: str) -> str:
     draft = f"{prefix}{os.urandom(6).hex()}"
     descriptor, has_name = _unnamed(folder, draft, 0o600)

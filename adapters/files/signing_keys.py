@@ -13,7 +13,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, lock
@@ -81,16 +81,7 @@ class SigningKeys:
         """Have the key that waits sign from now on. The one before is deleted, unless another store has it."""
         with self._usable():
             os.replace(self._next, self.path)
-            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-    def drop_waiting(self) -> None:
-        """Forget the key that waits."""
-        with self._usable(), suppress(FileNotFoundError):
-            os.unlink(self._next)
+            atomic.sync_folder(os.path.dirname(self.path))
 
     def _read(self, path: str) -> KeptKey | None:
         with self._usable():

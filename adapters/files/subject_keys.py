@@ -71,7 +71,7 @@ class SubjectKeyFiles:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             with suppress(FileExistsError):  # another process was first
                 atomic.publish(self._path(subject), _text((os.urandom(KEY_BYTES),)), prefix=DRAFT)
-            _sync(os.path.dirname(self.folder))
+            atomic.sync_folder(os.path.dirname(self.folder))
         self._held.pop(subject, None)
         if keys := self.own(subject):
             return keys
@@ -89,7 +89,7 @@ class SubjectKeyFiles:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(subject))
             if os.path.isdir(self.folder):
-                _sync(self.folder)
+                atomic.sync_folder(self.folder)
         self._held.pop(subject, None)
 
     def turn(self) -> AbstractContextManager[None]:
@@ -189,11 +189,3 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

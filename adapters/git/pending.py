@@ -93,11 +93,7 @@ class Pending:
     def flush(self, record: Record) -> None:
         """Make a record durable. Raises OSError."""
         os.fsync(record.descriptor)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        atomic.sync_folder(self.folder)
 
     def begun(self, record: Record, pid: int) -> None:
         """Add the process that the sandbox began with. Raises OSError."""

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from omac.adapters.files import lock
+from omac.adapters.files import atomic, lock
 from omac.adapters.skills.links import Uncopyable
 from omac.adapters.skills.reading import SinkFailed, read_tree
 from omac.adapters.skills.relocation import Relocation
@@ -52,8 +52,8 @@ class DiskFrozenSkills:
         return await COPIES.run(os.path.dirname(source), lambda: self._checked(digest, source))
 
     async def prune(self, kept: Collection[str]) -> list[str]:
-        """Implement FrozenSkills: remove copies that are neither `kept` nor new, and return their digests. A copy is
-        new that was made, or asked for again, in the last hour."""
+        """Remove copies that are neither `kept` nor new, and return their digests. A copy is new that was made, or
+        asked for again, in the last hour."""
         wanted = frozenset(kept)
         return await COPIES.run("", lambda: self._prune(wanted))
 
@@ -97,11 +97,7 @@ class DiskFrozenSkills:
         if os.path.lexists(path):
             os.rename(path, f"{staged}.damaged")
         os.rename(staged, path)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        atomic.sync_folder(self._folder)
         _remove(f"{staged}.damaged")
 
     def _checked(self, digest: str, source: str) -> str:

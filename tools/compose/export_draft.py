@@ -24,6 +24,7 @@ from typing import Annotated
 
 import msgspec
 
+from omac.adapters.files.atomic import sync_folder
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
@@ -67,14 +68,14 @@ class ExportDraft:
             file.flush()
             os.fsync(file.fileno())
         os.rename(f"{progress_path}.new", progress_path)
-        sync(self.path)
+        sync_folder(self.path)
         self.begun = begun
 
     def finish(self, destination: str) -> None:
         """Move the whole bundle to its place. Raises OSError."""
         os.unlink(os.path.join(self.path, PROGRESS))
         _empty(self._held, {*self.written, MANIFEST, SIGNATURE})
-        sync(self.path)
+        sync_folder(self.path)
         os.rename(self.path, destination)
 
     def write(self, name: str, content: bytes) -> None:
@@ -209,15 +210,6 @@ def empty_draft(folder: str, journal: str) -> None:
 
 class DraftRefused(Exception):
     """The reason why an export does not continue with its draft."""
-
-
-def sync(folder: str) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _held(path: str) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from omac.adapters.files.atomic import sync_folder
 from omac.domain.access import export
 from omac.domain.access.export import ExportCreated
 from omac.domain.kernel import ids
@@ -42,7 +43,7 @@ from omac.journal.redaction import Redaction
 from omac.projections.evidence.accesses import AuditFold, ended_rows
 from omac.projections.evidence.audit_query import AuditQuery
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft, sync
+from omac.tools.compose.export_draft import Begun, DraftRefused, ExportDraft, draft_path, held_draft
 from omac.tools.compose.journals import codec_of, to_read, to_write
 from omac.tools.compose.signing import Signer
 from omac.tools.compose.state import StateDir, host_id
@@ -117,7 +118,7 @@ def export_evidence(
         draft.write(MANIFEST, text)
         draft.write(SIGNATURE, sign_note(digest_of(text), name, seed).encode())
         draft.finish(request.folder)
-    sync(os.path.dirname(request.folder))
+    sync_folder(os.path.dirname(request.folder))
     return Exported(request.folder, manifest)
 
 
