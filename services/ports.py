@@ -1,6 +1,6 @@
 """Ports: what the services ask of the outside world. Adapters implement these protocols; nothing else is shared."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -120,9 +120,6 @@ class FrozenSkills(Protocol):
 
     async def checked(self, digest: str, source: str) -> str:
         """The path of the copy made of `source`, found unchanged. Raises CopyDamaged, OSError."""
-
-    async def prune(self, kept: Collection[str]) -> list[str]:
-        """Remove copies whose digest is not `kept`, unless they are new; returns the digests removed."""
 
 
 class Interpreters(Protocol):

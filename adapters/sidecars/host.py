@@ -56,11 +56,6 @@ class LinuxSidecarHost(SidecarHost):
         self._isolation_known = not isolate
         self._bwrap = host_programs.find("bwrap") if bwrap is None else bwrap
 
-    @property
-    def isolation_problem(self) -> str | None:
-        """The reason why `isolation_available` said no, for a person; None when it said yes."""
-        return self._isolation_problem
-
     async def isolation_available(self) -> bool:
         """Return whether bubblewrap can build the namespace here. Unless that is switched off, the first call tries it,
         with the same flags, for at most 5 s, and logs a failure."""

@@ -5,7 +5,7 @@ The scripted host writes a transcript, so that a test can read which sidecars we
 """
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -261,9 +261,6 @@ class ScriptedFrozen:
         if source in self.damaged:
             raise CopyDamaged("a file differs")
         return f"/frozen/{digest}"
-
-    async def prune(self, kept: Collection[str]) -> list[str]:
-        return []
 
 
 class ScriptedSecrets:

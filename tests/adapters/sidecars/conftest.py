@@ -56,7 +56,7 @@ async def spawn(request: pytest.FixtureRequest, tmp_path: Path, spec: MakeSpec) 
     """Yield a function that spawns a command as a sidecar, once with and once without a namespace; end all sidecars
     after the test."""
     host = LinuxSidecarHost(str(tmp_path / "logs"), os.environ, isolate=request.param == "isolated")
-    assert await host.isolation_available() == (request.param == "isolated"), host.isolation_problem
+    assert await host.isolation_available() == (request.param == "isolated")
     started: list[LinuxSidecarProcess] = []
 
     async def start(*command: str, **fields: object) -> LinuxSidecarProcess:

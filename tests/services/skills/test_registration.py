@@ -1,6 +1,6 @@
 """services/skills/registration.py: the skill that a name means, and the records of decisions."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -79,9 +79,6 @@ class Freezer:
     async def checked(self, digest: str, source: str) -> str:
         await trio.lowlevel.checkpoint()
         return f"/copies/{digest}"
-
-    async def prune(self, kept: Collection[str]) -> list[str]:
-        raise NotImplementedError
 
 
 class Resolver:
