@@ -29,12 +29,12 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         path.encode()
     except UnicodeEncodeError:
         raise Refusal("bad-request", f"{path!r} is not a UTF-8 path; rename the directory") from None
-    runs = _having(path, environment) if action == "reload" else []
+    runs = online_in(path, environment) if action == "reload" else []
     requests = [
         (run, "POST", f"/__omac__/{action}", {"dir": path}) for run in runs or [server_socket(environment)] if run
     ]
     with explaining_missing_directory(path, environment):
-        answers = [answer for answer in (_ask(*request) for request in requests) if answer is not None]
+        answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
         root = "DIR" if directory is None else shlex.quote(path)
@@ -71,7 +71,7 @@ def explaining_missing_directory(path: str, environment: Mapping[str, str]) -> I
     try:
         yield
     except Refusal as refusal:
-        having = _having(path, environment) if refusal.reason == "directory-missing" else []
+        having = online_in(path, environment) if refusal.reason == "directory-missing" else []
         if not having:
             raise
         stops = [f"omac stop {run}" for run in _beside_the_server(path, environment)]
@@ -79,45 +79,30 @@ def explaining_missing_directory(path: str, environment: Mapping[str, str]) -> I
         raise Refusal("directory-missing", f"{path} does not exist any more, but is still online", fix=fix) from None
 
 
-def _having(path: str, environment: Mapping[str, str]) -> list[str]:
-    """The sockets of the runs that have a directory, or what all share, online: the server's, and those beside it."""
+def online_in(path: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the sockets of the runs that have a directory, or what all share, online, the server's first."""
     return [run for run in living_sockets(environment) if _has(run, path)]
 
 
 def _has(run: str, path: str) -> bool:
     """Return whether the run with this socket has a directory, or what all share, online. Raises Refusal."""
     canonical = os.path.realpath(path)
-    answer = _ask(run, "GET", f"/__omac__/{'global' if path == ids.SHARED else 'dirs'}")
+    answer = ask_run(run, "GET", f"/__omac__/{'global' if path == ids.SHARED else 'dirs'}")
     document = msgspec.json.decode(answer) if answer is not None else {}
     return bool(document.get("skills")) or any(entry["dir"] == canonical for entry in document.get("dirs", ()))
-
-
-def online_in(directory: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the sockets of the runs that have a canonical directory online, the server's first."""
-    return _having(directory, environment)
-
-
-def ask_run(run: str, method: str, path: str, document: object = None) -> bytes | None:
-    """Return the answer of the run with this socket; None when it does not live. Raises the Refusal it answers with."""
-    return _ask(run, method, path, document)
-
-
-def ask(environment: Mapping[str, str], method: str, path: str, document: object = None) -> bytes | None:
-    """The server's answer to one call; None when no server runs. Raises the Refusal that the server answers with."""
-    server = server_socket(environment)
-    return _ask(server, method, path, document) if server else None
 
 
 def ask_each(environment: Mapping[str, str], method: str, path: str, document: object = None) -> list[bytes]:
     """The answers of all runs that live, the server's first. Raises the first Refusal that one answers with."""
     runs = living_sockets(environment)
-    return [answer for run in runs if (answer := _ask(run, method, path, document)) is not None]
+    return [answer for run in runs if (answer := ask_run(run, method, path, document)) is not None]
 
 
-def _ask(server: str, method: str, path: str, document: object = None) -> bytes | None:
-    if document is not None and _ask(server, "GET", "/__omac__/dirs") is None:  # a stopped one is not waited for long
+def ask_run(run: str, method: str, path: str, document: object = None) -> bytes | None:
+    """Return the answer of the run with this socket; None when it does not live. Raises the Refusal it answers with."""
+    if document is not None and ask_run(run, "GET", "/__omac__/dirs") is None:  # a stopped one is not waited for long
         return None
-    connection = _UnixConnection(server, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
+    connection = _UnixConnection(run, READ_TIMEOUT_S if document is None else CHANGE_TIMEOUT_S)
     body = None if document is None else msgspec.json.encode(document)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
@@ -128,8 +113,8 @@ def _ask(server: str, method: str, path: str, document: object = None) -> bytes 
     except (OSError, http.client.HTTPException) as error:
         pid = connection.listener()
         fix = [f"kill -CONT {pid}  # where Ctrl-Z stopped it", f"omac stop {pid}"] if pid else []
-        message = f"the server{f' (pid {pid})' if pid else ''} at {server} did not answer: {error}"
-        raise Refusal("state-unusable", message, fix=fix or [f"fuser {shlex.quote(server)}"]) from error
+        message = f"the server{f' (pid {pid})' if pid else ''} at {run} did not answer: {error}"
+        raise Refusal("state-unusable", message, fix=fix or [f"fuser {shlex.quote(run)}"]) from error
     finally:
         connection.close()
     if response.status == 200:

@@ -16,8 +16,8 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import Run
 from omac.projections.living import Gone, living
 from omac.projections.status import RunStatus, Status
-from omac.tools.cli.control import ask
-from omac.tools.compose.state import StateDir, is_living, is_living_launch
+from omac.tools.cli.control import ask_run
+from omac.tools.compose.state import StateDir, is_living, is_living_launch, server_socket
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line, report, report_fix, show_status
 
@@ -78,7 +78,8 @@ def lives_now(environment: Mapping[str, str]) -> Status:
 
 def _answer(journal_path: str | None, environment: Mapping[str, str]) -> tuple[bytes, int | None]:
     """The status as JSON, from the server; else from the journal, with its position."""
-    answer = ask(environment, "GET", "/__omac__/status") if journal_path is None else None
+    server = server_socket(environment) if journal_path is None else ""
+    answer = ask_run(server, "GET", "/__omac__/status") if server else None
     return _from_journal(journal_path, environment) if answer is None else (answer, None)
 
 
