@@ -35,7 +35,7 @@ class Terminal:
         if self.is_elsewhere:
             self.close()  # by what is open others see who shares a terminal (adapters/linux/terminal_holders.py)
         # Where only one of the two is a terminal, another program of a pipeline may be at work there in its own modes.
-        self._modes = self._modes_now() if self.foreground and _is_terminal(0) and _is_terminal(1) else None
+        self._modes = self._modes_now() if self.foreground and os.isatty(0) and os.isatty(1) else None
 
     def take_back(self) -> None:
         """Take the foreground back, where the program's own process groups have left it to nobody, and let the terminal
@@ -96,13 +96,6 @@ class Terminal:
             return self._descriptor >= 0 and os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:
             return False
-
-
-def _is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False
 
 
 class Interrupted(BaseException):

@@ -174,7 +174,7 @@ def _terminal() -> Iterator["PromptTerminal"]:
     try:
         descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
-        if not _is_terminal(0):
+        if not os.isatty(0):
             raise Refusal("misuse", "no terminal to prompt on") from None
         yield PromptTerminal(0, 2)
         return
@@ -182,13 +182,6 @@ def _terminal() -> Iterator["PromptTerminal"]:
         yield PromptTerminal(descriptor, descriptor)
     finally:
         os.close(descriptor)
-
-
-def _is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False
 
 
 class PromptTerminal:
