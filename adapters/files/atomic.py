@@ -73,11 +73,11 @@ def publish(path: str, content: bytes, *, prefix: str = ".") -> None:
         os.close(folder)
 
 
-def replace(path: str, content: bytes, *, prefix: str = ".", mode: int = 0o600) -> None:
+def replace(path: str, content: bytes, *, prefix: str = ".") -> None:
     """Put a file in the place of another, or of none, and flush it. Raises OSError."""
     folder = os.open(os.path.dirname(path), _FOLDER)
     try:
-        replace_in(folder, os.path.basename(path), content, prefix=prefix, mode=mode)
+        replace_in(folder, os.path.basename(path), content, prefix=prefix)
     finally:
         os.close(folder)
 

@@ -88,7 +88,17 @@ class StateDir:
 
     def fingerprint_key(self, mint: Callable[[], str]) -> bytes:
         """Return this host's key of fingerprints, minted once: 32 bytes. `mint` returns 64 hex digits."""
-        return self._key("fingerprint.key", mint, "then set every secret again: omac secrets set")
+        name = "fingerprint.key"
+        try:
+            key = bytes.fromhex(self._minted(name, mint))
+        except ValueError:
+            key = b""
+        if len(key) != KEY_BYTES:
+            path = os.path.join(self.path, name)
+            message = f"{path} does not hold a key; it was changed by hand or cut off"
+            fix = [f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"]
+            raise Refusal("state-unusable", message, fix=fix)
+        return key
 
     @property
     def witness_token_path(self) -> str:
@@ -115,18 +125,6 @@ class StateDir:
             return shared
         name = f"{SUBJECT_KEYS}-{journal_id[:JOURNAL_ID_SHOWN]}"
         return SubjectKeyFiles(os.path.join(self.path, name), self._usable, shared)
-
-    def _key(self, name: str, mint: Callable[[], str], afterwards: str) -> bytes:
-        digits = self._minted(name, mint)
-        try:
-            key = bytes.fromhex(digits)
-        except ValueError:
-            key = b""
-        if len(key) != KEY_BYTES:
-            path = os.path.join(self.path, name)
-            message = f"{path} does not hold a key; it was changed by hand or cut off"
-            raise Refusal("state-unusable", message, fix=[f"rm {shlex.quote(path)}  # {afterwards}"])
-        return key
 
     def frozen(self, journal: str, journal_id: str) -> str:
         """Return the folder of the copies that this journal approved; another journal may still approve them later."""

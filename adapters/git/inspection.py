@@ -74,10 +74,10 @@ class Budget:
         """Spend all of it."""
         self._entries = 0
 
-    def renew(self, seconds: float, entries_max: int = ENTRIES_MAX) -> None:
-        """Begin again with so much."""
+    def renew(self, seconds: float) -> None:
+        """Begin again with so much time, and all entries."""
         self._deadline = time.monotonic() + seconds
-        self._entries = entries_max
+        self._entries = ENTRIES_MAX
 
     def check(self) -> None:
         """Raise Exhausted when the budget is spent."""

@@ -115,7 +115,7 @@ def check_skill(source: str, search: str) -> list[str]:
             declared, meta = _check_meta(folder, problems)
             name = declared or name
         if GUIDE_FILE in entries:
-            problems += guide_problems(folder, GUIDE_FILE, name)
+            problems += guide_problems(folder, name)
         else:
             problems.append(f"{GUIDE_FILE}: is missing, so agents cannot discover the skill")
     if meta is not None and meta.sidecar is not None:

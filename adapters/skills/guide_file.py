@@ -32,11 +32,11 @@ def read_guide(folder: int, source: str, skill: str, allowance: YamlAllowance) -
     return parse_guide(document, skill, _finder(front, shown, allowance.line_of))
 
 
-def guide_problems(folder: int, shown: str, skill: str) -> list[str]:
-    """Return each problem of the SKILL.md in an open folder, with line; `shown` is the path that they print."""
+def guide_problems(folder: int, skill: str) -> list[str]:
+    """Return each problem of the SKILL.md in an open folder, with line."""
     try:
-        front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, shown), shown)
-        return check_guide(parse_yaml(front, shown), skill, _finder(front, shown, line_of))[2]
+        front = _front_matter(read_yaml_bytes(GUIDE_FILE, folder, GUIDE_FILE), GUIDE_FILE)
+        return check_guide(parse_yaml(front, GUIDE_FILE), skill, _finder(front, GUIDE_FILE, line_of))[2]
     except YamlFileError as error:
         return [str(error)]
 

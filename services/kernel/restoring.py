@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.reader import Records
 from omac.journal.snapshot_store import APART, SnapshotStore
@@ -24,19 +23,13 @@ LOOKED_AT = 1_024  # events between two looks at the clock
 _log = logging.getLogger("omac.journal")
 
 
-def restored(
-    journal: Records,
-    snapshots: SnapshotStore | None,
-    head: int,
-    observe: Callable[[Recorded], None] = lambda _: None,
-) -> System:
-    """Return the system at position `head`; `observe` is given each event that was folded for it. Raises Refusal."""
+def restored(journal: Records, snapshots: SnapshotStore | None, head: int) -> System:
+    """Return the system at position `head`. Raises Refusal."""
     system = _nearest(snapshots, head)
     began = system.position
     kept, shown = KeptSnapshots(snapshots, system.position), time.monotonic()
     for recorded in journal.folded(system.position, head):
         system.apply(recorded)
-        observe(recorded)
         kept.notice(system)
         if not system.position % LOOKED_AT and time.monotonic() - shown >= SHOW_S:
             shown = time.monotonic()

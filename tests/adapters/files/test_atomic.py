@@ -90,10 +90,10 @@ def test_a_file_system_without_unnamed_files(tmp_path: Path, monkeypatch: pytest
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("old")
     (tmp_path / "file").symlink_to("other")
-    atomic.replace(str(tmp_path / "file"), b"new", mode=0o644)
+    atomic.replace(str(tmp_path / "file"), b"new")
     assert (tmp_path / "other").read_text() == "old"
     assert (tmp_path / "file").read_text() == "new"
-    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o600
 
 
 def refuse() -> None:
