@@ -111,16 +111,10 @@ class _SkillsFolder:
         label, shown = self._root.label, self._root.path
         try:
             path = canonical_folder(shown, self._within)
-        except OutsideRootsError:
-            yield self._broken(label, shown, f"leads out of {self._where()}; put the folder itself there")
-            return
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.lexists(shown):
-                yield self._broken(label, shown, "is a link that leads nowhere; remove it")
-            return
-        except OSError as error:
-            raise_exhaustion(error)
-            yield self._broken(label, shown, f"cannot be read ({error.strerror}); check links and rights")
+        except (OutsideRootsError, OSError) as error:
+            problem = self._problem(shown, error)
+            if problem or os.path.lexists(shown):
+                yield self._broken(label, shown, problem or "is no folder; make it a folder of skills")
             return
         if self._root.scope == "global":
             self._within = (self._within[0], path)
@@ -159,15 +153,19 @@ class _SkillsFolder:
                 if not name.isprintable() or not is_utf8(source):
                     return self._broken(name, path, "has control characters or no UTF-8 in its path; rename the folder")
                 return self._read(folder, name, source, taken)
-        except OutsideRootsError:
-            return self._broken(name, path, f"leads out of {self._where()}; put the folder itself there")
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.islink(path) and not os.path.exists(path):
-                return self._broken(name, path, "is a link that leads nowhere; remove it")
-            return None  # no folder at all
-        except OSError as error:
-            raise_exhaustion(error)
-            return self._broken(name, path, f"cannot be read ({error.strerror}); check links and rights")
+        except (OutsideRootsError, OSError) as error:
+            problem = self._problem(path, error)
+            return self._broken(name, path, problem) if problem else None
+
+    def _problem(self, path: str, error: OutsideRootsError | OSError) -> str:
+        """Return why nothing in a folder can be read; empty where there is no folder at all."""
+        if isinstance(error, OutsideRootsError):
+            return f"leads out of {self._where()}; put the folder itself there"
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            is_dangling = os.path.islink(path) and not os.path.exists(path)
+            return "is a link that leads nowhere; remove it" if is_dangling else ""
+        raise_exhaustion(error)
+        return f"cannot be read ({error.strerror}); check links and rights"
 
     def _read(self, folder: int, name: str, source: str, taken: Mapping[str, FoundSkill]) -> FoundSkill | None:
         shown = printable(os.path.join(source, META_FILE))

@@ -306,6 +306,13 @@ async def test_a_skill_folder_that_leads_out(
     assert said in str(skill.problem)
 
 
+async def test_a_file_in_the_place_of_a_skills_folder(workdir: Path, folders: SkillFolders) -> None:
+    """A file that has the name of a skills folder is reported as what it is."""
+    (workdir / ".agents").mkdir()
+    (workdir / ".agents" / "skills").touch()
+    assert "skills is no folder" in str(the_problem(await folders.discover(str(workdir), BASES)).problem)
+
+
 @pytest.mark.parametrize("what", ["skill", "skills folder"])
 async def test_a_link_tells_nothing_of_what_lies_outside(
     tmp_path: Path, workdir: Path, folders: SkillFolders, what: str
