@@ -18,11 +18,13 @@ from omac.domain.git.grammar import AGENT, GRAMMAR, REPORT, Rule, RuleNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from omac.adapters.git.entry import Entry
 
 TRIES = 5  # for a git folder in which something goes while it is judged
 PAUSE_S = 0.05  # between two
-SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes up to three descriptors
+SLASHES_MAX = DEPTH_MAX + 40  # in a path: git folders lie in others, and each level takes two descriptors
 _OPERATIONS = ("rebase-merge", "rebase-apply", "sequencer")
 _GIT_ENTRIES = ("HEAD", "config", "objects", "refs", "commondir")
 _PROBE_CHARACTERS, _PROBED = len("tXXXXXX"), "testing"  # git's setup.c: create_default_files
@@ -145,55 +147,52 @@ class GitFolder:
         finally:
             os.close(opened)
 
-    def _each_below(self, folder: int, name: str, path: str, judge: object) -> None:
+    def _each_below(self, folder: int, name: str, path: str, judge: Callable[[int, str], None]) -> None:
         """Judge each folder in `worktrees` or `modules` as a git folder of its own."""
         opened = open_listable(name, folder)
         try:
-            with os.scandir(opened) as scan:
-                for entry in scan:
-                    self._inspection.budget.spend()
-                    if entry.is_dir(follow_symlinks=False):
-                        judge(opened, entry, f"{path}/{entry.name}")  # type: ignore[operator]
-                    else:
-                        self._refuse(opened, entry, f"{path}/{entry.name}", "is no folder, and only folders are there")
+            self._each_in(opened, path, judge)
         finally:
             os.close(opened)
 
-    def _admin(self, folder: int, entry: Entry, path: str) -> None:
-        """The admin folder of a linked worktree."""
+    def _each_in(self, folder: int, path: str, judge: Callable[[int, str], None]) -> None:
+        """Judge each folder in an open one of these; `judge` gets it open."""
+        with os.scandir(folder) as scan:
+            for entry in scan:
+                self._inspection.budget.spend()
+                full = f"{path}/{entry.name}"
+                if not entry.is_dir(follow_symlinks=False):
+                    self._refuse(folder, entry, full, "is no folder, and only folders are there")
+                elif full.count("/") > SLASHES_MAX:
+                    self._refuse(folder, entry, full, f"lies deeper than {DEPTH_MAX} folders")
+                else:
+                    opened = open_listable(entry.name, folder)
+                    try:
+                        judge(opened, full)
+                    finally:
+                        os.close(opened)
+
+    def _admin(self, folder: int, path: str) -> None:
+        """Judge the admin folder of a linked worktree."""
         if self._only and path in self._inspection.by_themselves:
             return
-        if path.count("/") > SLASHES_MAX:
-            self._refuse(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
-            return
-        opened = open_listable(entry.name, folder)
-        try:
-            back = (content_of(opened, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
-            worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
-            is_new = not self._inspection.is_first and path not in self._baseline.nodes
-            GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(opened)
-            if is_new:
-                self._inspection.report(path, "is a new worktree's")
-        finally:
-            os.close(opened)
+        back = (content_of(folder, "gitdir", 8192) or b"").rstrip(b"\r\n").decode(errors="surrogateescape")
+        worktree = os.path.dirname(os.path.join(path, back)) if back and "\0" not in back else ""
+        is_new = not self._inspection.is_first and path not in self._baseline.nodes
+        GitFolder(self._inspection, path, Folder(ADMIN, worktree, self._place.common)).inspect(folder)
+        if is_new:
+            self._inspection.report(path, "is a new worktree's")
 
-    def _module(self, folder: int, entry: Entry, path: str) -> None:
-        """The git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
-        if path.count("/") > SLASHES_MAX:
-            self._refuse(folder, entry, path, f"lies deeper than {DEPTH_MAX} folders")
+    def _module(self, folder: int, path: str) -> None:
+        """Judge the git folder of a submodule, or a folder of such: the name of a submodule may have slashes."""
+        if not any(is_there(folder, name) for name in _GIT_ENTRIES):
+            self._each_in(folder, path, self._module)
             return
-        opened = open_listable(entry.name, folder)
-        try:
-            if any(is_there(opened, name) for name in _GIT_ENTRIES):
-                is_new = not self._inspection.is_first and path not in self._baseline.nodes
-                worktree = os.path.join(path, _worktree(opened) or ".")
-                GitFolder(self._inspection, path, Folder(WHOLE, os.path.realpath(worktree), path)).inspect(opened)
-                if is_new:
-                    self._inspection.report(path, "is a new submodule")
-            else:
-                self._each_below(folder, entry.name, path, self._module)
-        finally:
-            os.close(opened)
+        is_new = not self._inspection.is_first and path not in self._baseline.nodes
+        worktree = os.path.join(path, _worktree(folder) or ".")
+        GitFolder(self._inspection, path, Folder(WHOLE, os.path.realpath(worktree), path)).inspect(folder)
+        if is_new:
+            self._inspection.report(path, "is a new submodule")
 
     def _operation(self, path: str) -> None:
         if self._inspection.is_first:
@@ -257,7 +256,8 @@ class GitFolder:
 
     def _changed(self, folder: int, entry: Entry, path: str, here: str, rule: Rule, content: bytes) -> None:
         """Judge what is not as it was."""
-        from omac.domain.git.judges import PATH_JUDGES, replaces_objects
+        from omac.domain.git.judges import PATH_JUDGES
+        from omac.domain.git.refs import packed_replacements
 
         if rule.named and (problem := PATH_JUDGES[rule.named](here)):
             self._refuse(folder, entry, path, problem)
@@ -274,7 +274,7 @@ class GitFolder:
             self._inspection.report(path, "was changed while the program ran")
         elif rule.otherwise == REPORT and content != (before or b""):
             self._inspection.report(path, "hides a part of the history; git fetch --unshallow brings it")
-        elif here == "packed-refs" and replaces_objects(content):
+        elif here == "packed-refs" and packed_replacements(content):
             message = "names replacements of objects: git log --no-replace-objects shows the real ones"
             self._inspection.report(path, message)
 

@@ -210,7 +210,7 @@ class Inspection:
         self.places: list[GitPlace] = []  # of all git folders that were judged
         self.gits: set[str] = set()  # their paths
         self.changed: set[str] = set()  # of those whose index has changed
-        self._marked = 0
+        self.marked = 0  # the sum of digests of all folders that have some of what makes a folder git's own
         self.worktrees: dict[str, set[str]] = {}  # folders whose `.git` names a git folder, by that
         self.pinned: frozenset[str] = frozenset()  # what settings name
         self.traversed: set[str] = set()  # what git reaches by paths that its files name
@@ -225,14 +225,9 @@ class Inspection:
         """Return whether this inspection is the one at launch."""
         return self.quarantine is None
 
-    @property
-    def marked(self) -> int:
-        """The sum of digests of all folders that have some of what makes a folder git's own."""
-        return self._marked
-
     def mark(self, folder: str, marks: int) -> None:
         """Count a folder of a worktree that has these `marks`."""
-        self._marked += int(sha256_hex(f"{folder}:{marks}".encode(errors="surrogateescape")), 16)
+        self.marked += int(sha256_hex(f"{folder}:{marks}".encode(errors="surrogateescape")), 16)
 
     def hurry(self) -> bool:
         """Go on for a while with a spent budget, only to find repositories and set them aside. Return False if that

@@ -171,11 +171,6 @@ def ref_path(path: str) -> str:
     return "" if name == "HEAD" or refs.is_ref_name(name) else "is not the name of a ref"
 
 
-def replaces_objects(packed: bytes) -> bool:
-    """Return whether packed refs have git show one object for another."""
-    return refs.packed_replacements(packed)
-
-
 def _plain(judge: Callable[[bytes], str]) -> Judge:
     return lambda content, _before, _folder: judge(content)
 

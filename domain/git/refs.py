@@ -35,12 +35,18 @@ def _is_oid(text: bytes, digits: int = 0) -> bool:
 
 def head_problem(content: bytes) -> str:
     """`HEAD`: a branch, or an object id."""
-    return _value_problem(content)
+    if _is_oid(content.removesuffix(b"\n")):
+        return ""
+    raw = content.removeprefix(b"ref:").lstrip(b" \t").rstrip()
+    if not content.startswith(b"ref:") or raw.split() != [raw]:
+        return "holds neither an object id nor the name of a ref"
+    name = raw.decode(errors="surrogateescape")
+    return "" if name == "refs/heads/.invalid" or _is_name(raw) else f"names {name[:100]!r}, which is no ref"
 
 
 def ref_problem(content: bytes) -> str:
     """A file below `refs`: an object id, or the name of another ref; or what stands where refs are kept as tables."""
-    return "" if content == _REFTABLE_STUB else _value_problem(content)
+    return "" if content == _REFTABLE_STUB else head_problem(content)
 
 
 def oid_problem(content: bytes) -> str:
@@ -111,13 +117,3 @@ def _lines(content: bytes) -> Iterator[bytes]:
         end = len(content) if end < 0 else end
         yield content[start:end]
         start = end + 1
-
-
-def _value_problem(content: bytes) -> str:
-    if _is_oid(content.removesuffix(b"\n")):
-        return ""
-    raw = content.removeprefix(b"ref:").lstrip(b" \t").rstrip()
-    if not content.startswith(b"ref:") or raw.split() != [raw]:
-        return "holds neither an object id nor the name of a ref"
-    name = raw.decode(errors="surrogateescape")
-    return "" if name == "refs/heads/.invalid" or _is_name(raw) else f"names {name[:100]!r}, which is no ref"
