@@ -197,26 +197,23 @@ class Exchange:
             self._not_connected(_down("omac has no descriptor left for a connection to the skill"))
             return None
         sock = trio.socket.from_stdlib_socket(plain)
-        connected = False
+        connected, refusal = False, _down("the skill is not listening")
         try:
             with trio.move_on_after(self._limits.connect_timeout_s) as waited:
                 await sock.connect(("127.0.0.1", self._route.port))
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 # a connection to an unused ephemeral port can meet itself (simultaneous open) and would echo
                 connected = sock.getsockname() != sock.getpeername()
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if waited.cancelled_caught:
-                self._not_connected(
-                    Refusal("timeout", "the skill did not accept a connection in time", fix=[self._route.logs_command])
-                )
-            elif not connected:
-                self._not_connected(_down("the skill is not listening"))
+                message = "the skill did not accept a connection in time"
+                refusal = Refusal("timeout", message, fix=[self._route.logs_command])
         except OSError:
-            connected = False
-            self._not_connected(_down("the skill does not accept connections"))
+            refusal = _down("the skill does not accept connections")
         finally:
             if not connected:
                 sock.close()
         if not connected:
+            self._not_connected(refusal)
             return None
         self._on("connected")
         return Wire(plain, UpstreamError)

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 
-import msgspec
+from msgspec.json import encode
 
 ROTATE_BYTES = 8 * 1024 * 1024
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
@@ -34,7 +34,7 @@ def open_log(directory: str, label: str) -> int:
 
 def write_header(log: int, skill: str, port: int, argv: list[str]) -> None:
     """One line that begins a start: JSON strings, so that no argument can forge another line. Raises OSError."""
-    os.write(log, b"[omac] sidecar %s starts: port=%d argv=%s\n" % (_json(skill), port, _json(argv)))
+    os.write(log, b"[omac] sidecar %s starts: port=%d argv=%s\n" % (encode(skill), port, encode(argv)))
 
 
 def tail(log: int, size_max: int = 300) -> str:
@@ -56,7 +56,3 @@ def _open_at(folder: int, name: str) -> int:
         os.close(log)
         raise
     return log
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value)

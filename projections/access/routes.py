@@ -71,7 +71,7 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
     the skill."""
     directory, owner, name, route = _find(system, namespace, digest, mount)
     if name is None:
-        raise Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
+        raise unknown_mount()
     if route is not None and route.why is not None:
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
     sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(owner.path), name)].state
@@ -85,6 +85,11 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
         directory.path, name, mount, session, sidecar.birth.port, route.max_body_bytes, digest, streams,
         route.limits,
     )  # fmt: skip
+
+
+def unknown_mount() -> Refusal:
+    """Return the refusal of a token and a mount that lead nowhere."""
+    return Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
 
 
 def find_skill(

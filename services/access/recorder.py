@@ -13,7 +13,7 @@ from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
 from omac.domain.kernel.refusal import Refusal, stopping
 from omac.domain.settings.owner_limits import OwnerLimits
-from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route
+from omac.projections.access.routes import SHARED, ResolvedRoute, find_skill, resolve_route, unknown_mount
 from omac.services.access.call_gauges import CallGauges, CountedFor
 from omac.services.access.port import Answer, Request
 from omac.services.kernel.engine import Engine
@@ -162,11 +162,11 @@ class JournalAccessRecorder:
         if route is None:
             opened = self._engine.system.tokens.streams.get(digest)
             if digest in self._engine.revoked or opened in self._engine.revoked:
-                raise _unknown()
+                raise unknown_mount()
             route = resolve_route(self._engine.system, self._engine.namespace, digest, mount)
             route = self._open[digest, mount] = route.within(self._owner.of(route.skill))
         if self._engine.revoked and self._is_revoked(route):  # rule 1: at once, recorded or not
-            raise _unknown()
+            raise unknown_mount()
         return route
 
     def _is_revoked(self, route: ResolvedRoute) -> bool:
@@ -270,10 +270,6 @@ class JournalAccessRecorder:
     def _soon(self, request: int, event: Event) -> None:
         self._gauges.end(request)
         self._engine.record_soon([Addressed(access.AGGREGATE, self._stream, event)], Cause("agent", None, request))
-
-
-def _unknown() -> Refusal:
-    return Refusal("unknown-mount", "omac: unknown skill mount", fix=("omac status",))
 
 
 def _slow() -> Refusal:

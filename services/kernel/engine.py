@@ -167,6 +167,7 @@ class Engine(Execution):
         while True:
             try:
                 await work()
+                return
             except Refusal as refusal:
                 if not refusal.reason.startswith(("journal", "contention")):
                     return  # there is nothing to take away, or omac ends
@@ -174,8 +175,6 @@ class Engine(Execution):
                     _log.error("%s: what was revoked is not recorded yet: %s", stream, refusal.message)
                 problem = refusal.message
                 await trio.sleep(RETRY_S)
-            else:
-                return
 
     async def catch_up(self) -> None:
         await self._writer.catch_up()
