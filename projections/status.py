@@ -12,6 +12,7 @@ from omac.domain.credentials.credential import DEFAULTS
 from omac.domain.directories.directory import Directory, reload_command
 from omac.domain.directories.events import NOT_APPROVED
 from omac.domain.kernel import ids
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.terminal_escaping import named
 from omac.projections.access.routes import STARTING, down_detail
 from omac.projections.evidence.unfinished import (
@@ -203,20 +204,19 @@ def narrowed(status: Status, roots: Sequence[str]) -> Status:
     Settings, values, and the names of secrets of other directories are left out.
     """
 
-    def ours(dir: str) -> bool:  # noqa: A002  # what it is called in the status
-        return any(dir == root or dir.startswith(root.rstrip("/") + "/") for root in roots)
-
     return msgspec.structs.replace(
         status,
-        runs=tuple(run for run in status.runs if all(ours(root) for root in run.roots)),
-        directories=tuple(directory for directory in status.directories if ours(directory.dir)),
-        sidecars=tuple(msgspec.structs.replace(sidecar, log=None) for sidecar in status.sidecars if ours(sidecar.dir)),
+        runs=tuple(run for run in status.runs if all(below_any(root, roots) for root in run.roots)),
+        directories=tuple(directory for directory in status.directories if below_any(directory.dir, roots)),
+        sidecars=tuple(
+            msgspec.structs.replace(sidecar, log=None) for sidecar in status.sidecars if below_any(sidecar.dir, roots)
+        ),
         registry=tuple(
             msgspec.structs.replace(registration, config={})
             for registration in status.registry
-            if ours(registration.dir)
+            if below_any(registration.dir, roots)
         ),
-        sandboxes=tuple(sandbox for sandbox in status.sandboxes if ours(sandbox.dir)),
+        sandboxes=tuple(sandbox for sandbox in status.sandboxes if below_any(sandbox.dir, roots)),
         defaults={},
         settings={},
         unsigned=(),

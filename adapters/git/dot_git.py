@@ -12,7 +12,7 @@ from omac.adapters.git.open_folder import content_of, open_listable
 from omac.adapters.git.quarantine import kind_of
 from omac.adapters.git.stamp import node_of, stamp_of
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal
 
 TYPE_CHECKING = False
@@ -98,7 +98,7 @@ class DotJudge:
             self._disable(parent, entry, path, f"is new, and leads to {named}, which is not there, or past a link")
         elif not self._inspection.while_running and not self._is_own(target, os.path.dirname(path)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, whose worktree is another folder")
-        elif not any(below(target, folder) for folder in (*self._inspection.projects, *self._known)):
+        elif not below_any(target, (*self._inspection.projects, *self._known)):
             self._disable(parent, entry, path, f"is new, and leads out of the project: {target}")
         elif not (self._may_become_gits(target) if self._inspection.while_running else self._is_gits(target)):
             self._disable(parent, entry, path, f"is new, and leads to {target}, where git keeps no repository")

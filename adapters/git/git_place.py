@@ -11,7 +11,7 @@ from omac.adapters.git.stamp import node_of
 from omac.domain.git.folder import ALL_MARKS, MARKS
 from omac.domain.git.grammar import INDEX_BYTES_MAX
 from omac.domain.git.place import JudgedFolder
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal
 
 
@@ -118,7 +118,7 @@ class GitPlace(JudgedFolder):
         return real
 
     def _is_ours(self, real: str) -> bool:
-        return real != "" and any(below(real, project) for project in self.projects)
+        return real != "" and below_any(real, self.projects)
 
 
 def led_to(path: str) -> str:

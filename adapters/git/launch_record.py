@@ -12,7 +12,7 @@ from omac.adapters.git.config_copies import ConfigCopy
 from omac.adapters.git.layout import Layout, Narrowed
 from omac.adapters.git.refs import Session
 from omac.domain.git.folder import Folder
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Record:
 
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
-        return any(below(path, project) for project in self.projects) or any(
+        return below_any(path, self.projects) or any(
             below(path, git) and folder.inspects(path[len(git) + 1 :]) for git, folder in self.folders.items()
         )
 

@@ -20,7 +20,7 @@ from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX
@@ -332,7 +332,7 @@ def _inspected(layout: Layout, folders: Folders, pinned: Iterable[str]) -> None:
         # a git folder in its own worktree is found a second time, as a bare one
         roots.setdefault(repository.git, repository.root)
     gits = (*folders.whole, *folders.admins, *(session.common for session in layout.sessions))
-    obeyed = [path for path in pinned if not path.endswith("/.git") and not any(below(path, git) for git in gits)]
+    obeyed = [path for path in pinned if not path.endswith("/.git") and not below_any(path, gits)]
 
     def within(root: str) -> tuple[str, ...]:
         return tuple(path[len(root) + 1 :] for path in obeyed if path.startswith(f"{root}/"))

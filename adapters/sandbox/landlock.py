@@ -18,7 +18,7 @@ import errno
 import os
 
 from omac.adapters.linux import syscall
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _beside(folders: Iterable[str]) -> list[str]:
     around = holding.union(folders)
     siblings = []
     for parent in holding:
-        if any(below(parent, folder) for folder in folders):
+        if below_any(parent, folders):
             continue
         try:
             with os.scandir(parent) as entries:
@@ -153,7 +153,7 @@ def _beside(folders: Iterable[str]) -> list[str]:
                 ]
         except PermissionError:  # a mask with a way through: only mounts lie in it
             mounts = [path for path in _mounts() if below(path, parent) and path not in around]
-            siblings += [path for path in mounts if not any(below(path, folder) for folder in folders)]
+            siblings += [path for path in mounts if not below_any(path, folders)]
         except (FileNotFoundError, NotADirectoryError):
             continue
     return siblings

@@ -23,7 +23,7 @@ import struct
 from omac.adapters.linux import syscall
 from omac.adapters.sandbox import landlock, seccomp
 from omac.adapters.sandbox.stage import close_descriptors
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.confinement import COPY, DENY, LINK, PRIVATE, READ, WRITE
 
@@ -129,7 +129,7 @@ def _above(entries: tuple[Entry, ...], entry: Entry) -> Entry | None:
 def _writing(policy: Policy, path: str) -> int:
     """Return the accesses allowed below a writable path; in folders of the fence, links, FIFOs and sockets cannot be
     made."""
-    fenced = any(below(path, folder) for folder in policy.fence)
+    fenced = below_any(path, policy.fence)
     return WRITING & ~SPECIAL if fenced else WRITING
 
 

@@ -90,7 +90,7 @@ def own_installation(environment: Mapping[str, str]) -> list[Entry]:
         needs.prefix(prefix)
     needs.file(sys.executable, INTERPRETERS_MAX)
     script = _on_path("omac", environment.get("PATH", ""), "/")
-    if script is not None and any(below(resolve_symlinks(script)[1], shown) for shown in needs.shown):
+    if script is not None and below_any(resolve_symlinks(script)[1], needs.shown):
         needs.show(script)
     return needs.entries()
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from omac.adapters.skills.paths import FOLDER_FLAGS, PASS_FLAGS
 from omac.domain.kernel.exhaustion import is_exhaustion
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 
 PATH_BYTES_MAX = 4095  # PATH_MAX without its NUL
 STEPS_MAX = 4096  # of a walk, with those that links add
@@ -102,4 +102,4 @@ class _Walk:
             raise OutsideRootsError from None
 
     def _is_inside(self, path: str) -> bool:
-        return any(below(path, root) for root in self._roots)
+        return below_any(path, self._roots)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from omac.domain.kernel.event import Recorded
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.run import RunStarted
 
 
@@ -15,6 +15,6 @@ def last_agent(records: Iterable[Recorded], project: str) -> str:
         event = recorded.event
         if isinstance(event, RunStarted) and isinstance(name := event.policy.get("agent"), str):
             is_start = event.command == "start"
-            if project in event.roots if is_start else any(below(project, root) for root in event.roots):
+            if project in event.roots if is_start else below_any(project, event.roots):
                 agent = name
     return agent

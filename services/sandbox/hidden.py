@@ -10,7 +10,7 @@ Rules
 
 from __future__ import annotations
 
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import DENY, LINK, READ, WRITE, Entry, governing
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX, MARKER, NAMES_SHOWN
@@ -61,7 +61,7 @@ class HiddenSearch:
             return
         left_out = {*self.found, *(entry.path for entry in entries if entry.access == DENY)}
         for entry in sorted(granted, key=lambda entry: len(entry.path)):
-            if entry.access == READ and not any(below(entry.path, folder) for folder in self.found):
+            if entry.access == READ and not below_any(entry.path, self.found):
                 self.search(entry.path, left_out)
 
     def entries(self, entries: Sequence[Entry], repositories: Sequence[GitRepository]) -> list[Entry]:

@@ -8,7 +8,7 @@ import trio
 
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel.loopback import ANY, loopback_address
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
@@ -80,7 +80,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
     harness = harness_named(request.harness) if request.harness else DEFAULT_HARNESS
     workdirs = [directory(workdir, "--workdir") for workdir in request.workdirs]
     roots = [directory(root, "--root") for root in request.roots] or ([] if workdirs else [os.getcwd()])
-    roots += [workdir for workdir in dict.fromkeys(workdirs) if not any(below(workdir, root) for root in roots)]
+    roots += [workdir for workdir in dict.fromkeys(workdirs) if not below_any(workdir, roots)]
     return ServeOptions(
         harness,
         tuple(roots),
@@ -102,7 +102,7 @@ def options(request: ServeRequest, environment: Mapping[str, str]) -> ServeOptio
 def _beginning(workdirs: list[str], roots: list[str]) -> str:
     """The directory that an agent begins in: the first to be activated, else the current one, where a root holds it."""
     here = os.path.realpath(os.getcwd())
-    return next(iter(workdirs), here if any(below(here, root) for root in roots) else roots[0])
+    return next(iter(workdirs), here if below_any(here, roots) else roots[0])
 
 
 def _launch(

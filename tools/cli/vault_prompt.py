@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from omac.domain.kernel import ids
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below_any
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
@@ -57,7 +57,7 @@ def _waiting(options: ServeOptions, environment: Mapping[str, str]) -> list[str]
         status = known.status
         if options.beside:
             return status.scope in scopes
-        is_there = is_repository(status.scope) or any(below(status.dir, root) for root in options.roots)
+        is_there = is_repository(status.scope) or below_any(status.dir, options.roots)
         return status.scope in scopes or is_there
 
     here = [registered.status for registered in registry.known if may_run(registered)]
