@@ -29,7 +29,14 @@ from omac.domain.sandbox.confinement import (
 )
 from omac.domain.sandbox.hidden_names import HiddenNames
 from omac.services.sandbox.hidden import HiddenSearch
-from omac.services.sandbox.settled import noted_key_file, refuse_kernel, refuse_links, require_room, settled
+from omac.services.sandbox.settled import (
+    refuse_home,
+    refuse_kernel,
+    refuse_links,
+    refuse_own,
+    require_room,
+    settled,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +118,8 @@ class _Composition:
         hidden = self._hidden()
         for path in (*self._trees, *(entry.path for entry in self._granted)):
             for own in hidden:
-                _refuse_own(path, own, "omac's own and in no sandbox", "omac status")
-            _refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
+                refuse_own(path, own, "omac's own and in no sandbox", "omac status")
+            refuse_own(path, caches, "where each project's tools have a cache of their own", "omac cache list")
         if not request.ephemeral_cache:
             find = ports.caches.cache_of if request.explain else ports.caches.open_cache
             made.cache = find(self._trees[0], self._host)
@@ -287,7 +294,7 @@ class _Composition:
                     )
                 refuse_kernel(path, flag, access)
                 if access == WRITE:
-                    _refuse_home(path, flag, self._home)
+                    refuse_home(path, flag, self._home)
                 entries.append(Entry(path, access, flag))
         return entries
 
@@ -346,11 +353,14 @@ class _Composition:
     def _hidden(self) -> tuple[str, ...]:
         """Return omac's own paths, even those that a variable or a setting puts elsewhere: state directory, journal,
         vault key file (also the one that opened the vault last), witness and its token."""
-        paths = [self._ports.state, *map(self._ports.files.canonical, self._request.omac_files)]
-        paths += noted_key_file(self._ports)
+        files, state = self._ports.files, self._ports.state
+        paths, note = [state, *map(files.canonical, self._request.omac_files)], f"{state}/{state_paths.KEY_NOTE}"
+        key_file = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
+        if key_file and "\0" not in key_file and files.exists(key_file):
+            paths.append(files.canonical(key_file))
         for variable, endings in (("OMAC_JOURNAL", ("", "-wal", "-shm")), ("OMAC_VAULT_KEY_FILE", ("",))):
             if (path := self._host.get(variable, "")) and "://" not in path:
-                paths += [self._ports.files.canonical(path) + ending for ending in endings]
+                paths += [files.canonical(path) + ending for ending in endings]
         return tuple(paths)
 
 
@@ -372,27 +382,8 @@ def _trees(typed: SandboxRequest, ports: SandboxPorts) -> list[str]:
             reason: Reason = "not-a-directory" if files.exists(real) else "directory-missing"
             raise Refusal(reason, f"{flag} {path}: no such directory: {real}", fix=[list_command(_folder_of(real))])
         refuse_kernel(real, flag, WRITE)
-        _refuse_home(real, flag, home)
+        refuse_home(real, flag, home)
     return trees
-
-
-def _refuse_home(path: str, flag: str, home: str) -> None:
-    """Raise Refusal (misuse) for a home folder or a folder above: an agent could change the commands that the owner's
-    shell runs next."""
-    if below(home, path):
-        location = "your home folder" if path == home else "above your home folder"
-        enter = ["cd ~/projects/shop  # the project to work in"] if flag == "--workdir" else []
-        raise Refusal(
-            "misuse",
-            f"{flag} {path} is {location}: an agent could change what your shell runs next",
-            fix=[*enter, f"ls -d ~/*/  # folders that {flag} can name in its place"],
-        )
-
-
-def _refuse_own(path: str, own: str, purpose: str, instead: str) -> None:
-    if below(path, own):
-        where = path if path == own else f"{path} is in {own}, which"
-        raise Refusal("misuse", f"{where} is {purpose}", fix=[instead])
 
 
 def _folder_of(path: str) -> str:

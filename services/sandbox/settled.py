@@ -1,9 +1,9 @@
-"""A request that is settled: what was typed, over a profile, over the settings, over the defaults."""
+"""A request that is settled: what was typed, over a profile, over the settings, over the defaults; and the refusals of
+what no request may ask for."""
 
 from __future__ import annotations
 
-from omac.domain.kernel import state_paths
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.sandbox.confinement import COPY, PRIVATE, READ, WRITE, governing
 from omac.domain.sandbox.request import defaults
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from omac.domain.sandbox.confinement import Entry
     from omac.domain.sandbox.request import SandboxRequest
-    from omac.services.sandbox.ports import SandboxPorts, SettlingPorts
+    from omac.services.sandbox.ports import SettlingPorts
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder like any other
 
@@ -34,7 +34,7 @@ def refuse_links(path: str, links: list[tuple[str, str]], trees: list[str]) -> N
     """A link in a folder that an agent may change could lead anywhere by now: it is not followed. `path` is as typed,
     `links` as of `resolve_symlinks`. Raises Refusal (unsafe-link)."""
     for link, target in links:
-        if any(below(link, tree) for tree in trees):
+        if below_any(link, trees):
             raise Refusal(
                 "unsafe-link",
                 f"{path} leads through {link}, a link (to {target}) that a program in the sandbox could have made",
@@ -54,11 +54,24 @@ def refuse_kernel(path: str, flag: str, access: str) -> None:
         raise Refusal("misuse", message, fix=[f"omac sandbox run --read {quoted(path)} -- COMMAND"])
 
 
-def noted_key_file(ports: SandboxPorts) -> list[str]:
-    """Return the canonical path of the key file that opened the vault last, if it is still there."""
-    files, note = ports.files, f"{ports.state}/{state_paths.KEY_NOTE}"
-    path = files.content(note).decode(errors="surrogateescape") if files.exists(note) else ""
-    return [files.canonical(path)] if path and "\0" not in path and files.exists(path) else []
+def refuse_home(path: str, flag: str, home: str) -> None:
+    """Raise Refusal (misuse) for a home folder or a folder above: an agent could change the commands that the owner's
+    shell runs next."""
+    if below(home, path):
+        location = "your home folder" if path == home else "above your home folder"
+        enter = ["cd ~/projects/shop  # the project to work in"] if flag == "--workdir" else []
+        raise Refusal(
+            "misuse",
+            f"{flag} {path} is {location}: an agent could change what your shell runs next",
+            fix=[*enter, f"ls -d ~/*/  # folders that {flag} can name in its place"],
+        )
+
+
+def refuse_own(path: str, own: str, purpose: str, instead: str) -> None:
+    """Raise Refusal (misuse) for what lies in `own`, a folder of omac's."""
+    if below(path, own):
+        where = path if path == own else f"{path} is in {own}, which"
+        raise Refusal("misuse", f"{where} is {purpose}", fix=[instead])
 
 
 def require_room(grants: list[Entry], entries: list[Entry], ports: SettlingPorts) -> None:
