@@ -26,6 +26,7 @@ from omac.domain.kernel.set_aside import PositionEmptied
 from omac.domain.kernel.sizes import counted
 from omac.journal.codec import Codec
 from omac.journal.file import VERSION_INDEX, beyond_repair, connect_for_reading, refusal_of, segment_refusal
+from omac.journal.leaves import has_tree
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.pruned import PrunedPositions
 from omac.journal.reader import wrong_type
@@ -215,7 +216,7 @@ class _Layout:
 
     def _leaves(self) -> None:
         """Leaves tell of events that are missing at the end, even where the head does not."""
-        if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+        if not has_tree(self._connection):
             return  # an earlier omac's: the next opening makes one
         row = self._connection.execute("SELECT size FROM tree").fetchone()
         top = max(self.last, *self.missing) if self.missing else self.last
@@ -258,7 +259,7 @@ class _Layout:
 def _early(connection: sqlite3.Connection) -> int:
     """The last position of an omac without leaves: the first one kept the time at which something happened elsewhere as
     the recorded time, which may lie before that of an earlier position."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+    if not has_tree(connection):
         return sys.maxsize
     late = connection.execute("SELECT late FROM tree").fetchone()
     return late[0] if late and isinstance(late[0], int) else 0

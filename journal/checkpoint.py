@@ -20,9 +20,10 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from omac.domain.access.signing import SIGNATURE
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import connect_for_reading, refusal_of
-from omac.journal.leaves import stored_tree, without_leaves
+from omac.journal.leaves import has_tree, stored_tree, without_leaves
 from omac.journal.merkle import HASH_BYTES
 
 ED25519 = b"\x01"  # the type of a signature, in a key's id
@@ -32,8 +33,7 @@ TEXT_MAX = 65_536  # characters of a checkpoint
 ORIGIN = "omac/"
 SIGNS = "\u2014 "  # begins a signature
 SIGNATURE_CHARACTERS = 92  # of the id of a key with its signature, in base64
-_SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/=]+)")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Checkpoint(NamedTuple):
@@ -101,7 +101,7 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     body += "\n"
     if not separator or len(text) > TEXT_MAX or not signatures.endswith("\n"):
         raise _no_checkpoint("it has no signature")
-    matches = [_SIGNATURE.fullmatch(line) for line in signatures.removesuffix("\n").split("\n")]
+    matches = [SIGNATURE.fullmatch(line) for line in signatures.removesuffix("\n").split("\n")]
     if None in matches:
         raise _no_checkpoint("a line of its signatures is none")
     signed = [(match[1], match[2]) for match in matches if match]
@@ -146,7 +146,7 @@ def current_checkpoint(path: str, at: int) -> Checkpoint:
     connection = connect_for_reading(path)
     try:
         connection.execute("BEGIN")
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+        if not has_tree(connection):
             raise without_leaves(path)
         tree, late = stored_tree(connection, path)
         journal = connection.id()
@@ -165,11 +165,11 @@ def _body(checkpoint: Checkpoint) -> str:
 
 def _parsed(body: str) -> Checkpoint:
     lines = body.split("\n")
-    if len(lines) != 6 or not lines[0].startswith(ORIGIN) or not _NUMBER.fullmatch(lines[1]):
+    if len(lines) != 6 or not lines[0].startswith(ORIGIN) or not NUMBER.fullmatch(lines[1]):
         raise _no_checkpoint("its lines are not those of omac")
     numbers = [lines[3].removeprefix("time "), lines[4].removeprefix("late ")]
     root = _decoded(lines[2])
-    if len(root) != HASH_BYTES or not all(map(_NUMBER.fullmatch, numbers)):
+    if len(root) != HASH_BYTES or not all(map(NUMBER.fullmatch, numbers)):
         raise _no_checkpoint("its lines are not those of omac")
     checkpoint = Checkpoint(lines[0].removeprefix(ORIGIN), int(lines[1]), root, int(numbers[0]), int(numbers[1]))
     if _body(checkpoint) != body:

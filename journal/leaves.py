@@ -27,6 +27,8 @@ from omac.journal.file import damaged, refusal_of, unproven
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, leaf_hash
 
+LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
+HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 PART = 5_000  # leaves computed later in one transaction
 NEAR = 1_000  # leaves that an append computes first: what an earlier omac appended meanwhile
 SHOWN = 50_000  # leaves that are worth a word
@@ -119,7 +121,7 @@ def stored_leaves(connection: JournalConnection, after: int, until: int) -> Iter
     """Yield the stored leaf of each position above `after` up to `until`. Raises ValueError where one is missing, or no
     hash, which the last of them may tell; sqlite3.Error."""
     expected = after
-    for position, leaf in connection.execute(_LEAVES, (after, until)):
+    for position, leaf in connection.execute(LEAVES, (after, until)):
         expected += 1
         if position != expected:
             break
@@ -135,6 +137,11 @@ def without_leaves(path: str) -> Refusal:
     message = f"the events of the journal {path} have no proofs yet: an earlier omac recorded them"
     fix = [f"omac start --journal {shlex.quote(path)} -- true  # opens it, which computes them"]
     return Refusal("prerequisite-missing", message, fix=fix)
+
+
+def has_tree(connection: sqlite3.Connection | JournalConnection) -> bool:
+    """Return whether a journal has a tree, which an earlier omac did not make. Raises sqlite3.Error."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone() is not None
 
 
 def current_tree(connection: JournalConnection, head: int, path: str) -> StoredTree:
@@ -220,7 +227,6 @@ def _cut(peaks: bytes) -> list[bytes]:
 
 
 _NAME = "SELECT text FROM name WHERE id = ? AND typeof(text) = 'text'"
-_LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _FIELDS = """
     SELECT stream, version, kind, at, run, actor, correlation, causation, happened, sealed, body FROM event
     WHERE position > ? AND position <= ? ORDER BY position

@@ -19,7 +19,7 @@ from omac.journal.bundle import LeafContent
 from omac.journal.checkpoint import Checkpoint, VerifierKey, journal_of, verified
 from omac.journal.codec import Codec
 from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import Contents, stored_leaves
+from omac.journal.leaves import HASHES, Contents, stored_leaves
 from omac.journal.merkle import includes, inclusion_ranges, leaf_hash, root_of
 from omac.journal.openings import Opening, openings_of, require_committed, shown_values
 from omac.journal.proof_text import parsed
@@ -77,7 +77,7 @@ def prove(
         connection.execute("BEGIN")
         text = next((text for _, text in Contents(connection).between(position - 1, position)), None)
         pruned = max((segment for segment in connection.segments() if segment.pruned), default=None)
-        leaf = connection.execute(_LEAVES, (position - 1, position)).fetchone()
+        leaf = connection.execute(HASHES, (position - 1, position)).fetchone()
         is_set_aside = leaf is not None and SetAsidePositions(connection).has(position, leaf[0])
         ranges = inclusion_ranges(position - 1, checkpoint.size)
         hashes = tuple(root_of(stored_leaves(connection, *range_)) for range_ in ranges)
@@ -136,6 +136,3 @@ def _values(content: LeafContent, openings: tuple[Opening, ...]) -> Any:
 
 def _no_proof(why: str) -> Refusal:
     return Refusal("misuse", f"this proves nothing: {why}", fix=["omac audit prove POSITION > FILE"])
-
-
-_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

@@ -22,7 +22,7 @@ from omac.journal.file import connect_for_reading, damaged, refusal_of, restore_
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.mark import Mark
 from omac.journal.pruned import PrunedPositions
-from omac.journal.segment import Segment
+from omac.journal.segment import NAMES, Segment
 from omac.journal.subject_ciphers import KeysOf
 
 PAGE = 1_000
@@ -53,7 +53,7 @@ COLUMNS = (
     "happened",
 )  # fmt: skip
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM event"  # noqa: S608  # our own names
-_NAMED = tuple(COLUMNS.index(name) for name in ("stream", "kind", "run", "actor"))  # stored as ids of names
+_NAMED = tuple(map(COLUMNS.index, NAMES))
 
 
 class Records(Protocol):

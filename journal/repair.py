@@ -26,14 +26,13 @@ from omac.journal.format import IsLiving, in_use, living, raise_schema
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import leaf_hash
 from omac.journal.schema import create_version_index
+from omac.journal.segment import NAMES
 from omac.journal.set_aside_positions import digest_of
 from omac.journal.store import open_for_writing
 
 ROUNDS_MAX = 8
 _EMPTIED = "position.emptied"
-_HAS_TREE = "SELECT 1 FROM sqlite_master WHERE name = 'tree'"
 _TREE = "SELECT size FROM tree"
-_TEXTS = ("stream", "kind", "run", "actor")  # columns that name a text
 _PLAIN = ("position", "version", "at", "correlation", "causation", "body", "sealed", "leaf", "happened")
 
 
@@ -141,7 +140,7 @@ class Repair:
 
     def _add_leaves(self, raw: JournalConnection) -> None:
         """Append the leaves of recorded findings. The next opening does so where others are missing, or the tree is."""
-        rows = raw.execute(_TREE).fetchall() if raw.execute(_HAS_TREE).fetchone() else []
+        rows = raw.execute(_TREE).fetchall() if leaves.has_tree(raw) else []
         if self._first is None or [size for (size,) in rows] != [self._first - 1]:
             return
         stored = leaves.current_tree(raw, self._last, self._path)
@@ -191,8 +190,8 @@ class Repair:
 
     def _keep(self, raw: sqlite3.Connection, record: int, position: int) -> None:
         """Copy a row of events into the table beside."""
-        texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in _TEXTS]  # noqa: S608  # our columns
-        into, values = ", ".join((*_TEXTS, *_PLAIN)), ", ".join((*texts, *_PLAIN))
+        texts = [f"coalesce((SELECT text FROM name WHERE id = event.{name}), '#' || {name})" for name in NAMES]  # noqa: S608  # our columns
+        into, values = ", ".join((*NAMES, *_PLAIN)), ", ".join((*texts, *_PLAIN))
         raw.execute(
             f"INSERT INTO set_aside (record, {into}) SELECT ?, {values} FROM event WHERE position = ?",  # noqa: S608  # our columns
             (record, position),

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from omac.domain.kernel.refusal import Refusal
-from omac.journal.checkpoint import ORIGIN, VerifierKey, sign_note, verified_note, verifier_of
+from omac.journal.checkpoint import NUMBER, ORIGIN, VerifierKey, sign_note, verified_note, verifier_of
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _ROTATION = re.compile(r"old (?P<old>[^\n]+)\nnew (?P<new>[^\n]+)\ntime [0-9]+\n")
 
 
@@ -87,4 +86,4 @@ def _loss(journal: str, at: int, lost: str, new: VerifierKey) -> str:
 def _time_of(body: str) -> int:
     """The time that a note names; -1, which none has, for a text that names none."""
     digits = body.rstrip("\n").rpartition("\ntime ")[2]
-    return int(digits) if _NUMBER.fullmatch(digits) else -1
+    return int(digits) if NUMBER.fullmatch(digits) else -1

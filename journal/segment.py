@@ -24,7 +24,7 @@ _COLUMNS = (
     "position", "stream", "version", "kind", "at", "run", "actor", "correlation", "causation", "body", "sealed", "leaf",
     "happened",
 )  # fmt: skip
-_NAMES = ("stream", "kind", "run", "actor")
+NAMES = ("stream", "kind", "run", "actor")  # columns with ids of names
 
 SegmentProblem = Literal[
     "segment-missing", "segment-renamed", "segment-altered", "segment-truncated", "segment-swapped"
@@ -137,21 +137,10 @@ def write_segment(
     """Write the segment of these positions, which lie in the file that `source` reads, as a draft; return it. Raises
     sqlite3.Error, OSError."""
     file = file_of(first, last)
-    draft, target = _drafted(journal, file)
-    try:
+    draft = os.path.join(folder_of(journal), file + DRAFT)
+    with _drafted(draft) as target:
         target.execute("INSERT INTO segment VALUES (?, ?, ?, ?, ?)", (journal_id, first, last, root, note))
-        names: set[Any] = set()
-        rows = source.execute(_ROWS, (first, last))
-        while page := rows.fetchmany(1_000):
-            target.executemany(_INSERT, page)
-            names.update(row[index] for row in page for index in _NAMED)
-        texts = (row for row in source.execute("SELECT id, text FROM name ORDER BY id") if row[0] in names)
-        target.executemany("INSERT INTO name VALUES (?, ?)", texts)
-        target.execute(_INDEX)
-        target.execute("COMMIT")
-    finally:
-        target.close()
-    _flush(draft)
+        _copy_rows(source, target, first, last, range(first, last + 1))
     return Segment(first, last, file, os.path.getsize(draft), digest_of_file(draft))
 
 
@@ -169,40 +158,44 @@ class PrunedContent(NamedTuple):
 def write_pruned(source: sqlite3.Connection, journal: str, segment: Segment, left: PrunedContent) -> Segment:
     """Write what is left of a segment, which `source` reads, as a draft; return it. Raises sqlite3.Error, OSError."""
     file = pruned_file_of(segment.first, segment.last)
-    draft, target = _drafted(journal, file)
-    try:
+    draft = os.path.join(folder_of(journal), file + DRAFT)
+    with _drafted(draft) as target:
         target.executemany("INSERT INTO segment VALUES (?, ?, ?, ?, ?)", source.execute("SELECT * FROM segment"))
-        names: set[Any] = set()
-        rows = source.execute(_ROWS, (segment.first, segment.last))
-        while page := rows.fetchmany(1_000):
-            kept = [row for row in page if row[0] in left.kept]
-            target.executemany(_INSERT, kept)
-            names.update(row[index] for row in kept for index in _NAMED)
-        texts = (row for row in source.execute("SELECT id, text FROM name ORDER BY id") if row[0] in names)
-        target.executemany("INSERT INTO name VALUES (?, ?)", texts)
+        _copy_rows(source, target, segment.first, segment.last, left.kept)
         target.execute("CREATE TABLE pruned (position INTEGER, body BLOB, at INTEGER)")
         target.execute("INSERT INTO pruned VALUES (?, ?, ?)", (left.counted_at, left.counts, left.at))
-        target.execute(_INDEX)
-        target.execute("COMMIT")
-    finally:
-        target.close()
-    _flush(draft)
     return Segment(segment.first, segment.last, file, os.path.getsize(draft), digest_of_file(draft), left.pruned)
 
 
-def _drafted(journal: str, file: str) -> tuple[str, sqlite3.Connection]:
-    """The path of a new draft, and a connection in a transaction that has made its tables."""
-    draft = os.path.join(folder_of(journal), file + DRAFT)
+@contextlib.contextmanager
+def _drafted(draft: str) -> Iterator[sqlite3.Connection]:
+    """Yield a connection to a new draft, in a transaction that has made its tables; then commit and flush it."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft)
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     target = sqlite3.connect(draft, isolation_level=None)
     try:
         target.executescript(_TABLES)
-    except BaseException:
+        yield target
+        target.execute(_INDEX)
+        target.execute("COMMIT")
+    finally:
         target.close()
-        raise
-    return draft, target
+    _flush(draft)
+
+
+def _copy_rows(
+    source: sqlite3.Connection, target: sqlite3.Connection, first: int, last: int, kept: Container[int]
+) -> None:
+    """Copy those rows from `first` to `last` that are `kept`, with the texts that they name."""
+    names: set[Any] = set()
+    rows = source.execute(_ROWS, (first, last))
+    while page := rows.fetchmany(1_000):
+        copied = [row for row in page if row[0] in kept]
+        target.executemany(_INSERT, copied)
+        names.update(row[index] for row in copied for index in _NAMED)
+    texts = (row for row in source.execute("SELECT id, text FROM name ORDER BY id") if row[0] in names)
+    target.executemany("INSERT INTO name VALUES (?, ?)", texts)
 
 
 def same_events(source: sqlite3.Connection, journal: str, draft: Segment, kept: Container[int] | None = None) -> bool:
@@ -343,7 +336,7 @@ def _described(whose: Any) -> str:
     return f"positions {whose[1]} to {whose[2]} of journal {whose[0]}" if whose else "no segment"
 
 
-_NAMED = tuple(_COLUMNS.index(name) for name in _NAMES)
+_NAMED = tuple(_COLUMNS.index(name) for name in NAMES)
 _ROWS = f"SELECT {', '.join(_COLUMNS)} FROM event WHERE position BETWEEN ? AND ? ORDER BY position"  # noqa: S608  # ours
 _INSERT = f"INSERT INTO event VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  # marks
 _TABLES = """

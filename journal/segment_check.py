@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from omac.domain.access.sealing import SegmentPruned, SegmentSealed
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.codec import Codec
-from omac.journal.leaves import Contents
+from omac.journal.leaves import HASHES, Contents
 from omac.journal.log_connection import ALL, JournalConnection
 from omac.journal.segment import Segment, SegmentError, verify_segment
 
@@ -82,7 +82,7 @@ def _first_altered(connection: JournalConnection, segment: Segment, error: Segme
     try:
         while after < segment.last:
             until = min(after + PART, segment.last)
-            leaves = [leaf for (leaf,) in connection.execute(_LEAVES, (after, until))]
+            leaves = [leaf for (leaf,) in connection.execute(HASHES, (after, until))]
             hashes = Contents(connection).hashes(after, until)
             if hashes != leaves:
                 return next(
@@ -105,4 +105,3 @@ _BODIES = (
     "SELECT text, body FROM event JOIN name ON name.id = kind WHERE +position > ? AND +position <= ? "
     "AND version IS NOT NULL AND stream = ? AND text IN ('segment.sealed', 'segment.pruned') ORDER BY version"
 )
-_LEAVES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"

@@ -21,7 +21,7 @@ import msgspec
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.journal.file import connect_for_reading, refusal_of, unproven
-from omac.journal.leaves import Contents, without_leaves
+from omac.journal.leaves import HASHES, LEAVES, Contents, has_tree, without_leaves
 from omac.journal.log_connection import JournalConnection
 from omac.journal.merkle import HASH_BYTES, MerkleTree, Range, leaf_hash
 from omac.journal.pruned import PrunedPositions
@@ -131,7 +131,7 @@ class _Verification:
         self._absent: list[tuple[int, int]] = []  # above which position, to which, events cannot be read
         self._set_aside: list[int] = []
         self._repaired = SetAsidePositions(connection, self._absent)
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tree'").fetchone():
+        if not has_tree(connection):
             if kept:
                 raise _beyond_proof(
                     path, f"a kept root counts {counted(kept[-1].size, 'event')}, and it has no leaves at all"
@@ -182,7 +182,7 @@ class _Verification:
         if root is not None:
             self._tree.append_subtree(root, end - start)
         else:
-            leaves = [leaf for (leaf,) in self._connection.execute(_HASHES, (start, end))]
+            leaves = [leaf for (leaf,) in self._connection.execute(HASHES, (start, end))]
             if not is_wanted or self._hashes(start, end) != leaves:
                 leaves = self._examine(start, end, is_wanted)
             self._tree.extend(leaves)
@@ -218,7 +218,7 @@ class _Verification:
     def _examine(self, start: int, end: int, is_wanted: bool) -> list[bytes]:
         """Look at one leaf after the other, and at its event where that is wanted; returns what the tree has of them.
         Only a range where something is wrong gets here, or one whose events nobody asked for."""
-        stored = dict(self._connection.execute(_LEAVES, (start, end)))
+        stored = dict(self._connection.execute(LEAVES, (start, end)))
         texts = dict(Contents(self._connection).between(start, end)) if is_wanted else {}
         leaves = []
         for position in range(start + 1, end + 1):
@@ -348,8 +348,6 @@ def _moved(text: bytes, position: int) -> bytes:
     return msgspec.msgpack.encode([position, *msgspec.msgpack.decode(text)[1:]])
 
 
-_HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
-_LEAVES = "SELECT position, hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 _OF_MANY = ("rewritten", "truncated", "tree-altered")  # findings that no number of others crowds out
 _OF_LEAVES = ("altered", "out-of-place")  # found at one position, whose leaf may be the one that was changed
 _NO_LEAF = bytes(HASH_BYTES)

@@ -17,11 +17,10 @@ from typing import BinaryIO, NoReturn
 
 from omac.domain.kernel.refusal import Refusal
 from omac.journal.file import connect_for_reading
-from omac.journal.leaves import Contents
+from omac.journal.leaves import HASHES, Contents
 from omac.journal.merkle import HASH_BYTES, Range, perfect_root
 
 RECORD_BYTES = 1 + HASH_BYTES
-_HASHES = "SELECT hash FROM leaf WHERE position > ? AND position <= ? ORDER BY position"
 
 
 class VerificationWorkers:
@@ -65,7 +64,7 @@ def _work(path: str, parts: Sequence[Range], writer: int) -> NoReturn:
         contents = Contents(connection)
         with os.fdopen(writer, "wb", buffering=0) as answers:
             for start, end in parts:
-                leaves = [leaf for (leaf,) in connection.execute(_HASHES, (start, end))]
+                leaves = [leaf for (leaf,) in connection.execute(HASHES, (start, end))]
                 sound = contents.hashes(start, end) == leaves
                 answers.write(b"\1" + perfect_root(leaves) if sound else bytes(RECORD_BYTES))
     except (sqlite3.Error, OSError, Refusal):

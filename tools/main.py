@@ -26,7 +26,7 @@ from omac.tools.cli import (
     values_group,
 )
 from omac.tools.cli.host_only import require_host
-from omac.tools.cli.plain_typer import CommandGroup, Commands, JournalPath, Json
+from omac.tools.cli.plain_typer import DIRECTORY_HELP, CommandGroup, Commands, JournalPath, Json
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.carrying_out import INTERRUPTED, carry_out
 from omac.tools.terminal.invocation import Invocation, current, working_for
@@ -151,9 +151,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit(show(as_json=False))
 
 
-Directory = Annotated[
-    str | None, typer.Argument(help="The directory; the project around the current one, if not named.")
-]
+Directory = Annotated[str | None, typer.Argument(help=DIRECTORY_HELP)]
 Version = Annotated[
     bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and exit.")
 ]

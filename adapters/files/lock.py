@@ -7,7 +7,7 @@ import os
 import time
 
 FOLDER_WAIT_S = 2.0
-FOLDER_POLL_S = 0.02
+POLL_S = 0.01
 
 
 class Locked(Exception):
@@ -34,6 +34,16 @@ def try_acquire(descriptor: int, *, shared: bool = False) -> bool:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def acquire_within(descriptor: int, wait_s: float) -> bool:
+    """Lock an open file until it is closed; False when others keep it for so long. Raises OSError."""
+    deadline = time.monotonic() + wait_s
+    while not try_acquire(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
     return True
 
 
@@ -69,18 +79,12 @@ def hold_folder(folder: int) -> bool:
 
     A network's file system that cannot lock folders is taken as one that nobody else has locked.
     """
-    deadline = time.monotonic() + FOLDER_WAIT_S
-    while True:
-        try:
-            if try_acquire(folder):
-                return True
-        except OSError as error:
-            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
-            return True
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(FOLDER_POLL_S)
+    try:
+        return acquire_within(folder, FOLDER_WAIT_S)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        return True
 
 
 def is_held(path: str) -> bool:

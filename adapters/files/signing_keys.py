@@ -11,7 +11,6 @@ Rules
 import errno
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
@@ -25,7 +24,6 @@ STORES = (FILE, "vault", "keychain")
 KEY_BYTES = 32
 BYTES_MAX = 4_096
 TURN_WAIT_S = 10.0
-TURN_POLL_S = 0.01
 
 
 class KeptKey(NamedTuple):
@@ -118,13 +116,10 @@ def turn_at(
             raise
         yield
         return
-    deadline = time.monotonic() + wait_s
     try:
-        while not lock.try_acquire(descriptor):
-            if time.monotonic() > deadline:
-                message = f"another omac has been changing {path} for {wait_s:g} s"
-                raise Refusal("contention", message, fix=[f"fuser -v {shlex.quote(path + '.lock')}"])
-            time.sleep(TURN_POLL_S)
+        if not lock.acquire_within(descriptor, wait_s):
+            message = f"another omac has been changing {path} for {wait_s:g} s"
+            raise Refusal("contention", message, fix=[f"fuser -v {shlex.quote(path + '.lock')}"])
         yield
     finally:
         os.close(descriptor)

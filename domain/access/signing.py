@@ -25,7 +25,7 @@ from omac.domain.kernel.event import Event
 from omac.domain.kernel.refusal import Refusal
 
 ID_BYTES = 4  # of a key, in front of each of its signatures
-_SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/=]+)")
+SIGNATURE = re.compile("\u2014 ([^ +]+) ([A-Za-z0-9+/=]+)")
 
 
 class CheckpointSigned(Event, frozen=True):
@@ -149,7 +149,7 @@ def key_id(key: str) -> str:
 
 def signer_of(note: str) -> str:
     """Return the name and the id of the key that a note says it is signed by; "" for a text that says none."""
-    match = _SIGNATURE.fullmatch(note.removesuffix("\n").rpartition("\n")[2])
+    match = SIGNATURE.fullmatch(note.removesuffix("\n").rpartition("\n")[2])
     try:
         content = base64.b64decode(match[2], validate=True) if match else b""
     except (binascii.Error, ValueError):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from posixpath import join
 
-PATCH_BEGINS = "*** begin patch"
+from omac.domain.guard.guard import PATCH_BEGINS
+
 PATCH_ENDS = "*** end patch"
 
 EXPANDED = "$`\\"  # what a shell makes something else of, unless it is in single quotes

@@ -22,6 +22,9 @@ class Cause(msgspec.Struct, frozen=True, gc=False):
     causation: int | None = None  # the position of the record that led to this one
 
 
+PERSON = Cause("person")
+
+
 class Draft(msgspec.Struct, frozen=True, gc=False):
     """An event on its way to the journal. `version` is the expected next version; None in a log without versions."""
 

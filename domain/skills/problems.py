@@ -5,15 +5,14 @@ to see all of them.
 """
 
 import copy
-import re
 from typing import Any
 
 from omac.domain.skills.contract import parse_meta
 from omac.domain.skills.document import without_indices
+from omac.domain.skills.document_error import PART
 from omac.domain.skills.meta import Meta, MetaError
 
 PROBLEMS_MAX = 50
-PART = re.compile(r"([^.\[\]]+)|\[([0-9]+)\]")
 STAND_INS: dict[str, Any] = {  # by field without its last index, for what must have a value: {} is the index
     "name": "omitted",
     "sidecar.command": ["omitted"],

@@ -7,11 +7,9 @@ from typing import Protocol
 from omac.domain.harness import installation
 from omac.domain.harness.installation import BridgeChangeRequested, InstallationState
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.services.kernel.execution import Execution
-
-PERSON = Cause("person")
 
 
 class PlannedChange(Protocol):

@@ -12,6 +12,7 @@ import msgspec
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.kernel import ids
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal
@@ -22,7 +23,7 @@ from omac.domain.skills.registration import Registration
 from omac.journal.reader import Records
 from omac.services.credentials.values import Credentials, Values
 from omac.services.ports import Secrets, SkillFolders
-from omac.services.skills.registration import PERSON, Registering
+from omac.services.skills.registration import Registering
 from omac.services.skills.resolution import Candidate, SkillSearch, every
 
 KEYCHAIN = "keychain"  # the old omac had no other store

@@ -5,13 +5,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.settings import setting
 from omac.domain.settings.settings import Setting
 from omac.services.kernel.execution import Execution
-
-PERSON = Cause("person")
 
 
 class Change(Protocol):

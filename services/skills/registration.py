@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON, Cause
 from omac.domain.kernel.ids import StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills import registration
@@ -18,8 +18,6 @@ from omac.services.credentials.values import Credentials, SetResult, Values
 from omac.services.kernel.execution import Execution
 from omac.services.ports import FrozenSkills, Interpreters
 from omac.services.skills.resolution import Candidate
-
-PERSON = Cause("person")
 
 
 @dataclass(eq=False, repr=False)

@@ -20,10 +20,10 @@ from omac.adapters.credentials.vault import Vault
 from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, RequestSecrets, Stored
 from omac.domain.kernel import ids
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.skills.registration import Deregistered
 from omac.services.kernel.opened import OpenedJournal
-from omac.services.skills.registration import PERSON
 from omac.tools.compose.command_context import opened
 
 SECRET = "xoxb-7f3a9c"

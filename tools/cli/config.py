@@ -6,11 +6,11 @@ import msgspec
 import trio
 
 from omac.domain.credentials.credential import Credential
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.meta import Config
 from omac.domain.skills.values import ValueRefused, check_config, shown
 from omac.services.credentials.values import Values
-from omac.services.skills.registration import PERSON
 from omac.tools.cli.secrets import INPUT_BYTES_MAX, report_idle, report_stored, rows_of, source_of
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.terminal.invocation import current, print_data, print_json

@@ -12,10 +12,10 @@ from omac.domain.credentials import credential
 from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel import ids
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials
-from omac.services.skills.registration import PERSON
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import recorded
 from omac.tools.cli.revoke import by_repository

@@ -15,6 +15,8 @@ from omac.tools.cli.host_only import require_host
 from omac.tools.terminal.invocation import current, print_data
 
 Json = Annotated[bool, typer.Option("--json", help="Print data for programs.")]
+DIRECTORY_HELP = "The directory; the project around the current one, if not named."
+Workdir = Annotated[str | None, typer.Option("--workdir", metavar="DIR", help=DIRECTORY_HELP)]
 JournalPath = Annotated[str | None, typer.Option("--journal", metavar="PATH", help="The journal's file.")]
 
 CONVERTER = "_runtime_param"  # of typer's parameters: what converts a value, made when first needed

@@ -10,16 +10,13 @@ import typer
 from omac.domain.harness.names import NAMES, listed
 from omac.domain.kernel.refusal import quoted
 from omac.domain.sandbox.request import SandboxRequest
-from omac.tools.cli.plain_typer import Command, JournalPath, Json
+from omac.tools.cli.plain_typer import Command, JournalPath, Json, Workdir
 from omac.tools.hotpath.sandbox_options import OPTIONS, Option, parse_options
 from omac.tools.terminal.invocation import current, parse_count
 
 WORDS = "omac.words"  # in the context: what stands after --, None where nothing does
 
 Agent = Annotated[str | None, typer.Argument(metavar="HARNESS", help=f"{listed(NAMES, 'or')}.")]
-Workdir = Annotated[
-    str | None, typer.Option(metavar="DIR", help="The directory; the project around the current one, if not named.")
-]
 NoSandbox = Annotated[bool, typer.Option("--no-sandbox", help="Launch without a sandbox, with all your rights.")]
 Unapproved = Annotated[str | None, typer.Option(metavar="HOW", help="Unapproved skills: refuse, confine or allow.")]
 BridgeCompat = Annotated[

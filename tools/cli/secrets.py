@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 import trio
 
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
 from omac.domain.kernel.refusal import Refusal
@@ -14,7 +15,6 @@ from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_secret
 from omac.services.credentials.values import Values
-from omac.services.skills.registration import PERSON
 from omac.tools.cli.skill_argument import OpenedSkill, SkillArgument, at_terminal, opened_skill, text_of
 from omac.tools.cli.values_file import read_values, shown_source
 from omac.tools.terminal.invocation import current, print_json

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from omac.tools.cli.plain_typer import JournalPath, Json
+from omac.tools.cli.plain_typer import DIRECTORY_HELP, JournalPath, Json
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
@@ -175,10 +175,7 @@ def approvals(
 
 
 def trust(
-    directory: Annotated[
-        str | None,
-        typer.Argument(metavar="DIR", help="The directory; the project around the current one, if not named."),
-    ] = None,
+    directory: Annotated[str | None, typer.Argument(metavar="DIR", help=DIRECTORY_HELP)] = None,
     harness: Harness = None,
     repository: Repository = False,
     journal: JournalPath = None,

@@ -19,10 +19,9 @@ from omac.projections.status import RunStatus, Status
 from omac.tools.cli.control import ask_run
 from omac.tools.compose.state import StateDir, is_living, is_living_launch, server_socket
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import print_line, report, report_fix, show_status
+from omac.tools.terminal.render import CLEAR, print_line, report, report_fix, show_status
 
 WATCH_S = 2
-CLEAR = "\x1b[H\x1b[2J"
 
 
 def run(journal_path: str | None, as_json: bool, environment: Mapping[str, str]) -> int:

@@ -15,13 +15,12 @@ from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.columns import elided_middle
 from omac.tools.terminal.invocation import current, print_json
-from omac.tools.terminal.render import print_line, show_columns
+from omac.tools.terminal.render import CLEAR, print_line, show_columns
 from omac.tools.terminal.timestamps import rfc3339, wall_clock
 
 EVERY_S = 1.0
 WINDOW_S = 10.0
 SESSION_COLUMNS = 36  # those of a UUID; an agent may name its session as it likes
-CLEAR = "\x1b[H\x1b[2J"
 HEADS = ("SKILL", "PROJECT", "SESSION", "CALLS/S", "OPEN", "FAILED", "MEDIAN", "P99", "BYTES")
 
 

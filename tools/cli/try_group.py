@@ -4,15 +4,11 @@ from typing import Annotated
 
 import typer
 
-from omac.tools.cli.plain_typer import JournalPath, Json
+from omac.tools.cli.plain_typer import JournalPath, Json, Workdir
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
 Skill = Annotated[str, typer.Argument(metavar="SKILL", help="The skill's name, or its mount.")]
-Workdir = Annotated[
-    str | None,
-    typer.Option("--workdir", metavar="DIR", help="The directory; the project around the current one, if not named."),
-]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omac.tools.cli.plain_typer import Commands, JournalPath, Json
+from omac.tools.cli.plain_typer import Commands, JournalPath, Json, Workdir
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import current
 
@@ -19,10 +19,6 @@ config_app = Commands(help="Show and change the settings of skills.")
 vault_app = Commands(help="The encrypted file for secrets, where there is no keychain.")
 settings_app = Commands(help="Show and change omac's own settings.")
 
-Workdir = Annotated[
-    str | None,
-    typer.Option("--workdir", metavar="DIR", help="The directory; the project around the current one, if not named."),
-]
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 SecretNames = Annotated[list[str], typer.Argument(metavar="NAME", help="The secrets' names.")]
 Field = Annotated[str, typer.Argument(metavar="FIELD", help="The setting's name.")]

@@ -13,7 +13,7 @@ from omac.adapters.files.bounded import open_no_link
 from omac.adapters.files.subject_keys import SubjectKeyFiles, is_subject
 from omac.domain.access import erasure
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import LaunchId, WorkdirId
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox import launch
@@ -28,7 +28,6 @@ from omac.tools.compose.export_draft import empty_draft
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
 
-PERSON = Cause("person")
 WHY_LOST = "omac was killed"
 RECORD_BYTES_MAX = 1 << 20  # of a file that the spool rejected
 

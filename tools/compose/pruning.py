@@ -17,7 +17,7 @@ from omac.domain.access import sealing
 from omac.domain.access.access import AccessAborted, AccessCompleted
 from omac.domain.access.sealing import SegmentSealed
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause, Recorded
+from omac.domain.kernel.event import PERSON, Recorded
 from omac.domain.kernel.ids import HostId, RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.set_aside import PositionPruned, PositionSetAside
@@ -36,8 +36,6 @@ from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import mark_of, to_write
 from omac.tools.compose.sealing import KeysOf, alone, finish
 from omac.tools.compose.state import StateDir, host_id
-
-PERSON = Cause("person")
 
 
 class PlannedPrune(NamedTuple):

@@ -12,7 +12,7 @@ import trio
 from omac.domain.access import sealing
 from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import HostId
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
@@ -26,8 +26,6 @@ from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
 from omac.tools.terminal.typed_command import typed_with
-
-PERSON = Cause("person")
 
 KeysOf = Callable[[str], Sequence[VerifierKey]]  # the public keys that can have signed the journal at a path
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 
+from omac.domain.kernel.moments import LAST
 from omac.domain.kernel.refusal import Refusal
 
 AGO = re.compile(r"(\d{1,9})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 SHOWN_NS = 1_000  # programs get times to the microsecond: one that was pasted from there means all of it
 SECOND_NS = 10**9  # people get them to the second
-MOMENT_MAX = 2**63 - 2 * SECOND_NS  # beyond any that is recorded
 TO_THE_SECOND = re.compile(r"[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|[+-][0-9:]+)?\Z")
 WALL = "%Y-%m-%d %H:%M:%S"
 FORM = "%Y-%m-%dT%H:%M:%S"
@@ -35,7 +35,7 @@ def _nanoseconds(moment: datetime) -> int:
 
 def _within(moment: int) -> int:
     """The moment, or the last that a journal can hold: whoever writes 9999-12-31 means all that comes."""
-    return max(-MOMENT_MAX, min(MOMENT_MAX, moment))
+    return max(-LAST, min(LAST, moment))
 
 
 def parse_end(text: str, clock: Callable[[], int], flag: str) -> int:
