@@ -10,6 +10,7 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,13 @@ def with_vault(omac: Omac) -> Path:
 def piped(omac: Omac, stdin: bytes, *arguments: str, cwd: Path | None = None) -> Done:
     """Run a command that reads stdin, where there is no terminal."""
     return omac.run(*arguments, stdin=stdin, cwd=cwd)
+
+
+def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
+    """Run a command without a terminal, with `extra` in its environment."""
+    configured = copy(omac)
+    configured.environment = omac.environment | dict(extra or {})
+    return piped(configured, stdin, *arguments)
 
 
 def typed(omac: Omac, answers: Sequence[tuple[str, bytes]], *arguments: str) -> Done:

@@ -29,8 +29,6 @@ wire_api = "responses"
 request_max_retries = 0
 stream_max_retries = 0
 """
-# Codex's own sandbox cannot be built inside omac's.
-NO_SANDBOX = ("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"')
 
 
 class Agent(NamedTuple):

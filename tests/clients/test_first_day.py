@@ -178,10 +178,6 @@ class Day:
         return made
 
 
-def _elided(lines: list[str]) -> list[str]:
-    return ["..."] if lines else []
-
-
 def _facade(lines: list[str]) -> list[str]:
     """Shorten the facade's answer, which is one line of JSON."""
     return [re.sub(r'^({"error":"[a-z-]+","skill":"[a-z]+",).*', r"\1 ...", line) for line in lines]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
+from real_keyring import PrivateKeyring, private_keyring
 from real_omac import Omac, Serving, omac_in
 
 from omac.tools.terminal.invocation import Invocation, working_for
@@ -20,6 +21,22 @@ def omac(tmp_path: Path) -> Iterator[Omac]:
     """Yield an omac of this test's own; no server runs yet."""
     with omac_in(tmp_path) as own:
         yield own
+
+
+@pytest.fixture
+def shop(omac: Omac) -> Path:
+    """Return a project with an approved skill."""
+    project = omac.project("shop")
+    omac.approve(project)
+    return project
+
+
+@pytest.fixture
+def keyring(omac: Omac) -> Iterator[PrivateKeyring]:
+    """Yield a real gnome-keyring, which this omac finds."""
+    with private_keyring(omac.folder) as keyring:
+        omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
+        yield keyring
 
 
 @pytest.fixture(scope="module")

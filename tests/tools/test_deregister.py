@@ -4,8 +4,6 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 import trio
 from polling import eventually
 from real_omac import Done, Omac
-from valued_skill import everywhere, piped, typed, valued, with_vault
+from valued_skill import alone, everywhere, typed, valued, with_vault
 
 from omac.adapters.credentials.keys import key_at_hand
 from omac.adapters.credentials.vault import Vault
@@ -37,13 +35,6 @@ def shop(omac: Omac) -> Path:
     project = valued(omac)
     registered(omac, project)
     return project
-
-
-def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command without a terminal, with `extra` in its environment."""
-    configured = copy(omac)
-    configured.environment = omac.environment | dict(extra or {})
-    return piped(configured, stdin, *arguments)
 
 
 def registered(omac: Omac, project: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from contract.journals import commit_now, journal_at
 from killed_restore import kill_restore
-from real_keyring import PrivateKeyring, private_keyring
+from real_keyring import PrivateKeyring
 from real_omac import Omac
 
 from omac.domain.access.signing import AGGREGATE, KeyLost, KeyRotated
@@ -533,16 +533,6 @@ def test_a_vault_that_is_locked_delays_nothing(vault: Omac, monkeypatch: pytest.
     assert json.loads(vault.ok("status", "--json"))["unsigned"] == []
     report = verified(vault)
     assert (report["checkpoints"], report["size"] >= WORTH) == (2, True)
-
-
-@pytest.fixture
-def keyring(used: Omac) -> Iterator[PrivateKeyring]:
-    """Yield a real gnome-keyring, or skip the test without one."""
-    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
-        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(used.folder) as private:
-        used.environment |= {name: private[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
-        yield private
 
 
 def test_the_key_is_kept_in_the_keychain(used: Omac, keyring: PrivateKeyring) -> None:

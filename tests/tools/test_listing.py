@@ -7,14 +7,12 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from real_omac import Done, Omac
-from valued_skill import piped, valued, with_vault
+from valued_skill import alone, valued, with_vault
 
 from omac.domain.skills.registration import ApprovalRevoked, Approved
 
@@ -39,13 +37,6 @@ def states(omac: Omac, project: Path, *flags: str) -> dict[str, str]:
 def approved(omac: Omac, *flags: str) -> list[dict[str, Any]]:
     """Return the rows that `omac approvals --json` prints."""
     return [json.loads(line) for line in omac.ok("approvals", "--json", *flags).splitlines()]
-
-
-def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command without a terminal, with `extra` in its environment."""
-    configured = copy(omac)
-    configured.environment = omac.environment | dict(extra or {})
-    return piped(configured, stdin, *arguments)
 
 
 def registered(omac: Omac, project: Path, *flags: str) -> Done:

@@ -4,17 +4,16 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from polling import eventually
-from real_keyring import private_keyring
+from real_keyring import PrivateKeyring
 from real_omac import ECHO_SKILL, Done, Omac, omac_in
-from valued_skill import PROGRAM, everywhere, piped, told, typed, valued, with_vault
+from valued_skill import PROGRAM, alone, everywhere, told, typed, valued, with_vault
 
 from omac.adapters.credentials.keys import key_at_hand
 from omac.adapters.credentials.vault import Vault
@@ -56,13 +55,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Pat
     with omac_in(tmp_path_factory.mktemp("shared")) as omac:
         with_vault(omac)
         yield omac, valued(omac, "shop", META)
-
-
-def alone(omac: Omac, *arguments: str, stdin: bytes = b"", extra: Mapping[str, str] | None = None) -> Done:
-    """Run a command without a terminal, with `extra` in its environment."""
-    host = copy(omac)
-    host.environment = omac.environment | dict(extra or {})
-    return piped(host, stdin, *arguments)
 
 
 def register(omac: Omac, project: Path, *flags: str, **extra: str) -> Done:
@@ -376,18 +368,16 @@ def test_a_store_that_is_locked(omac: Omac, shop: Path) -> None:
     assert register(omac, shop, "--no-secrets", OMAC_CONFIG_REGION="eu", **locked).status == 0
 
 
-def test_a_keychain(omac: Omac) -> None:
+def test_a_keychain(omac: Omac, keyring: PrivateKeyring) -> None:
     """A secret is kept in the keychain and taken over from there. Once the keychain is locked, nothing more is
     approved."""
     shop, market, fair = (valued(omac, name, META) for name in ("shop", "market", "fair"))
-    with private_keyring(omac.folder) as keyring:
-        omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
-        omac.environment["OMAC_SECRETS_STORE"] = "keychain"
-        assert "secrets kept in the system's keychain: TOKEN" in register(omac, shop, **ALL).out
-        assert taken(register(omac, market, "--defaults", "--json"))["secrets"][0]["store"] == "keychain"
-        keyring.lock()
-        for done in (register(omac, fair, **ALL), register(omac, fair, "--defaults")):
-            assert (done.status, "keychain is locked" in done.err) == (8, True), done
+    omac.environment["OMAC_SECRETS_STORE"] = "keychain"
+    assert "secrets kept in the system's keychain: TOKEN" in register(omac, shop, **ALL).out
+    assert taken(register(omac, market, "--defaults", "--json"))["secrets"][0]["store"] == "keychain"
+    keyring.lock()
+    for done in (register(omac, fair, **ALL), register(omac, fair, "--defaults")):
+        assert (done.status, "keychain is locked" in done.err) == (8, True), done
     assert len(omac.events(Approved)) == 2
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from polling import eventually, stays
-from real_keyring import PrivateKeyring, private_keyring
+from real_keyring import PrivateKeyring
 from real_omac import Done, Omac, Serving, curl, omac_in
 from valued_skill import META, PROGRAM, everywhere, pid_of, piped, told, typed, valued, waiting, with_vault
 
@@ -96,23 +96,21 @@ class Slow(io.RawIOBase):
 
 
 def test_the_store_that_is_reported_has_the_secret(
-    omac: Omac, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    omac: Omac, keyring: PrivateKeyring, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The reported store has the secret, even if a vault that would now be chosen is made while omac waits for the
     value."""
     project = valued(omac)
-    with private_keyring(omac.folder) as keyring:
-        omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
-        key = str(omac.folder / "vault.key")
-        slow = Slow(lambda: omac.ok("vault", "init", "--key-file", key), SECRET.encode())
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(slow)))
-        environment = omac.environment | {"OMAC_VAULT_KEY_FILE": key}
-        with working_for(Invocation(environment, sys.stdin, sys.stdout, sys.stderr)):
-            set_(SkillArgument("slack", Where(str(project))), "TOKEN", [], True)
-        reported = json.loads(capsys.readouterr().out)["store"]
-        assert (omac.state / "vault").exists()
-        assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"
-        assert [record.event.store for record in omac.events(SecretWritten)] == [reported]
+    key = str(omac.folder / "vault.key")
+    slow = Slow(lambda: omac.ok("vault", "init", "--key-file", key), SECRET.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(slow)))
+    environment = omac.environment | {"OMAC_VAULT_KEY_FILE": key}
+    with working_for(Invocation(environment, sys.stdin, sys.stdout, sys.stderr)):
+        set_(SkillArgument("slack", Where(str(project))), "TOKEN", [], True)
+    reported = json.loads(capsys.readouterr().out)["store"]
+    assert (omac.state / "vault").exists()
+    assert reported == listed(omac, project)["TOKEN"]["store"] == "keychain"
+    assert [record.event.store for record in omac.events(SecretWritten)] == [reported]
 
 
 # ---- the journey of a secret ----
@@ -526,19 +524,9 @@ def test_no_store_at_all(omac: Omac) -> None:
     assert SECRET.encode() not in everywhere(omac, done)
 
 
-@pytest.fixture
-def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
-    """Yield a real gnome-keyring, or skip the test."""
-    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
-        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(tmp_path) as service:
-        yield service
-
-
 def test_with_a_real_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     """A keyring keeps a secret on its whole journey. A locked one refuses new secrets, and sidecars keep their
     values."""
-    omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
     project = valued(omac)
     where = ("--workdir", str(project))
     done = piped(omac, SECRET.encode(), "secrets", "set", "slack", "TOKEN", *where)

@@ -28,14 +28,6 @@ from omac.domain.sidecars.sidecar import SpawnRequested
 
 
 @pytest.fixture
-def shop(omac: Omac) -> Path:
-    """A project with an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
-
-
-@pytest.fixture
 def agent(omac: Omac) -> Path:
     """Put a program called claude on PATH, which prints its arguments."""
     folder = omac.folder / "bin"

@@ -11,14 +11,6 @@ from polling import eventually
 from real_omac import COMMAND, Omac, curl
 
 
-@pytest.fixture
-def shop(omac: Omac) -> Path:
-    """A project with an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
-
-
 def test_calls_of_two_sessions(omac: Omac, shop: Path) -> None:
     """Calls are listed by session, the busier first. Without a terminal the table is printed once."""
     server = omac.serve()

@@ -3,15 +3,13 @@
 import json
 import os
 import shlex
-import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from polling import eventually
-from real_keyring import PrivateKeyring, private_keyring
+from real_keyring import PrivateKeyring
 from real_omac import Done, Omac, Serving
 from valued_skill import everywhere, piped, told, typed, valued, waiting, with_vault
 
@@ -464,19 +462,9 @@ def test_unlock_without_any_store(omac: Omac) -> None:
 # ---- a keychain ----
 
 
-@pytest.fixture
-def keyring(tmp_path: Path) -> Iterator[PrivateKeyring]:
-    """Yield a real gnome-keyring, or skip the test."""
-    if not shutil.which("gnome-keyring-daemon") or not shutil.which("dbus-daemon"):
-        pytest.skip("no gnome-keyring here: apt-get install gnome-keyring dbus-daemon")
-    with private_keyring(tmp_path) as service:
-        yield service
-
-
 def test_unlock_of_a_keyring(omac: Omac, keyring: PrivateKeyring) -> None:
     """An open keyring needs no passphrase, and the server reloads. A keyring that stays locked is reported as
     locked."""
-    omac.environment |= {name: keyring[name] for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")}
     project = valued(omac)
     omac.approve(project, "slack")
     serving = omac.serve()

@@ -69,7 +69,6 @@ COMMANDS: tuple[Command, ...] = (
     RequestStop("asked for"),
     ReportStopped(),
 )
-RESTING: tuple[Status, ...] = ("idle", "requested", "started", "healthy", "backoff", "stopping", "gave_up")
 
 
 def fold(state: Sidecar, events: list[Event]) -> Sidecar:

@@ -20,14 +20,6 @@ from omac.domain.kernel.run import RunStopped
 from omac.domain.sandbox.launch import LaunchExited
 
 
-@pytest.fixture
-def shop(omac: Omac) -> Path:
-    """A project with an approved skill."""
-    project = omac.project("shop")
-    omac.approve(project)
-    return project
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_is_passed_on(omac: Omac, number: signal.Signals) -> None:
     """A request to end is passed on as its own signal. The command may take its time, and its status is omac's; a
