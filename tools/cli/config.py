@@ -85,8 +85,8 @@ def set_(request: SkillArgument, name: str, value: str | None, as_json: bool) ->
     with opened_skill(request, "omac config set", [name]) as skill:
         checked = _checked(skill, skill.config(name), value)
         skill.give(Values(config={name: checked}))
-        row = _row(skill, skill.config(name), skill.effective())
         if as_json:
+            row = _row(skill, skill.config(name), skill.effective())
             print_json({"skill": skill.name, "workdir": skill.place.workdir, **msgspec.structs.asdict(row)})
         else:
             print_folded(f"{name} of {skill.name} for {skill.place.shown} is {shown(checked)}")
