@@ -16,13 +16,12 @@ Rules
 import contextlib
 import errno
 import os
-import shlex
 import shutil
 import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
-from omac.domain.kernel.refusal import Reason, Refusal
+from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.journal.file import connect_for_reading, refusal_of
 from omac.journal.log_connection import JournalConnection
 from omac.journal.mark import Mark
@@ -116,7 +115,7 @@ def begin(target: str) -> str:
     for name in (draft, folder_of(draft)):
         if os.path.lexists(name):
             message = f"{name} is of another backup to {target}, which is being made or was interrupted"
-            fix = [f"rm -rf {shlex.quote(draft)} {shlex.quote(folder_of(draft))}  # unless a backup is being made"]
+            fix = [f"rm -rf {quoted(draft)} {quoted(folder_of(draft))}  # unless a backup is being made"]
             raise Refusal("misuse", message, fix=fix)
     return draft
 
@@ -139,7 +138,7 @@ def finish(draft: str, target: str) -> None:
 
 def _taken(name: str) -> Refusal:
     message = f"{name} exists already; a backup never overwrites a file"
-    return Refusal("misuse", message, fix=[f"ls -ld {shlex.quote(name)}", "omac journal backup OTHER"])
+    return Refusal("misuse", message, fix=[list_command(name), "omac journal backup OTHER"])
 
 
 def _listed(path: str) -> list[Segment]:
@@ -169,7 +168,7 @@ def restore(
     draft = _draft(path)
     if os.path.abspath(source) == os.path.abspath(draft):
         message = f"a restore makes and removes a folder named {source}"
-        raise Refusal("misuse", message, fix=[f"mv {shlex.quote(source)} {shlex.quote(source + '.db')}"])
+        raise Refusal("misuse", message, fix=[f"mv {quoted(source)} {quoted(source + '.db')}"])
     _remove(draft, with_segments=True)  # of one that was killed
     copy = back_up(source, draft)
     try:
@@ -208,11 +207,11 @@ def restore(
     restored = inspect(path)
     if (restored.id, restored.position) != (copy.id, copy.position):
         message = f"{path} is not what was restored: it ends at position {restored.position}, not {copy.position}"
-        raise Refusal("journal-damaged", message, fix=[f"ls -l {shlex.quote(path)}*"])
+        raise Refusal("journal-damaged", message, fix=[f"ls -l {quoted(path)}*"])
     mark.write(copy.id, copy.position)
     if mark.read() != (copy.id, copy.position):
         message = f"the journal {path} is restored, but its mark {mark.file} cannot be written"
-        raise Refusal("state-unusable", message, fix=[f"rm {shlex.quote(mark.file)}"])
+        raise Refusal("state-unusable", message, fix=[f"rm {quoted(mark.file)}"])
     return copy._replace(path=path), kept
 
 
@@ -302,5 +301,5 @@ def _unwritable(path: str, error: OSError) -> Refusal:
     reason: Reason = (
         "journal-read-only" if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM) else "journal-unavailable"
     )
-    fix = [f"ls -ld {shlex.quote(os.path.dirname(path) or '.')}"]
+    fix = [list_command(os.path.dirname(path) or ".")]
     return Refusal(reason, f"{path} cannot be written: {error.strerror}", fix=fix)

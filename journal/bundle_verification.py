@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import (
     CHECKPOINT,
@@ -73,7 +73,7 @@ def verify_bundle(
     this omac does not derive it as the one that exported. Raises Refusal (misuse): there is no such folder, or nothing
     of an export is in it."""
     if not os.path.isdir(folder):
-        raise Refusal("misuse", f"{folder} is no folder", fix=[f"ls -ld {quoted(folder)}"])
+        raise Refusal("misuse", f"{folder} is no folder", fix=[list_command(folder)])
     names = (MANIFEST, SIGNATURE, CHECKPOINT, EVIDENCE, GAPS)
     if not any(os.path.lexists(os.path.join(folder, name)) for name in names):
         message = f"{folder} is no export: it holds no {MANIFEST}, nor another file that omac export makes"

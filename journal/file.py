@@ -4,11 +4,10 @@ Opens it with sqlite3 alone, so that a command that only reads starts quickly.
 """
 
 import os
-import shlex
 import sqlite3
 import stat
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.journal.event_kinds import SCHEMA
 from omac.journal.log_connection import JournalConnection
@@ -48,7 +47,7 @@ def connect_for_reading(path: str, mark: Mark | None = None, *, lenient: bool = 
 
 def require_regular(path: str, mode: int) -> None:
     """Raise Refusal (state-unusable) for a link, a folder, a pipe or a socket."""
-    fix = [f"ls -l {shlex.quote(path)}"]
+    fix = [f"ls -l {quoted(path)}"]
     if stat.S_ISLNK(mode):
         raise Refusal("state-unusable", f"the journal {path} is a symbolic link; name the file itself", fix=fix)
     if not stat.S_ISREG(mode):
@@ -75,7 +74,7 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return unproven(path, "it has leaves that its tree does not count")
     if "no such table: leaf" in text:
         return unproven(path, "its leaves are missing")
-    listing = f"ls -l {shlex.quote(path)}"
+    listing = f"ls -l {quoted(path)}"
     if "readonly" in text or "read-only" in text:
         fix = [listing, "omac serve --journal PATH  # somewhere you can write"]
         return Refusal("journal-read-only", f"the journal {path} cannot be written: {text}", fix=fix)
@@ -85,16 +84,16 @@ def refusal_of(error: BaseException, path: str) -> Refusal:
         return damaged(path, text)
     if "locked" in text or "busy" in text:
         message = f"the journal {path} is locked by another program"
-        return Refusal("journal-unavailable", message, fix=[f"fuser {shlex.quote(path)}"])
+        return Refusal("journal-unavailable", message, fix=[f"fuser {quoted(path)}"])
     if "disk I/O" in text:  # a failing disk, or a log that was cut while a process still has it open
-        listing = f"fuser {shlex.quote(path)} {shlex.quote(path)}-shm  # stop these, then try again"
+        listing = f"fuser {quoted(path)} {quoted(path)}-shm  # stop these, then try again"
     return Refusal("journal-unavailable", f"the journal {path} cannot be used: {text}", fix=[listing])
 
 
 def _disk_full(path: str) -> Refusal:
     """Return the refusal of a journal whose disk is full. Where its write-ahead log takes much of that, a copy without
     one can take the journal's place."""
-    named, folder = shlex.quote(path), shlex.quote(os.path.dirname(path) or ".")
+    named, folder = quoted(path), quoted(os.path.dirname(path) or ".")
     message, fix = f"the disk of the journal {path} is full", [f"df -h {folder}"]
     try:
         log, disk = os.path.getsize(path + "-wal"), os.statvfs(path)
@@ -117,7 +116,7 @@ def damaged(path: str, problem: str) -> Refusal:
 
 def unproven(path: str, problem: str) -> Refusal:
     """Return the refusal of a journal that is not what its leaves, tree or checkpoints prove; no repair mends that."""
-    named = f"--journal {shlex.quote(path)}"
+    named = f"--journal {quoted(path)}"
     restore = f"omac journal restore BACKUP {named}  # a copy made by omac journal backup"
     fix = [f"omac audit verify {named}  # names what was changed", restore]
     return Refusal("journal-damaged", f"the journal {path} is not what was recorded: {problem}", fix=fix)
@@ -125,13 +124,13 @@ def unproven(path: str, problem: str) -> Refusal:
 
 def restore_commands(path: str) -> list[str]:
     """Return the commands that mend a damaged journal."""
-    named = f"--journal {shlex.quote(path)}"
+    named = f"--journal {quoted(path)}"
     return [f"omac journal check {named}", f"omac journal repair {named}"]
 
 
 def disk_refusal(error: OSError, path: str) -> Refusal:
     """Return the refusal of a file that cannot be written beside the journal at `path`."""
-    folder = shlex.quote(os.path.dirname(path) or ".")
+    folder = quoted(os.path.dirname(path) or ".")
     message = f"{error.filename or path} cannot be written: {error.strerror}"
     return Refusal("journal-unavailable", message, fix=[f"df -h {folder}", f"ls -ld {folder}"])
 
@@ -139,8 +138,8 @@ def disk_refusal(error: OSError, path: str) -> Refusal:
 def segment_refusal(error: SegmentError, path: str) -> Refusal:
     """Return the refusal of a segment that is missing, or is not the one that was sealed."""
     target = os.path.join(folder_of(path), error.segment.file)
-    copy = f"install -m 400 BACKUP{SUFFIX}/{error.segment.file} {shlex.quote(target)}  # a copy of omac journal backup"
-    fix = [error.fix or copy, f"omac journal check --journal {shlex.quote(path)}"]
+    copy = f"install -m 400 BACKUP{SUFFIX}/{error.segment.file} {quoted(target)}  # a copy of omac journal backup"
+    fix = [error.fix or copy, f"omac journal check --journal {quoted(path)}"]
     return Refusal("journal-damaged", f"the journal {path} is not whole: {error}", fix=fix)
 
 
@@ -158,9 +157,9 @@ def beyond_repair(refusal: Refusal, path: str) -> Refusal:
     """Return the refusal as the check and the repair give it: for a damage that they cannot mend, other ways back."""
     if refusal.reason != "journal-damaged" or is_of_segment(refusal):
         return refusal
-    named = shlex.quote(path)
+    named = quoted(path)
     restore = f"omac journal restore BACKUP --journal {named}  # a copy made by omac journal backup"
-    aside = f"mv {named} {shlex.quote(path + '.damaged')}  # without a backup: approvals and records are lost"
+    aside = f"mv {named} {quoted(path + '.damaged')}  # without a backup: approvals and records are lost"
     return Refusal(refusal.reason, refusal.message, fix=[restore, aside])
 
 
@@ -168,7 +167,7 @@ def none_yet(path: str, mark: Mark | None = None) -> Refusal:
     """Return the refusal of a path at which no journal exists. Raises it (journal-lost) where there was one."""
     if mark is not None:
         mark.require_unmarked()
-    fix = [f"omac serve --no-inner --journal {shlex.quote(path)}  # creates it"]
+    fix = [f"omac serve --no-inner --journal {quoted(path)}  # creates it"]
     return Refusal("journal-unavailable", f"no journal exists at {path} yet", fix=fix)
 
 

@@ -13,7 +13,6 @@ Rules
 """
 
 import logging
-import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.file import damaged, refusal_of, unproven
 from omac.journal.log_connection import JournalConnection
@@ -135,7 +134,7 @@ def stored_leaves(connection: JournalConnection, after: int, until: int) -> Iter
 def without_leaves(path: str) -> Refusal:
     """Return the refusal of a journal that no omac with proofs has opened to write."""
     message = f"the events of the journal {path} have no proofs yet: an earlier omac recorded them"
-    fix = [f"omac start --journal {shlex.quote(path)} -- true  # opens it, which computes them"]
+    fix = [f"omac start --journal {quoted(path)} -- true  # opens it, which computes them"]
     return Refusal("prerequisite-missing", message, fix=fix)
 
 

@@ -8,10 +8,9 @@ cannot be read counts for nothing.
 import contextlib
 import hashlib
 import os
-import shlex
 from typing import NamedTuple
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 FOLDER = "journals"  # in the state directory
 BYTES_MAX = 256
@@ -78,7 +77,7 @@ class Mark(NamedTuple):
     def lost(self, problem: str, otherwise: str = "continues with this journal; later records are lost") -> Refusal:
         """Return the refusal, with the ways back; `otherwise` says what forgetting the mark does."""
         fix = [
-            f"omac journal restore BACKUP --journal {shlex.quote(self.path)}  # a copy made by omac journal backup",
-            f"rm {shlex.quote(self.file)}  # {otherwise}",
+            f"omac journal restore BACKUP --journal {quoted(self.path)}  # a copy made by omac journal backup",
+            f"rm {quoted(self.file)}  # {otherwise}",
         ]
         return Refusal("journal-lost", f"the journal {self.path} {problem}", fix=fix)

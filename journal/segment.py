@@ -17,6 +17,8 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
+from omac.domain.kernel.refusal import quoted
+
 SUFFIX = ".segments"  # of the folder, behind the name of the journal's file
 DRAFT = ".draft"  # of a segment that is being written
 READ_BYTES = 1 << 20
@@ -322,9 +324,7 @@ def _renamed(journal: str, segment: Segment) -> SegmentError | None:
 
 
 def _move(path: str, target: str) -> str:
-    import shlex
-
-    return f"mv {shlex.quote(path)} {shlex.quote(target)}"
+    return f"mv {quoted(path)} {quoted(target)}"
 
 
 def _another_size(segment: Segment, size: int) -> SegmentError:

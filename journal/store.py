@@ -3,13 +3,12 @@
 import contextlib
 import errno
 import os
-import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omac.domain.kernel.refusal import Reason, Refusal
+from omac.domain.kernel.refusal import Reason, Refusal, quoted
 from omac.journal.event_kinds import FIRST_SCHEMA
 from omac.journal.file import (
     BUSY_MS,
@@ -128,7 +127,7 @@ def _create_file(path: str) -> None:
 
 def _not_writable(path: str, why: str, number: int | None) -> Refusal:
     reason: Reason = "journal-read-only" if number in _NOT_WRITABLE else "journal-unavailable"
-    shown = shlex.quote(path)
+    shown = quoted(path)
     look = f"findmnt --target {shown}  # how it is mounted" if number == errno.EROFS else f"ls -ld {shown}"
     fix = [look, "omac serve --journal PATH  # somewhere you can write"]
     return Refusal(reason, f"the journal {path} cannot be opened for writing: {why}", fix=fix)

@@ -6,11 +6,10 @@ shrinks while omac has it open, for omac checkpoints without truncating the log.
 """
 
 import os
-import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 LOG = "-wal"
 
@@ -47,8 +46,8 @@ class JournalWatch:
         kind = "the journal" if name == self._path else "the write-ahead log"
         message = f"{kind} {name} was {change} while omac had it open{outcome}; put it back, or stop this run"
         fix = [
-            f"ls -l {shlex.quote(self._path)}*",
-            f"omac journal check --journal {shlex.quote(self._path)}  # once this run has been stopped",
+            f"ls -l {quoted(self._path)}*",
+            f"omac journal check --journal {quoted(self._path)}  # once this run has been stopped",
         ]
         return Refusal("journal-unavailable", message, fix=fix)
 

@@ -1,7 +1,6 @@
 """All tool caches of this user: their inspection, and their removal while nobody uses them."""
 
 import os
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,7 +9,7 @@ from omac.adapters.caches.removal import empty_trash, to_trash
 from omac.adapters.caches.size import Size, measured
 from omac.adapters.caches.tree import FOLDER_FLAGS, CacheRoot, hold, marked, open_root
 from omac.adapters.files.emptying import Step
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.cache_eviction import Cache
 from omac.domain.sandbox.tool_cache import is_cache_id
 
@@ -30,7 +29,7 @@ def opened(environment: Mapping[str, str], step: Step) -> Iterator["Caches | Non
     except OSError as error:
         path = error.filename if isinstance(error.filename, str) and error.filename.startswith("/") else root.path
         message = f"the tool caches in {path} cannot be used: {error.strerror or error}"
-        raise Refusal("cache-unsafe", message, fix=[f"ls -la {shlex.quote(root.path)}"]) from error
+        raise Refusal("cache-unsafe", message, fix=[f"ls -la {quoted(root.path)}"]) from error
     finally:
         root.close()
 

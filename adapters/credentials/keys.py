@@ -6,14 +6,13 @@ one, no other is tried. A file holds 64 hexadecimal digits and perhaps a line's 
 """
 
 import os
-import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from omac.adapters.credentials.private_file import read_private
 from omac.adapters.credentials.vault_format import KEY_BYTES, HiddenBytes, VaultKey
 from omac.adapters.files import atomic
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 CREDENTIAL = "omac-key"
 FILE_VARIABLE = "OMAC_VAULT_KEY_FILE"
@@ -61,8 +60,8 @@ def make_key_file(path: str) -> VaultKey:
         atomic.publish(path, HiddenBytes(key.hex().encode() + b"\n"), prefix=DRAFT_PREFIX)
     except FileExistsError:
         message = f"{path} exists already; omac never overwrites a key"
-        init_command = f"{FILE_VARIABLE}={shlex.quote(path)} omac vault init  # under the key that it has"
-        raise Refusal("vault-exists", message, fix=[init_command, f"ls -l {shlex.quote(path)}"]) from None
+        init_command = f"{FILE_VARIABLE}={quoted(path)} omac vault init  # under the key that it has"
+        raise Refusal("vault-exists", message, fix=[init_command, f"ls -l {quoted(path)}"]) from None
     except OSError as error:
         raise Refusal("vault-unusable", f"the key file {path} cannot be written: {error.strerror}") from None
     return key
@@ -76,7 +75,7 @@ def _from_file(path: str, label: str, *, handed_over: bool = False) -> KeyAtHand
     key = _parsed(content)
     if key is None:
         message = f"{label} {path} is not a key: a key is 64 hexadecimal digits, or exactly {KEY_BYTES} bytes"
-        raise Refusal("vault-unusable", message, fix=[f"wc -c {shlex.quote(path)}"])
+        raise Refusal("vault-unusable", message, fix=[f"wc -c {quoted(path)}"])
     return KeyAtHand(key, f"{label} {path}", "" if handed_over else path)
 
 

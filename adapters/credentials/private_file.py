@@ -2,12 +2,11 @@
 
 import contextlib
 import os
-import shlex
 import stat
 
 from omac.adapters.credentials.vault_format import HiddenBytes
 from omac.adapters.files import bounded
-from omac.domain.kernel.refusal import Refusal, list_command
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 
 
 def read_private(path: str, label: str, bytes_max: int, *, handed_over: bool = False) -> HiddenBytes:
@@ -42,7 +41,7 @@ def require_private_folder(path: str) -> None:
         message = f"{path} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
         raise Refusal("vault-unusable", message, fix=[list_command(path)])
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-        raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {shlex.quote(path)}"])
+        raise Refusal("vault-unusable", f"{path} is writable by other users", fix=[f"chmod 700 {quoted(path)}"])
 
 
 def sweep(folder: str, draft_prefix: str) -> None:
@@ -67,4 +66,4 @@ def _require_private(path: str, label: str, status: os.stat_result, handed_over:
         raise Refusal("vault-unusable", f"{label} {path} belongs to {who}", fix=[list_command(path)])
     if status.st_mode & (0o007 if roots else 0o077):
         message = f"{label} {path} is accessible to other users"
-        raise Refusal("vault-unusable", message, fix=[f"chmod 600 {shlex.quote(path)}"])
+        raise Refusal("vault-unusable", message, fix=[f"chmod 600 {quoted(path)}"])

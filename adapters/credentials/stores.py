@@ -5,7 +5,6 @@ the refusal that is raised here knows neither the error nor the frames behind it
 """
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from omac.adapters.credentials.vault import Vault
 from omac.adapters.credentials.vault_format import VaultKey
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.services.kernel.threads import run_in_thread
 
 KEYCHAIN, VAULT = "keychain", "vault"
@@ -189,7 +188,7 @@ def _outcome(store: str, work: Callable[[], T]) -> T | Refusal:
 def _timed_out(store: str, seconds: float, vault_path: str) -> Refusal:
     if store == KEYCHAIN:
         return refusals.timed_out(seconds)
-    fix = [f"ls -l {shlex.quote(vault_path)}"]
+    fix = [f"ls -l {quoted(vault_path)}"]
     return Refusal("vault-unusable", f"the vault {vault_path} could not be used within {seconds:g} s", fix=fix)
 
 

@@ -12,7 +12,6 @@ Everything here blocks: on the disk, on other writers up to `lock_wait_s`, on sc
 """
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,7 +38,7 @@ from omac.adapters.files import atomic, bounded, lock
 from omac.adapters.files.nearest import make_private, nearest_existing
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 NOTE_BYTES_MAX = 4_096  # a path
 LOCK_WAIT_S = 10.0
@@ -142,7 +141,7 @@ class Vault:
     def _refuse_existing(self) -> None:
         if self.exists():
             message = f"a vault exists at {self.path} already; omac left it unchanged"
-            raise Refusal("vault-exists", message, fix=[f"ls -l {shlex.quote(self.path)}"])
+            raise Refusal("vault-exists", message, fix=[f"ls -l {quoted(self.path)}"])
 
     def _open(self, at_hand: KeyAtHand) -> Contents:
         with self._words(at_hand.origin):
@@ -186,7 +185,7 @@ class Vault:
                 if time.monotonic() > deadline:
                     who = f"process {locked.pid}" if locked.pid else "another process"
                     message = f"{who} has been writing to the vault {self.path} for {self._lock_wait_s:g} s"
-                    fix = [f"fuser -v {shlex.quote(self.path + '.lock')}"]
+                    fix = [f"fuser -v {quoted(self.path + '.lock')}"]
                     raise Refusal("vault-unusable", message, fix=fix) from None
             time.sleep(LOCK_POLL_S)
         try:
@@ -208,7 +207,7 @@ class Vault:
                 "vault-damaged",
                 f"the vault {self.path} is damaged, and is unchanged: {error}; restore a backup, or make a new "
                 "vault and set every secret again",
-                fix=[f"mv {shlex.quote(self.path)} {shlex.quote(self.path + '.damaged')} && omac vault init"],
+                fix=[f"mv {quoted(self.path)} {quoted(self.path + '.damaged')} && omac vault init"],
             ) from None
         except Newer as error:
             raise Refusal("vault-unusable", f"a newer omac wrote the vault {self.path}: {error}") from None
@@ -216,5 +215,5 @@ class Vault:
             raise Refusal("value-refused", f"the vault {self.path} is unchanged: {error}") from None
         except OSError as error:
             message = f"the vault {self.path} cannot be used, and is unchanged: {error.strerror}"
-            there = shlex.quote(nearest_existing(os.path.dirname(self.path)))
+            there = quoted(nearest_existing(os.path.dirname(self.path)))
             raise Refusal("vault-unusable", message, fix=[f"df -h {there}", f"ls -ld {there}"]) from None

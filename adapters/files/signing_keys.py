@@ -10,14 +10,13 @@ Rules
 
 import errno
 import os
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from omac.adapters.files import atomic, lock
 from omac.adapters.files.bounded import open_no_link
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 FILE = "file"
 STORES = (FILE, "vault", "keychain")
@@ -97,7 +96,7 @@ class SigningKeys:
             seed = b""
         if len(seed) != KEY_BYTES:
             message = f"{path} does not hold a key; it was changed by hand or cut off"
-            fix = [f"rm {shlex.quote(path)}  # then, unless you can restore it: omac key rotate --lost"]
+            fix = [f"rm {quoted(path)}  # then, unless you can restore it: omac key rotate --lost"]
             raise Refusal("state-unusable", message, fix=fix)
         return KeptKey(FILE, seed, "")
 
@@ -119,7 +118,7 @@ def turn_at(
     try:
         if not lock.acquire_within(descriptor, wait_s):
             message = f"another omac has been changing {path} for {wait_s:g} s"
-            raise Refusal("contention", message, fix=[f"fuser -v {shlex.quote(path + '.lock')}"])
+            raise Refusal("contention", message, fix=[f"fuser -v {quoted(path + '.lock')}"])
         yield
     finally:
         os.close(descriptor)

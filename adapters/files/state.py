@@ -8,7 +8,6 @@ import contextlib
 import errno
 import glob
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -22,7 +21,7 @@ from omac.adapters.linux import process_identity
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
 from omac.domain.kernel.ids import LOG_DIGITS, HostId, RunId, WorkdirId
-from omac.domain.kernel.refusal import Refusal, list_command, problem_of
+from omac.domain.kernel.refusal import Refusal, list_command, problem_of, quoted
 from omac.domain.kernel.run import Run
 
 SERVER_LOCK = ".server.lock"  # behind a journal's path
@@ -96,7 +95,7 @@ class StateDir:
         if len(key) != KEY_BYTES:
             path = os.path.join(self.path, name)
             message = f"{path} does not hold a key; it was changed by hand or cut off"
-            fix = [f"rm {shlex.quote(path)}  # then set every secret again: omac secrets set"]
+            fix = [f"rm {quoted(path)}  # then set every secret again: omac secrets set"]
             raise Refusal("state-unusable", message, fix=fix)
         return key
 
@@ -255,7 +254,7 @@ class StateDir:
                 who = f" (pid {locked.pid})" if locked.pid else ""
                 stop = f"omac stop {locked.pid}  # where it is omac serve"
                 find = [f"ps -fp {locked.pid}  # which it is", stop]
-                fix = ["omac status", *(find if locked.pid else [f"fuser {shlex.quote(path)}"])]
+                fix = ["omac status", *(find if locked.pid else [f"fuser {quoted(path)}"])]
                 message = f"another omac serve, restore or repair{who} uses the journal {journal}"
                 raise Refusal("journal-in-use", message, fix=fix) from None
 
@@ -311,7 +310,7 @@ class StateDir:
             raise Refusal("state-unusable", message, fix=fix)
         if status.st_mode & 0o022:
             message = f"the state directory {self.path} is writable by other users"
-            raise Refusal("state-unusable", message, fix=[f"chmod 700 {shlex.quote(self.path)}"])
+            raise Refusal("state-unusable", message, fix=[f"chmod 700 {quoted(self.path)}"])
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
@@ -321,7 +320,7 @@ class StateDir:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 full = f"the disk of the state directory {self.path} is full"
-                raise Refusal("state-unusable", full, fix=[f"df -h {shlex.quote(self.path)}"]) from error
+                raise Refusal("state-unusable", full, fix=[f"df -h {quoted(self.path)}"]) from error
             message = f"the state directory {self.path} cannot be used: {problem_of(error)}"
             is_named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             at = nearest_existing(error.filename if is_named else self.path)

@@ -10,7 +10,6 @@ Rules
 """
 
 import os
-import shlex
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -20,7 +19,7 @@ from omac.adapters.files import atomic
 from omac.adapters.files.bounded import open_no_link
 from omac.adapters.files.signing_keys import turn_at
 from omac.domain.kernel.ids import WorkdirId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 KEY_BYTES = 32
 ID_DIGITS = 64
@@ -154,7 +153,7 @@ def keys_in(text: bytes, path: str) -> tuple[bytes, ...]:
         keys = ()
     if not keys or any(len(key) != KEY_BYTES for key in keys):
         message = f"{path} does not hold keys; it was changed by hand or cut off"
-        fix = [f"rm {shlex.quote(path)}  # unless you can restore it: what it encrypted is erased then"]
+        fix = [f"rm {quoted(path)}  # unless you can restore it: what it encrypted is erased then"]
         raise Refusal("state-unusable", message, fix=fix)
     return keys
 

@@ -1,14 +1,13 @@
 """Turns: tasks of several processes, one at a time, in the order of a file lock."""
 
 import os
-import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
 from omac.adapters.files.lock import Locked, hold
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 
 POLL_S = 0.05
 
@@ -42,9 +41,9 @@ class OneAtATime:
                 if trio.current_time() >= deadline:
                     who = f"pid {locked.pid}" if locked.pid else "another process"
                     message = f"{who} has held {self._path} for {self._wait_s:g} s; nothing was changed"
-                    fix = [f"ps -fp {locked.pid}" if locked.pid else f"fuser {shlex.quote(self._path)}"]
+                    fix = [f"ps -fp {locked.pid}" if locked.pid else f"fuser {quoted(self._path)}"]
                     raise Refusal("contention", message, fix=fix) from None
             except OSError as error:
                 message = f"{self._path} cannot be locked: {error.strerror}"
-                raise Refusal("state-unusable", message, fix=[f"ls -ld {shlex.quote(self._path)}"]) from None
+                raise Refusal("state-unusable", message, fix=[list_command(self._path)]) from None
             await trio.sleep(POLL_S)

@@ -1,7 +1,6 @@
 """The changes of `omac bridge` to the files of agents: finding omac's hooks, inserting them, and removing them."""
 
 import json
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from omac.adapters.harness.plugin_text import plugin_state
 from omac.adapters.harness.settings_file import AgentFile, OpenedFile, digest_of, invalid, opened
 from omac.domain.harness.harness import Hook
 from omac.domain.harness.installation import BridgeChangeRequested, InstallationState
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 
 class BridgeFile(NamedTuple):
@@ -92,7 +91,7 @@ def _inspect(bridge: BridgeFile, text: str | None) -> BridgeFinding:
     if bridge.hook is None:
         state = plugin_state(text, bridge.plugin)
         if state == "foreign":
-            fix = [f"mv {shlex.quote(bridge.file.path)} {shlex.quote(bridge.file.path)}.mine"]
+            fix = [f"mv {quoted(bridge.file.path)} {quoted(bridge.file.path)}.mine"]
             raise Refusal("settings-invalid", f"{bridge.file.path} is no file of omac's", fix=fix)
         return BridgeFinding(dict.fromkeys(bridge.commands, state))
     with _reading(bridge):
@@ -116,7 +115,7 @@ def _base(bridge: BridgeFile, text: str | None, digest: str, earlier: BridgeChan
     if bridge.hook is None:
         if plugin_state(text, bridge.plugin) == "changed":
             message = f"{bridge.file.path} is omac's plugin, changed by hand since; omac leaves it as it is"
-            raise Refusal("settings-invalid", message, fix=[f"rm {shlex.quote(bridge.file.path)}"])
+            raise Refusal("settings-invalid", message, fix=[f"rm {quoted(bridge.file.path)}"])
         return ""
     if (
         earlier

@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ from omac.adapters.files.lock import hold_folder
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.harness import Harness
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.state_paths import configuration
 
 BYTES_MAX = 4 * 1024 * 1024
@@ -57,10 +56,10 @@ def of_user(harness: Harness, file: str, environment: Mapping[str, str]) -> Agen
     path = os.path.realpath(named)
     if os.path.lexists(named) and not os.path.lexists(path):
         message = f"{named} is a link to {path}, which does not exist"
-        raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(named)}"])
+        raise Refusal("settings-invalid", message, fix=[f"ls -l {quoted(named)}"])
     if not any(below(path, os.path.realpath(root)) for root in (home, moved) if root):
         message = f"{named} leads to {path}, outside your home; omac follows links within the home only"
-        raise Refusal("unsafe-link", message, fix=[f"ls -l {shlex.quote(named)}"])
+        raise Refusal("unsafe-link", message, fix=[f"ls -l {quoted(named)}"])
     return AgentFile(os.path.dirname(path), os.path.basename(path), of_project=False)
 
 
@@ -135,7 +134,7 @@ def opened(file: AgentFile) -> Iterator[OpenedFile]:
             yield OpenedFile(file, folder)
     except OSError as error:
         message = f"{file.path} cannot be changed: {error.strerror or error}"
-        raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(file.folder)}"]) from error
+        raise Refusal("state-unusable", message, fix=[f"ls -la {quoted(file.folder)}"]) from error
 
 
 def digest_of(content: bytes | None) -> str:
@@ -145,12 +144,12 @@ def digest_of(content: bytes | None) -> str:
 
 def invalid(file: AgentFile, problem: str) -> Refusal:
     """Return the refusal of a file whose content cannot be used: its path, and the problem."""
-    return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"${{EDITOR:-vi}} {shlex.quote(file.path)}"])
+    return Refusal("settings-invalid", f"{file.path} {problem}", fix=[f"${{EDITOR:-vi}} {quoted(file.path)}"])
 
 
 def _unfit(file: AgentFile, problem: str) -> Refusal:
     """Return the refusal of what no editor mends: it is no file, or not one that omac may change."""
-    fix = [f"ls -ld {shlex.quote(file.folder)} {shlex.quote(file.path)}"]
+    fix = [f"ls -ld {quoted(file.folder)} {quoted(file.path)}"]
     return Refusal("settings-invalid", f"{file.path} {problem}", fix=fix)
 
 

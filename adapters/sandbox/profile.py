@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tomllib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -30,7 +29,7 @@ from omac.adapters.files import bounded
 from omac.adapters.sandbox import limits
 from omac.domain.kernel import PlainData, state_paths
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sandbox.confinement import BACKENDS, LIMITS, NETWORKS
 from omac.domain.sandbox.hidden_names import check_pattern
@@ -60,7 +59,7 @@ def read(name: str, environment: Mapping[str, str], home: str, workdir: str) -> 
     real = os.path.realpath(path)
     if below(path, workdir) or below(real, workdir):
         message = f"the profile {_shown(path)} lies in {workdir}, where an agent may have written it"
-        fix = [f"mv {shlex.quote(path)} {shlex.quote(_folder(environment, home))}/"]
+        fix = [f"mv {quoted(path)} {quoted(_folder(environment, home))}/"]
         raise Refusal("settings-invalid", message, fix=fix)
     text = _text(path)
     return _ProfileReader(path, text, environment, home).request()
@@ -84,13 +83,13 @@ def _path(name: str, environment: Mapping[str, str], home: str) -> str:
         known = []
     near = _near(name, known) or (f"; known: {', '.join(known[:8])}" if known else "")
     message = f"no profile named {_shown(name)} in {folder}{near}"
-    raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {shlex.quote(f'{folder}/{name}.toml')}"])
+    raise Refusal("settings-invalid", message, fix=[f"${{EDITOR:-vi}} {quoted(f'{folder}/{name}.toml')}"])
 
 
 def _text(path: str) -> str:
     """Return the text of a profile. Raises Refusal (settings-invalid)."""
     shown = _shown(path)
-    look = [f"ls -l {shlex.quote(path)}"]
+    look = [f"ls -l {quoted(path)}"]
     try:
         content, seen = bounded.read_with_status(path, BYTES_MAX, follow=True)
     except OSError as error:
@@ -100,7 +99,7 @@ def _text(path: str) -> str:
         raise Refusal("settings-invalid", message, fix=look)
     if seen.st_mode & 0o022:
         message = f"the profile {shown} is writable by other users, who could decide what a sandbox allows"
-        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
+        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {quoted(path)}"])
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -245,7 +244,7 @@ class _ProfileReader(PlainData):
             )
             line = next(lines, 0)
         where = _shown(self.path) + (f":{line}" if line else "")
-        raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"${{EDITOR:-vi}} {shlex.quote(self.path)}"])
+        raise Refusal("settings-invalid", f"{where}: {message}", fix=[f"${{EDITOR:-vi}} {quoted(self.path)}"])
 
 
 def _is_text(value: object) -> bool:

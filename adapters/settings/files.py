@@ -5,7 +5,6 @@ what cannot be read says nothing, and a warning tells so.
 """
 
 import os
-import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from omac.adapters.files.lock import hold_folder
 from omac.adapters.files.nearest import make_private
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.settings.settings import Setting, SettingsFile, project_settings, stated_word, user_settings
 
@@ -91,7 +90,7 @@ def changing_user(environment: Mapping[str, str], setting: Setting, value: str |
                 yield UserChange(path, present, write)
     except OSError as error:
         message = f"the settings file {printable(path)} cannot be written: {error.strerror or error}"
-        raise Refusal("state-unusable", message, fix=[f"ls -la {shlex.quote(os.path.dirname(path))}"]) from error
+        raise Refusal("state-unusable", message, fix=[f"ls -la {quoted(os.path.dirname(path))}"]) from error
 
 
 def _stated(setting: Setting, document: Mapping[str, Any]) -> str | None:
@@ -110,16 +109,16 @@ def _user_document(path: str) -> tuple[str, dict[str, Any]]:
     except FileNotFoundError:
         return "", {}
     except OSError as error:
-        fix = [f"ls -la {shlex.quote(os.path.dirname(path))}"]
+        fix = [f"ls -la {quoted(os.path.dirname(path))}"]
         raise Refusal("settings-invalid", f"{shown} cannot be read: {error.strerror}", fix=fix) from error
     except _UnusableSettings as unusable:
-        raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"${{EDITOR:-vi}} {shlex.quote(path)}"]) from None
+        raise Refusal("settings-invalid", f"{shown} {unusable}", fix=[f"${{EDITOR:-vi}} {quoted(path)}"]) from None
     if status.st_uid not in (0, os.geteuid()):
         message = f"{shown} belongs to user {status.st_uid}, not to you ({os.geteuid()})"
-        raise Refusal("settings-invalid", message, fix=[f"ls -l {shlex.quote(path)}"])
+        raise Refusal("settings-invalid", message, fix=[f"ls -l {quoted(path)}"])
     if status.st_mode & 0o022:
         message = f"{shown} is writable by other users, who could decide what omac does"
-        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {shlex.quote(path)}"])
+        raise Refusal("settings-invalid", message, fix=[f"chmod 600 {quoted(path)}"])
     return content.decode(), document
 
 
@@ -179,7 +178,7 @@ def _changed(setting: Setting, value: str | None, text: str, before: Mapping[str
         if after is not None and {table: {}, **tomllib.loads(after)} == {**before, table: wanted}:
             return after
     message = f"{printable(path)} is written in a way that omac cannot change without harm to it"
-    fix = [f"${{EDITOR:-vi}} {shlex.quote(path)}  # {'remove' if value is None else 'set'} {setting.name}"]
+    fix = [f"${{EDITOR:-vi}} {quoted(path)}  # {'remove' if value is None else 'set'} {setting.name}"]
     raise Refusal("settings-invalid", message, fix=fix)
 
 

@@ -2,10 +2,10 @@
 
 import os
 import re
-import shlex
 from collections.abc import Mapping
 
 from omac.adapters.linux import host_programs
+from omac.domain.kernel.refusal import quoted
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.services.ports import SpawnFailed
 
@@ -39,7 +39,7 @@ def _in_folder(folder: str, source: str, word: str) -> str:
         raise SpawnFailed(f"{path} is not there or not a file; correct sidecar.command in {source}/omac.yaml")
     if not os.access(path, os.X_OK):
         live = os.path.normpath(os.path.join(source, word))
-        raise SpawnFailed(f"{path} is not executable; run: chmod +x {shlex.quote(live)}, then approve the skill again")
+        raise SpawnFailed(f"{path} is not executable; run: chmod +x {quoted(live)}, then approve the skill again")
     return path
 
 

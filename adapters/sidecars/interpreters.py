@@ -11,7 +11,7 @@ from omac.adapters.linux import host_programs
 from omac.adapters.linux.home import home_of
 from omac.domain.harness.commands import command_words, expanded, is_script
 from omac.domain.kernel.paths import below, below_any
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills.interpreter import Interpreter
@@ -118,7 +118,7 @@ def _require_plain(words: list[str], source: str) -> None:
             f"{printable(source)} runs by {printable(shlex.join(words))}, where {printable(word)} may lead to another "
             "program than PATH does: name the program by its path, and set variables in its own code"
         )
-        raise Refusal("skill-invalid", message, fix=[f"${{EDITOR:-vi}} {shlex.quote(source)}/omac.yaml"])
+        raise Refusal("skill-invalid", message, fix=[f"${{EDITOR:-vi}} {quoted(source)}/omac.yaml"])
 
 
 def _require_executable(path: str, live: str) -> None:
@@ -126,7 +126,7 @@ def _require_executable(path: str, live: str) -> None:
     (skill-invalid)."""
     if not os.access(path, os.X_OK):
         message = f"{live} is the program of sidecar.command and not executable, so it could never start"
-        raise Refusal("skill-invalid", message, fix=[f"chmod +x {shlex.quote(live)}"])
+        raise Refusal("skill-invalid", message, fix=[f"chmod +x {quoted(live)}"])
 
 
 def _program(name: str, source: str, copy: str, path: str, writable: tuple[str, ...]) -> str:
@@ -155,7 +155,7 @@ def _changeable(source: str, program: str) -> Refusal:
         "skill-invalid",
         f"{printable(source)} runs with {printable(program)}, which an agent may change: the changed program would get "
         "your secrets",
-        fix=[f"ls -l {shlex.quote(printable(program))}", f"${{EDITOR:-vi}} {shlex.quote(printable(source))}/omac.yaml"],
+        fix=[f"ls -l {quoted(printable(program))}", f"${{EDITOR:-vi}} {quoted(printable(source))}/omac.yaml"],
     )
 
 

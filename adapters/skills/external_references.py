@@ -6,13 +6,13 @@ ones too, and the finders of editable installs), and a script's first line says 
 
 import os
 import re
-import shlex
 import stat
 
 from omac.adapters.linux.home import home_of
 from omac.adapters.linux.host_programs import leads_through
 from omac.adapters.skills.links import HOPS_MAX, Uncopyable, others_hold, parts_of
 from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 
 OWN = "/\0"  # in the place of the skill folder's own path, which may hold blanks that end a word
@@ -61,7 +61,7 @@ def require_unchangeable(source: str, relpath: str, paths: list[str]) -> None:
         if fault:
             culprit = os.path.join(source, relpath)
             text = f"names {printable(path)}, which is not in the skill folder and {fault}: a copy would run that"
-            raise Uncopyable(culprit, text, f"grep -n / {shlex.quote(printable(culprit))}  # keep it inside the folder")
+            raise Uncopyable(culprit, text, f"grep -n / {quoted(printable(culprit))}  # keep it inside the folder")
 
 
 def _project_of(source: str) -> str:

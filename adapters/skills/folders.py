@@ -15,7 +15,7 @@ from omac.adapters.skills.digest_cache import LiveCode, LiveTrees
 from omac.adapters.skills.discovery import discover, global_roots, workdir_roots
 from omac.adapters.skills.paths import is_utf8
 from omac.adapters.skills.worker_pool import THREADS_MAX, Pool
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.meta import FoundSkill
 
@@ -126,4 +126,4 @@ def _outside(shown: str, roots: tuple[str, ...]) -> Refusal:
 
 def _list_parent(path: str) -> str:
     """The command that shows what there is instead."""
-    return f"ls -la {shlex.quote(printable(os.path.dirname(path.rstrip('/')) or '/'))}"
+    return f"ls -la {quoted(printable(os.path.dirname(path.rstrip('/')) or '/'))}"

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +20,7 @@ from omac.adapters.skills.stat_fingerprint import file_system_now_ns
 from omac.adapters.skills.verifying import check_copy, manifest_path
 from omac.adapters.skills.worker_pool import Pool
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.ports import CopyDamaged, Frozen
 
@@ -142,7 +141,7 @@ class DiskFrozenSkills:
         status = os.lstat(self._folder)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             message = f"the folder of approved copies {self._folder} is writable by other users"
-            fix = [f"ls -ld {shlex.quote(self._folder)}", f"chmod 700 {shlex.quote(self._folder)}"]
+            fix = [list_command(self._folder), f"chmod 700 {quoted(self._folder)}"]
             raise Refusal("state-unusable", message, fix=fix)
 
     @contextmanager

@@ -6,11 +6,11 @@ changes the judgement. What lies outside is believed only where no one but root 
 
 import errno
 import os
-import shlex
 import stat
 from collections.abc import Collection, Mapping
 
 from omac.domain.kernel.paths import below
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 
 HOPS_MAX = 40  # as in the kernel: path_resolution(7)
@@ -158,4 +158,4 @@ def parts_of(path: str) -> list[str]:
 
 
 def _quoted(path: str) -> str:
-    return shlex.quote(printable(path))
+    return quoted(printable(path))

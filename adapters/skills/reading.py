@@ -5,7 +5,6 @@ Sockets, FIFOs, devices and links that lead out raise Uncopyable, as does whatev
 
 import hashlib
 import os
-import shlex
 import stat
 from collections.abc import Iterator
 from typing import Protocol
@@ -15,6 +14,7 @@ from omac.adapters.skills.external_references import OWN, named_paths, require_u
 from omac.adapters.skills.links import Links, Uncopyable
 from omac.adapters.skills.relocation import UNSPELT, WHOLE_BYTES_MAX, beginning, extent, is_whole, mentions_of
 from omac.adapters.skills.tree import BundleReader, read_link, walk
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.skills.bundle import (
     PRUNED_FOLDERS,
@@ -182,4 +182,4 @@ _SPECIAL = {
 
 
 def _removal(path: str) -> str:
-    return f"rm {shlex.quote(printable(path))}"
+    return f"rm {quoted(printable(path))}"

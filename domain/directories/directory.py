@@ -18,7 +18,6 @@ Rules
    from before this rule.
 """
 
-import shlex
 from collections.abc import Mapping
 from typing import Literal, TypeVar, assert_never
 
@@ -50,7 +49,7 @@ from omac.domain.directories.events import (
 from omac.domain.kernel.aggregate import Aggregate
 from omac.domain.kernel.event import Event
 from omac.domain.kernel.ids import TokenDigest
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sidecars.sidecar import Sidecar, SidecarSpec
 
 Kept = TypeVar("Kept")
@@ -222,7 +221,7 @@ def decide(command: Command, state: Directory) -> list[Event]:
 def _require_reachable(state: Directory, path: str = "") -> None:
     if not state.reachable:
         path = state.path or path
-        fix = [f"omac activate {shlex.quote(path)}"]
+        fix = [f"omac activate {quoted(path)}"]
         raise Refusal("directory-offline", f"{path} is not active; activate it first", fix=fix)
 
 
@@ -302,7 +301,7 @@ def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
 
 def reload_command(path: str) -> str:
     """The command that looks at a directory's skills again; the empty path means those shared by all."""
-    return f"omac reload {shlex.quote(path)}" if path else "omac reload --global"
+    return f"omac reload {quoted(path)}" if path else "omac reload --global"
 
 
 def _stub_route(stub: RouteStubbed) -> Route:

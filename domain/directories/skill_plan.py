@@ -14,7 +14,6 @@ Rules
    that lacks a required value, or has one that its rules refuse, is pending and names it; it is not started.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -23,6 +22,7 @@ import msgspec
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.directory import ActivationPlan, reload_command
 from omac.domain.directories.events import MAX_BODY_BYTES, NOT_APPROVED, CallLimits, RouteStubbed, Skill
+from omac.domain.kernel.refusal import quoted
 from omac.domain.sidecars.sidecar import SidecarSpec, Variable
 from omac.domain.skills.meta import MOUNT, Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import UNREADABLE, Code, Registration
@@ -131,7 +131,7 @@ def approve_command(skill: FoundSkill, scope: SkillScope, code: Code | None = No
     `code` is what is recorded of it: its digest covers every file, where the bundle hash leaves some out."""
     known = code is not None and code.is_bundle(skill.code)
     digest = code.digest if code is not None and known and code.digest != UNREADABLE else ""
-    return f"omac approve {shlex.quote(skill.name)} {scope.flags} --hash {shlex.quote(digest or skill.bundle_hash)}"
+    return f"omac approve {quoted(skill.name)} {scope.flags} --hash {quoted(digest or skill.bundle_hash)}"
 
 
 def unmet(sidecar: SidecarMeta, credential: Credential, host: Mapping[str, str]) -> dict[str, str]:
@@ -180,7 +180,7 @@ def _add(result: ActivationPlan, judged: _Judged) -> None:
         for field in sidecar.fields if judged.code else ():
             if field.name in missing:
                 kind = "secrets" if isinstance(field, Secret) else "config"
-                fix.append(f"omac {kind} set {shlex.quote(skill.name)} {field.name} {judged.place.flags}")
+                fix.append(f"omac {kind} set {quoted(skill.name)} {field.name} {judged.place.flags}")
         stub = RouteStubbed(
             skill.name, sidecar.mount, "pending-credentials", f"required values are missing or refused: {detail}",
             tuple(missing), tuple(fix),
@@ -198,11 +198,7 @@ def _add(result: ActivationPlan, judged: _Judged) -> None:
 def _broken(skill: FoundSkill, mount: str, detail: str, fix: tuple[str, ...]) -> RouteStubbed:
     if not fix:  # a problem of the folder of all skills has no omac.yaml of its own
         whole = skill.source == skill.skills_dir
-        fix = (
-            f"ls -la {shlex.quote(skill.source)}"
-            if whole
-            else f"${{EDITOR:-vi}} {shlex.quote(skill.source)}/omac.yaml",
-        )
+        fix = (f"ls -la {quoted(skill.source)}" if whole else f"${{EDITOR:-vi}} {quoted(skill.source)}/omac.yaml",)
     return RouteStubbed(skill.name, mount, "skill-broken", detail, (), fix)
 
 
@@ -210,10 +206,10 @@ def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: Known
     registration, approved = known.registration, known.registration.approved
     if registration.found is None:
         detail = f"{NOT_APPROVED}: it is not registered on this machine, and discovery does not register it"
-        return _broken(skill, mount, detail, (f"omac register {shlex.quote(skill.name)} {scope.flags}",))
+        return _broken(skill, mount, detail, (f"omac register {quoted(skill.name)} {scope.flags}",))
     if registration.found.digest == UNREADABLE and registration.found.is_bundle(skill.code):
         detail = f"{NOT_APPROVED}: it cannot be, since its folder holds something that no copy can (see: omac approve)"
-        look = f"find {shlex.quote(skill.source)} ! -type f ! -type d -ls"
+        look = f"find {quoted(skill.source)} ! -type f ! -type d -ls"
         return _broken(skill, mount, detail, (look, reload_command(scope.workdir)))
     detail = f"{NOT_APPROVED}: no approval on this machine covers its code"
     if approved is not None and approved.is_bundle(skill.code):
@@ -225,7 +221,7 @@ def _not_approved(skill: FoundSkill, mount: str, scope: SkillScope, known: Known
             f"{NOT_APPROVED}: its code is not what was approved{there}; it needs approval again "
             f"(approved {before}, found {now})"
         )
-        compare = f"omac diff {shlex.quote(skill.name)} {scope.flags}"
+        compare = f"omac diff {quoted(skill.name)} {scope.flags}"
         return _broken(skill, mount, detail, (compare, approve_command(skill, scope, registration.found)))
     return _broken(skill, mount, detail, (approve_command(skill, scope, registration.found),))
 

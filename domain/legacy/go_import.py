@@ -13,7 +13,6 @@ Rules
 5. Values to remember come from the user's file and keychain, never from a project.
 """
 
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -25,6 +24,7 @@ from omac.domain.directories.skill_plan import approve_command
 from omac.domain.kernel import ids
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
+from omac.domain.kernel.refusal import quoted
 from omac.domain.skills.bundle import TreeFile, considered
 from omac.domain.skills.meta import Config, FoundSkill, Secret
 from omac.domain.skills.registration import Code, Registration
@@ -225,7 +225,7 @@ def judge_secrets(
     steps = []
     declared = {name: field for name, field in present.fields.items() if isinstance(field, Secret)}
     for name in sorted({*names, *declared}):
-        fix = (f"omac secrets set {shlex.quote(present.skill.name)} {name} {present.place.flags}",)
+        fix = (f"omac secrets set {quoted(present.skill.name)} {name} {present.place.flags}",)
         item = held.get(name)
         origin = f"keychain {item.service}" if item else "keychain"
         if settled := _settled(present, name):
@@ -268,7 +268,7 @@ def judge_settings(
 
 def _judge_setting(present: FoundHere, trusted: bool, source: OldValues, name: str, text: str) -> Step:
     file, field = source.file, present.fields.get(name)
-    command, value = f"omac config set {shlex.quote(present.skill.name)} {name}", shlex.quote(text)
+    command, value = f"omac config set {quoted(present.skill.name)} {name}", quoted(text)
     flags = present.place.flags
     by_hand = f"{command} {flags} -- {value}" if text.startswith("-") else f"{command} {value} {flags}"
     if not isinstance(field, Config):

@@ -9,12 +9,11 @@ Rules
 4. A host id that is none is written again where the journal has the state of one host: approvals are of a host.
 """
 
-import shlex
 from dataclasses import dataclass
 from typing import Literal
 
 from omac.domain.kernel.ids import HostId
-from omac.domain.kernel.refusal import list_command
+from omac.domain.kernel.refusal import list_command, quoted
 from omac.domain.kernel.sizes import shown_size
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis
 
@@ -80,7 +79,7 @@ def disk_short(folder: str, free_bytes: int) -> tuple[Diagnosis, ...]:
     """The finding that the disk of a folder of omac's is full, or nearly; none where it has room."""
     if free_bytes >= DISK_BYTES_LOW:
         return ()
-    fix = (f"df -h {shlex.quote(folder)}",)
+    fix = (f"df -h {quoted(folder)}",)
     if free_bytes >= DISK_BYTES_MIN:
         says = (
             f"the disk of {folder} has {shown_size(free_bytes)} left; once it is full, omac starts and forwards nothing"
@@ -108,7 +107,7 @@ def mended(flaw: Flaw) -> str:
 
 
 def _diagnosis(flaw: Flaw) -> Diagnosis:
-    path = shlex.quote(flaw.path)
+    path = quoted(flaw.path)
     match flaw.kind:
         case "missing":
             return Diagnosis(NAME, OK, f"{flaw.path} does not exist yet; omac makes it when it is needed")

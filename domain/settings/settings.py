@@ -8,12 +8,11 @@ Rules
 """
 
 import re
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.settings.numbers import Numbers
 from omac.domain.skills.values import shown
 
@@ -190,7 +189,7 @@ def user_settings(path: str, document: Mapping[str, object]) -> SettingsFile:
     values: dict[str, str] = {}
     for name, word, problem in _statements(document):
         if problem is not None:
-            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"${{EDITOR:-vi}} {shlex.quote(path)}"])
+            raise Refusal("settings-invalid", f"{path}: {problem}", fix=[f"${{EDITOR:-vi}} {quoted(path)}"])
         values[name] = word
     return SettingsFile(path, values)
 
@@ -287,7 +286,7 @@ def _setting_of_variable(variable: str) -> None:
     variables = [setting.variable for setting in SETTINGS.values()]
     if variable not in variables:
         message = f"{_key(variable)} is not a setting of omac{_did_you_mean(variable, variables)}"
-        raise Refusal("misuse", message, fix=[f"unset {shlex.quote(variable)}", "omac settings show"])
+        raise Refusal("misuse", message, fix=[f"unset {quoted(variable)}", "omac settings show"])
 
 
 def _words(setting: Setting) -> str:

@@ -1,12 +1,11 @@
 """A place: where a skill belongs and who sees it, and how a command line says so."""
 
-import shlex
-
 import msgspec
 
 from omac.domain.harness.table import DEFAULT_HARNESS
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import WorkdirId
+from omac.domain.kernel.refusal import quoted
 from omac.domain.skills.repository import WorktreeFolder
 
 
@@ -39,7 +38,7 @@ class SkillScope(msgspec.Struct, frozen=True):
     @property
     def where(self) -> str:
         """The options by which a command means this directory, or what all share, whichever the harness."""
-        return f"--workdir {shlex.quote(self.workdir)}" if self.workdir else "--global"
+        return f"--workdir {quoted(self.workdir)}" if self.workdir else "--global"
 
     @property
     def flags(self) -> str:

@@ -6,7 +6,6 @@ A change of credentials is the only one from the request to the last record: wha
 is what was recorded in the end.
 """
 
-import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.event import Cause
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL, StreamId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sidecars.sidecar import SidecarSpec
 from omac.domain.skills.scope import SkillScope
 from omac.services.kernel.execution import Execution
@@ -279,5 +278,5 @@ async def _problem(work: Awaitable[None], failure: str) -> tuple[Refusal, ...]:
 
 
 def _missing(spec: SidecarSpec, skill_scope: SkillScope, names: Sequence[str], how: str) -> SecretsMissing:
-    fix = [f"omac secrets set {shlex.quote(spec.skill)} {name} {skill_scope.flags}" for name in names]
+    fix = [f"omac secrets set {quoted(spec.skill)} {name} {skill_scope.flags}" for name in names]
     return SecretsMissing(names, f"{', '.join(names)}: {how}", fix)

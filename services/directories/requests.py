@@ -5,7 +5,6 @@ Routing tokens are minted here and live in memory only; the journal and the proj
 
 import contextlib
 import logging
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +28,7 @@ from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
 from omac.domain.kernel.event import Cause, Event, Recorded
 from omac.domain.kernel.ids import StreamId, TokenDigest
-from omac.domain.kernel.refusal import Refusal, stopping
+from omac.domain.kernel.refusal import Refusal, quoted, stopping
 from omac.domain.kernel.terminal_escaping import printable
 from omac.services.directories.manifest import Manifest, Reach, described, manifest_of, shared_skills
 from omac.services.directories.online import is_outdated, online_directories
@@ -128,7 +127,7 @@ class Directories:
         """Raise Refusal for a directory that an agent's bridge may not bring online."""
         if self._only and canonical != self._only:
             message = f"{canonical} is not {self._only}, which this omac start is for"
-            raise Refusal("outside-roots", message, fix=[f"omac start --workdir {shlex.quote(canonical)}"])
+            raise Refusal("outside-roots", message, fix=[f"omac start --workdir {quoted(canonical)}"])
         if self._state(self._stream(canonical)).status == "offline" and len(self._online()) >= ONLINE_MAX:
             message = f"{ONLINE_MAX} directories are online, and a bridge activates no more"
             raise Refusal("forbidden", message, fix=["omac status", "omac deactivate DIR"])

@@ -2,7 +2,6 @@
 it, until the sidecar is idle or has given up."""
 
 import logging
-import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ import trio
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.exhaustion import raise_exhaustion
 from omac.domain.kernel.ids import LOG_DIGITS, StreamId, key_of
-from omac.domain.kernel.refusal import Refusal, problem_of
+from omac.domain.kernel.refusal import Refusal, problem_of, quoted
 from omac.domain.sidecars import reaction, sidecar
 from omac.domain.sidecars.sidecar import Exit, RestartPolicy, Sidecar, SidecarSpec, SpawnRequested
 from omac.domain.skills.meta import Health
@@ -207,7 +206,7 @@ class Supervision:
         return spec.source
 
     def _approve(self, spec: SidecarSpec) -> str:
-        return f"omac approve {shlex.quote(spec.skill)} {SkillScope(spec.workdir, self._harness).flags}"
+        return f"omac approve {quoted(spec.skill)} {SkillScope(spec.workdir, self._harness).flags}"
 
     async def _await_health(
         self, stream: StreamId, health: Health, running: _Running, moved: Callable[[], Awaitable[None]]

@@ -4,14 +4,13 @@ A server that runs sees what a command recorded, and reacts.
 """
 
 import contextlib
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON, Cause
 from omac.domain.kernel.ids import StreamId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills import registration
 from omac.domain.skills.registration import Code, Registration
 from omac.services.credentials.values import Credentials, SetResult, Values
@@ -123,7 +122,7 @@ class Registering:
         frozen = await self._frozen.freeze(skill.source)
         if frozen.bundle_hash != skill.bundle_hash or digest not in (None, frozen.digest):
             message = f"{skill.name} in {skill.source} changed while omac read it; nothing was approved"
-            fix = [f"omac approve {shlex.quote(skill.name)} {candidate.place.flags}"]
+            fix = [f"omac approve {quoted(skill.name)} {candidate.place.flags}"]
             raise Refusal("skill-changed", message, fix=fix)
         sidecar = skill.sidecar
         if sidecar is None:

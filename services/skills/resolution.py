@@ -1,6 +1,5 @@
 """Finding: which skill a name on a command line means, among those of a project and those that all projects share."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -8,7 +7,7 @@ import msgspec
 
 from omac.domain.harness.harness import SHARED_BASE, Harness
 from omac.domain.harness.table import DEFAULT_HARNESS, HARNESSES
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.meta import FoundSkill, ScopeKind
 from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
@@ -76,7 +75,7 @@ async def find(
         raise _not_found(there, search, name, command, words)
     (candidate,) = matches
     if candidate.skill.problem is not None:
-        fix = [f"${{EDITOR:-vi}} {shlex.quote(candidate.skill.source)}/omac.yaml"]
+        fix = [f"${{EDITOR:-vi}} {quoted(candidate.skill.source)}/omac.yaml"]
         raise Refusal("skill-invalid", f"{name} cannot be used: {candidate.skill.problem}", fix=fix)
     if not _runs(candidate.skill):
         message = f"{name} has only a SKILL.md and no sidecar, so omac has nothing to run or register"
@@ -87,7 +86,7 @@ async def find(
 def ambiguous(name: str, matches: Sequence[tuple[SkillScope, str]], command: str, words: str = "") -> Refusal:
     """The refusal of a name that means several skills, with a command for each; their sources are given."""
     where = "; ".join(source for _, source in matches)
-    fix = [f"{command} {shlex.quote(name)} {skill_scope.flags}{words and ' ' + words}" for skill_scope, _ in matches]
+    fix = [f"{command} {quoted(name)} {skill_scope.flags}{words and ' ' + words}" for skill_scope, _ in matches]
     return Refusal(
         "skill-ambiguous", f"{name} is ambiguous: {len(matches)} skills have this name: {where}", fix=fix, skill=name
     )
@@ -106,11 +105,11 @@ def _not_found(there: Sequence[Candidate], search: SkillSearch, name: str, comma
     near = get_close_matches(name.lower(), sorted(usable_names), NEAR_MAX)  # a slip, not another skill
     more = words and " " + words
     fix = [
-        f"{command} {shlex.quote(candidate.skill.name)} {candidate.place.flags}{more}"
+        f"{command} {quoted(candidate.skill.name)} {candidate.place.flags}{more}"
         for candidate in usable
         if candidate.skill.name.lower() in near
     ]
     where = "among the global skills" if search.scope == "global" else f"in {search.workdir}"
     message = f"no skill {name!r} with a sidecar {where}; known: {names}"
-    look = f"ls -la {shlex.quote(search.workdir)}/.{SHARED_BASE}/skills"
+    look = f"ls -la {quoted(search.workdir)}/.{SHARED_BASE}/skills"
     return Refusal("skill-not-found", message, fix=fix or ["omac list --all", look])

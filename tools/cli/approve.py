@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from omac.domain.directories.skill_plan import unmet
-from omac.domain.kernel.refusal import Refusal, problem_of
+from omac.domain.kernel.refusal import Refusal, problem_of, quoted
 from omac.domain.skills.meta import FoundSkill, SidecarMeta
 from omac.domain.skills.registration import Code, shown_hash
 from omac.services.ports import SkillFolders
@@ -39,8 +39,8 @@ def run(request: ApproveRequest, environment: Mapping[str, str], clock: Callable
     search = search_of(request.where, folders)
     words = "--repository" if request.where.repository else ""
     candidate = trio.run(find, folders, search, request.skill, "omac approve", words, request.bundle_hash)
-    candidate = for_repository(candidate, request.where, f"omac approve {shlex.quote(request.skill)}")
-    command = f"omac approve {shlex.quote(request.skill)} {candidate.place.flags}"
+    candidate = for_repository(candidate, request.where, f"omac approve {quoted(request.skill)}")
+    command = f"omac approve {quoted(request.skill)} {candidate.place.flags}"
     digest = require_digest(folders, candidate, request.bundle_hash, command)
     with opened(environment, request.journal, clock) as everything:
         before = everything.registering.known(candidate).approved
@@ -86,7 +86,7 @@ def recorded(everything: Opened, work: Callable[[], Coroutine[Any, Any, Answer]]
     try:
         return trio.run(work)
     except OSError as error:
-        path = shlex.quote(everything.state.path)
+        path = quoted(everything.state.path)
         message = f"the state directory {everything.state.path} cannot be used: {problem_of(error)}"
         raise Refusal("state-unusable", message, fix=[f"df -h {path}", f"ls -ld {path}"]) from None
 
@@ -150,7 +150,7 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         print_line(f"  it receives values set before: {', '.join(approval.gets)}")
     if approval.missing:
         print_line(f"  it still needs: {', '.join(approval.missing)}")
-        print_line(f"  try: omac register {shlex.quote(skill.name)} {approval.candidate.place.flags}")
+        print_line(f"  try: omac register {quoted(skill.name)} {approval.candidate.place.flags}")
 
 
 def show_interpreters(approved: Code) -> None:

@@ -1,7 +1,6 @@
 """omac bridge: have agents that a person launches call omac, or no longer, and how each does; omac hook is a part."""
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from omac.domain.harness.bridge import GUARDED
 from omac.domain.harness.harness import Harness
 from omac.domain.harness.names import EXAMPLE, HOOKED_NAMES, listed
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.tools.compose import bridges
 from omac.tools.compose.clock import now_ns
 from omac.tools.terminal.invocation import print_json
@@ -187,4 +186,4 @@ def program() -> str:
         if os.path.basename(path) == "omac" and os.access(path, os.X_OK) and os.path.isfile(path):
             return os.path.abspath(path)
     message = "no program named omac is installed that an agent could call"
-    raise Refusal("prerequisite-missing", message, fix=[f"ls -l {shlex.quote(beside)}", "command -v omac"])
+    raise Refusal("prerequisite-missing", message, fix=[f"ls -l {quoted(beside)}", "command -v omac"])

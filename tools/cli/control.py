@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import shlex
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 import msgspec
 
 from omac.domain.kernel import ids
-from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.tools.compose.state import living_sockets, server_socket
 from omac.tools.terminal.invocation import expanded, print_json
 from omac.tools.terminal.render import print_folded, report, report_fix, show_skills
@@ -37,7 +36,7 @@ def run(action: str, directory: str | None, as_json: bool, environment: Mapping[
         answers = [answer for answer in (ask_run(*request) for request in requests) if answer is not None]
     beside = _beside_the_server(path, environment) if action == "deactivate" else []
     if not answers:
-        root = "DIR" if directory is None else shlex.quote(path)
+        root = "DIR" if directory is None else quoted(path)
         stops = [f"omac stop {run}" for run in beside] or ["omac ps"]
         fix = stops if action == "deactivate" else [f"omac serve --no-inner --root {root}"]
         raise Refusal("not-found", "no omac serve is running here", fix=fix)
@@ -75,7 +74,7 @@ def explaining_missing_directory(path: str, environment: Mapping[str, str]) -> I
         if not having:
             raise
         stops = [f"omac stop {run}" for run in _beside_the_server(path, environment)]
-        fix = stops if len(stops) == len(having) else [f"omac deactivate {shlex.quote(path)}", *stops]
+        fix = stops if len(stops) == len(having) else [f"omac deactivate {quoted(path)}", *stops]
         raise Refusal("directory-missing", f"{path} does not exist any more, but is still online", fix=fix) from None
 
 
@@ -114,7 +113,7 @@ def ask_run(run: str, method: str, path: str, document: object = None) -> bytes 
         pid = connection.listener()
         fix = [f"kill -CONT {pid}  # where Ctrl-Z stopped it", f"omac stop {pid}"] if pid else []
         message = f"the server{f' (pid {pid})' if pid else ''} at {run} did not answer: {error}"
-        raise Refusal("state-unusable", message, fix=fix or [f"fuser {shlex.quote(run)}"]) from error
+        raise Refusal("state-unusable", message, fix=fix or [f"fuser {quoted(run)}"]) from error
     finally:
         connection.close()
     if response.status == 200:

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from omac.domain.credentials.credential import DEFAULTS, Credential
 from omac.domain.harness.table import DEFAULT_HARNESS, harness_named
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.scope import SkillScope
 from omac.services.credentials.values import Credentials
 from omac.services.skills.resolution import every
@@ -141,7 +140,7 @@ def _resolve_targets(request: DeregisterRequest, registry: Registry, environment
     for name in names:
         registered = registry.one(request.where, name, COMMAND, request.words())
         if registered is not None and registered.status.scope == ids.GLOBAL and not request.where.shared:
-            words = [COMMAND, shlex.quote(name), registry.place(registered).flags, request.words()]
+            words = [COMMAND, quoted(name), registry.place(registered).flags, request.words()]
             message = f"{name} is not registered in {directory_of(request.where)}; a global skill of that name is"
             raise Refusal("skill-ambiguous", message, fix=[" ".join(word for word in words if word)], skill=name)
         target = _target(registry, registered) if registered else _only_values(request, registry, name)
@@ -218,7 +217,7 @@ def _unregistered(request: DeregisterRequest, registry: Registry, name: str, env
         there = [candidate.skill.source for candidate in candidates if candidate.skill.name == name]
     if there:
         message = f"{name} in {there[0]} is not registered; omac leaves folders alone: remove it yourself"
-        fix = ["omac list --all", f"ls -la {shlex.quote(there[0])}"]
+        fix = ["omac list --all", f"ls -la {quoted(there[0])}"]
         return Refusal("skill-not-found", message, fix=fix, skill=name)
     where = "for all projects" if request.where.shared else f"in {directory_of(request.where)}"
     others = ", ".join(sorted({registered.status.skill for registered in registry.within(request.where)})) or "none"
@@ -240,7 +239,7 @@ def _purge(request: DeregisterRequest, target: Target, credentials: Credentials)
 
 def _kept(request: DeregisterRequest, target: Target, credentials: Credentials) -> list[tuple[str, list[str]]]:
     """Return a message for each kind of values that stay, and the commands that delete them."""
-    skill, place = shlex.quote(target.skill), target.place.flags
+    skill, place = quoted(target.skill), target.place.flags
     values = credentials.values_of(target.scope, target.skill, target.base)
     kinds = {"secrets": sorted({*values.secrets, *values.left}), "config": sorted(values.config)}
     names = list(itertools.chain.from_iterable(kinds.values()))
@@ -285,7 +284,7 @@ def _again(request: DeregisterRequest, targets: list[Target]) -> str:
     scope_flags = {target.place.flags for target in targets}
     is_one = len(scope_flags) == 1 and not request.where.repository
     flags = scope_flags.pop() if is_one else request.where.flags
-    words = [COMMAND, *map(shlex.quote, request.skills), flags, request.words()]
+    words = [COMMAND, *map(quoted, request.skills), flags, request.words()]
     return " ".join(word for word in words if word)
 
 

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from omac.domain.kernel.refusal import REASONS, quoted
+from omac.domain.kernel.refusal import REASONS, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.sandbox.doctor import FAIL, OK, WARN, Diagnosis, findings, healthy, report
 from omac.domain.sandbox.own_files import (
@@ -79,7 +79,7 @@ def _witness(witness: FoundWitness) -> Diagnosis:
     size = counted(state.size, "event")
     if state.problem:
         says = f"{witness.name} does not get checkpoints: {state.problem}; the last it has counts {size}"
-        fix = [f"ls -ld {quoted(witness.name)}"] if witness.name.startswith("/") else []
+        fix = [list_command(witness.name)] if witness.name.startswith("/") else []
         if witness.is_contested:
             fix = [
                 "omac checkpoint --received > kept.txt  # where the witness runs: what it keeps",

@@ -1,14 +1,13 @@
 """omac import: take over an existing set-up of the omac that was written in Go."""
 
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
-from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.refusal import REASONS, Refusal, quoted
 from omac.domain.legacy.go_import import BY_AGENT, ImportGroup, Old, Project, Step
 from omac.domain.skills.values import shown
 from omac.services.legacy.go_import import ImportPlan, carry_out
@@ -111,7 +110,7 @@ def _is_wanted(request: ImportRequest, workdir: str, groups: Sequence[ImportGrou
     from omac.tools.terminal.prompts import can_ask, confirm
 
     if not can_ask():
-        again = f"omac import --workdir {shlex.quote(workdir)}"
+        again = f"omac import --workdir {quoted(workdir)}"
         fix = [f"{again} --yes", f"{again} --dry-run"]
         raise Refusal("misuse", "no terminal to prompt on; nothing was changed", fix=fix)
     steps = [(group, step) for group in groups for step in group.steps]

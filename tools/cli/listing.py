@@ -1,11 +1,11 @@
 """omac list and omac approvals: the skills that are there, and the code that is approved on this host."""
 
-import shlex
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from omac.domain.kernel.ids import GLOBAL
+from omac.domain.kernel.refusal import quoted
 from omac.domain.skills.registration import Registration
 from omac.domain.skills.repository import is_repository
 from omac.domain.skills.scope import SkillScope
@@ -142,7 +142,7 @@ def _report_obstacle(registered: RegisteredSkill, registry: Registry) -> None:
         if is_repository(registered.status.scope):
             report_fix(["omac trust --repository  # in a worktree of it: makes the copy again"])
         else:
-            report_fix([f"omac approve {shlex.quote(skill)} {where} --hash {approved.digest}"])
+            report_fix([f"omac approve {quoted(skill)} {where} --hash {approved.digest}"])
 
 
 def _row(candidate: Candidate, registry: Registry, folders: SkillFolders) -> SkillRow:
@@ -177,7 +177,7 @@ def _state(candidate: Candidate, standing: Standing) -> tuple[str, str]:
     if standing.obstacle and approved is not None:
         is_own = standing.known is not None and standing.known.state.approved == approved
         where = candidate.place.where if is_own else f"{candidate.place.where} --repository"
-        again = f"omac approve {shlex.quote(skill.name)} {where} --hash {approved.digest}"
+        again = f"omac approve {quoted(skill.name)} {where} --hash {approved.digest}"
         return "not approved", f"{standing.obstacle}; approve it again: {again}"
     if approved is None:
         return ("not approved" if standing.known else "not registered"), ""

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.kernel.paths import below
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.projections.status import Status
 from omac.services.skills.resolution import every
 from omac.tools.cli.next_command import start_command
@@ -50,7 +50,7 @@ def run(environment: Mapping[str, str]) -> int:
         print_line("runs     none here")
     is_project = not below(home, project)  # omac start refuses what holds the home folder
     command, why = _next(reviews, runs, environment, is_project=is_project)
-    prefix = "" if here == project or not command.startswith("omac") else f"cd {shlex.quote(project)} && "
+    prefix = "" if here == project or not command.startswith("omac") else f"cd {quoted(project)} && "
     print_line("")
     line = f"next     {prefix}{command}  # {why}"
     print_line(line if len(line) <= WIDTH else line.partition("  # ")[0])  # a command is never cut

@@ -1,6 +1,5 @@
 """omac register: approve a skill and give it its values, in one step. Nothing here shows the value of a secret."""
 
-import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ from omac.domain.credentials import credential
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories.skill_plan import drift, unmet
 from omac.domain.kernel.ids import GLOBAL, RunId
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.registration import Code
 from omac.services.credentials.values import Values
@@ -50,7 +49,7 @@ class RegisterRequest(NamedTuple):
         """The flags that a command has to repeat to want the same values."""
         options, words = self.options, []
         for flag, source in (("--secrets-from", options.secrets_from), ("--fields-from", options.fields_from)):
-            words += [f"{flag} {shlex.quote(source)}"] if source is not None else []
+            words += [f"{flag} {quoted(source)}"] if source is not None else []
         flags = {
             "--defaults": options.defaults,
             "--no-secrets": options.no_secrets,
@@ -62,7 +61,7 @@ class RegisterRequest(NamedTuple):
 
     def command(self, candidate: Candidate, *words: str) -> str:
         """The command that means the skill, ready to be pasted."""
-        skill, flags = shlex.quote(candidate.skill.name), candidate.place.flags
+        skill, flags = quoted(candidate.skill.name), candidate.place.flags
         return " ".join(word for word in (COMMAND, skill, flags, *words) if word)
 
 
@@ -81,7 +80,7 @@ class RegistrationResult(NamedTuple):
     @property
     def next(self) -> list[str]:
         """The commands that bring the skill online, where no server runs that would notice it."""
-        directory = shlex.quote(self.candidate.place.workdir or ".")
+        directory = quoted(self.candidate.place.workdir or ".")
         return [] if self.served else [f"omac serve --no-inner --workdir {directory}", f"omac activate {directory}"]
 
 
@@ -92,7 +91,7 @@ def run(request: RegisterRequest, environment: Mapping[str, str], clock: Callabl
     search = search_of(request.where, folders)
     repeated = " ".join(filter(None, (request.words(), "--repository" if request.where.repository else "")))
     candidate = trio.run(find, folders, search, request.skill, COMMAND, repeated, request.bundle_hash)
-    candidate = for_repository(candidate, request.where, f"{COMMAND} {shlex.quote(request.skill)}")
+    candidate = for_repository(candidate, request.where, f"{COMMAND} {quoted(request.skill)}")
     digest = require_digest(folders, candidate, request.bundle_hash, request.command(candidate, request.words()))
     explicit = explicit_values(sidecar_of(candidate), request.options, environment)
     with opened(environment, request.journal, clock) as everything:
@@ -136,7 +135,7 @@ def _require_unchanged(
         return approved.digest or None
     was, present = drift(approved, Code(skill.source, skill.bundle_hash, digest))
     message = f"{skill.name} in {skill.source} {difference}: approved {was}, found {present}; nothing was recorded"
-    compare = f"omac diff {shlex.quote(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
+    compare = f"omac diff {quoted(skill.name)} {msgspec.structs.replace(candidate.place, repository=None).flags}"
     fix = [compare, request.command(candidate, request.words(), "--force", "--hash", digest)]
     raise Refusal("skill-changed", message, fix=fix, skill=skill.name)
 
@@ -281,7 +280,7 @@ def _show(request: RegisterRequest, done: RegistrationResult, environment: Mappi
             print_folded(f"  secrets kept in {where}: {', '.join(names)}", 4)
     for field in sidecar.config:
         if field.name in stored.config:
-            print_folded(f"  {field.name} is {shlex.quote(stored.config[field.name])}", 4)
+            print_folded(f"  {field.name} is {quoted(stored.config[field.name])}", 4)
     if done.collected.adopted:
         print_folded(f"  taken from saved defaults: {', '.join(done.collected.adopted)}", 4)
     script = install_script(skill, environment)

@@ -2,12 +2,11 @@
 
 import os
 import secrets
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.journal.check import Damage
 from omac.journal.check import check as findings_of
@@ -89,7 +88,7 @@ def _forged_files(state: StateDir, path: str, system: System) -> list[Damage]:
         files += [(0, "index of the audit", index)] if index else []
     return [
         Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",
-               fix=f"rm {shlex.quote(file)}")
+               fix=f"rm {quoted(file)}")
         for at, what, file in files
     ]  # fmt: skip
 
@@ -99,7 +98,7 @@ def _commands(path: str, findings: Sequence[Damage]) -> list[str]:
     if fixes := [finding.fix for finding in findings if finding.fix]:
         return fixes
     beyond = any(finding.remedy == "none" for finding in findings)
-    return [f"omac journal restore BACKUP --journal {shlex.quote(path)}" if beyond else "omac journal repair --dry-run"]
+    return [f"omac journal restore BACKUP --journal {quoted(path)}" if beyond else "omac journal repair --dry-run"]
 
 
 def repair(request: RepairRequest, environment: Mapping[str, str], clock: Callable[[], int]) -> int:

@@ -10,7 +10,7 @@ import trio
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.hidden import Hidden
 from omac.domain.kernel.ids import GLOBAL
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.meta import Config, Secret
 from omac.domain.skills.scope import SkillScope
 from omac.domain.skills.values import ValueRefused, check_secret
@@ -102,7 +102,7 @@ def unset(request: SkillArgument, names: Sequence[str], as_json: bool) -> int:
         document = ", ".join(remembered)
         purge = f"to deregister {skill.name}, and delete" if is_registered else "to delete"
         report(f"{document}: still a saved default for omac register --defaults; {purge} all saved defaults:")
-        report_fix([f"omac deregister {shlex.quote(skill.name)} {skill.place.flags} --purge-defaults"])
+        report_fix([f"omac deregister {quoted(skill.name)} {skill.place.flags} --purge-defaults"])
     return 0
 
 
@@ -172,7 +172,7 @@ def _value(skill: OpenedSkill, secret: Secret) -> Hidden:
 
 
 def _imported(skill: OpenedSkill, source: str) -> dict[str, Hidden]:
-    again = skill.command("secrets", "import", "--from", shlex.quote(source))
+    again = skill.command("secrets", "import", "--from", quoted(source))
     if source == "-" and at_terminal():
         raise Refusal("misuse", "a terminal would show the secrets: import from a file, or from a pipe")
     lines = read_values(source, secret=True)
@@ -223,7 +223,7 @@ def report_idle(skill: OpenedSkill, group: str, names: Collection[str]) -> None:
         if name in {*own.secrets, *own.config, *own.taken}:
             why = "was unset there" if name in own.taken else "has a value of its own there"
             report(f"{skill.name} in {here.workdir} does not receive this value: {name} {why}")
-            report_fix([f"omac {group} set {shlex.quote(skill.name)} {name} {here.flags}"])
+            report_fix([f"omac {group} set {quoted(skill.name)} {name} {here.flags}"])
     if command := skill.approve_command():
         report(f"{skill.name} is not approved: it receives its values after approval")
         report_fix([command])

@@ -1,9 +1,9 @@
 """The report of `omac start` when its command has ended: a few lines, or none where the run left nothing to report."""
 
-import shlex
 from collections.abc import Sequence
 
 from omac.domain.git.heads import COMMITS_MAX, NewCommits
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.projections.evidence.use import Calls, RunUse
@@ -39,7 +39,7 @@ def report_end(use: RunUse, commits: Sequence[NewCommits], workdir: str, width: 
     width = min(width, columns_of_report())
     for line in _lines(use, commits, width):
         report_whole(elided(printable(line), width))
-    where = "." if is_current(workdir) else shlex.quote(workdir)
+    where = "." if is_current(workdir) else quoted(workdir)
     report_whole(f"  more      omac audit --dir {where} --since {local_moment(use.began_at)}")
 
 

@@ -1,11 +1,10 @@
 """omac settings: what each setting is and who said so, and changing the user's own."""
 
-import shlex
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.settings.settings import SETTINGS, Resolved, Setting, check_word, resolve, setting_named
 from omac.tools.cli.scope_options import Where, directory_of
 from omac.tools.terminal.invocation import print_json
@@ -55,7 +54,7 @@ def _change(
     if value is None:
         print_folded(f"{setting.name}: yours is {'removed' if changed else 'not there'}; now {setting.default} applies")
     else:
-        print_folded(f"{setting.name} is {shlex.quote(value)}{'' if changed else ' already'}: {setting.meaning}")
+        print_folded(f"{setting.name} is {quoted(value)}{'' if changed else ' already'}: {setting.meaning}")
     report("a running server keeps the settings it started with")
     if environment.get(setting.variable):
         report(f"omac: {setting.variable} is in the environment, and overrides this there")

@@ -4,13 +4,12 @@ The commands that they offer approve what was shown, file by file, or nothing: w
 change, and they name its digest.
 """
 
-import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.terminal_escaping import printable
 from omac.domain.settings.owner_limits import HeldLimit
 from omac.domain.skills.registration import shown_hash
@@ -198,7 +197,7 @@ def command(name: str, reviewed: Review) -> str:
     """Return a command about it, ready to be pasted."""
     skill_scope = reviewed.candidate.place
     here = is_current(skill_scope.workdir)
-    return f"omac {name} {shlex.quote(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
+    return f"omac {name} {quoted(reviewed.skill.name)}{'' if here else ' ' + skill_scope.where}"
 
 
 def _document(reviewed: Review, environment: Mapping[str, str]) -> dict[str, object]:

@@ -3,12 +3,11 @@
 import errno
 import os
 import re
-import shlex
 from collections.abc import Sequence
 
 from omac.domain.harness.harness import SHARED_BASE
 from omac.domain.harness.table import HARNESSES
-from omac.domain.kernel.refusal import REASONS, Refusal
+from omac.domain.kernel.refusal import REASONS, Refusal, list_command, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
@@ -37,19 +36,19 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
     try:
         create_skill(project, SHARED_BASE, name, files_of(name, mount, secrets))
     except FileExistsError:
-        fix = [f"omac skill check {shlex.quote(path)}", f"ls -la {shlex.quote(path)}"]
+        fix = [f"omac skill check {quoted(path)}", f"ls -la {quoted(path)}"]
         raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
     except OSError as error:
         where = str(error.filename or path)
         there = where if os.path.lexists(where) else _nearest(where)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        fix = [f"df -h {shlex.quote(there)}" if full else f"ls -ld {shlex.quote(there)}"]
+        fix = [f"df -h {quoted(there)}" if full else list_command(there)]
         reason = error.strerror or str(error)
         raise Refusal("state-unusable", f"{where} cannot be written: {reason}; no skill was made", fix=fix) from None
     if as_json:
         print_json({"skill": name, "source": path, "mount": mount})
         return 0
-    where = "" if is_current(project) else f" {shlex.quote(project)}"
+    where = "" if is_current(project) else f" {quoted(project)}"
     print_line(f"wrote {path}:")
     print_line("  SKILL.md    what agents read: say when to use the skill")
     values = "a setting" if secrets else "a secret and a setting"
@@ -116,5 +115,5 @@ def _problems(source: str, sources: Sequence[str]) -> list[str]:
 def _folder(directory: str) -> str:
     folder = directory_of(Where(directory))
     if not os.path.isdir(folder):
-        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[f"ls -ld {shlex.quote(folder)}"])
+        raise Refusal("directory-missing", f"{folder} is not a directory", fix=[list_command(folder)])
     return folder

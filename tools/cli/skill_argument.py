@@ -1,6 +1,5 @@
 """The one skill that a command about values means, and the values it declares."""
 
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import trio
 from omac.domain.credentials.credential import Credential
 from omac.domain.directories import skill_plan
 from omac.domain.harness.table import DEFAULT_HARNESS
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.meta import Config, FoundSkill, Secret, SidecarMeta
 from omac.domain.skills.registration import Code
 from omac.domain.skills.scope import SkillScope
@@ -81,7 +80,7 @@ class OpenedSkill(NamedTuple):
 
     def command(self, group: str, *words: str) -> str:
         """A command about it, ready to be pasted."""
-        return " ".join(["omac", group, words[0], shlex.quote(self.name), *words[1:], self.place.flags])
+        return " ".join(["omac", group, words[0], quoted(self.name), *words[1:], self.place.flags])
 
     def approve_command(self) -> str | None:
         """The command that approves its code, if no approval holds for it, be it by repository."""
@@ -129,7 +128,7 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
     environment = current().environment
     folders = DiskSkillFolders(environment)
     search = search_of(request.where, folders)
-    again = " ".join(map(shlex.quote, words))
+    again = " ".join(map(quoted, words))
     try:
         candidate = trio.run(find, folders, search, request.skill, command, again)
     except Refusal as refusal:
@@ -138,10 +137,10 @@ def opened_skill(request: SkillArgument, command: str, words: Collection[str]) -
         skill_scope = SkillScope(
             "" if request.where.shared else search.workdir, request.where.harness or DEFAULT_HARNESS.name
         )
-        forget = f"omac deregister {shlex.quote(request.skill)} {skill_scope.where} --purge-secrets --purge-fields"
+        forget = f"omac deregister {quoted(request.skill)} {skill_scope.where} --purge-secrets --purge-fields"
         fix = (*refusal.fix, f"{forget}  # needs no folder")
         raise Refusal(refusal.reason, refusal.message, fix=fix, skill=request.skill) from None
-    candidate = for_repository(candidate, request.where, f"{command} {shlex.quote(request.skill)} {again}".rstrip())
+    candidate = for_repository(candidate, request.where, f"{command} {quoted(request.skill)} {again}".rstrip())
     assert candidate.skill.sidecar is not None, "find returns no other"
     with opened(environment, request.journal, now_ns) as everything:
         yield OpenedSkill(everything, candidate, candidate.skill.sidecar, request.where, request.journal)

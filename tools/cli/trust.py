@@ -8,12 +8,11 @@ Rules
 3. Saved values are offered to the code that they were given to, file by file, and to no other of that name.
 """
 
-import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.registration import Code
 from omac.services.skills.resolution import every
 from omac.tools.cli.approve import show_interpreters
@@ -83,7 +82,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
     registry = Registry.read(environment, request.journal)
     candidates = at_once(every(folders, search, guidance=True))
     if request.where.repository:
-        again = f"omac trust {shlex.quote(search.workdir)}"
+        again = f"omac trust {quoted(search.workdir)}"
         candidates = [
             for_repository(candidate, request.where, again) if candidate.place.workdir else candidate
             for candidate in candidates
@@ -152,7 +151,7 @@ def _ask(reviewed: Review, request: TrustRequest, environment: Mapping[str, str]
     be, q to end. Raises Refusal."""
     if reviewed.state == "broken":
         print_folded(f"{reviewed.skill.name} cannot be used: {reviewed.skill.problem}")
-        report_fix([f"omac skill check {shlex.quote(reviewed.skill.source)}"])
+        report_fix([f"omac skill check {quoted(reviewed.skill.source)}"])
         return "n"
     try:
         code, copy = frozen(reviewed, request.journal, environment, clock)
@@ -209,9 +208,7 @@ def _approve(
     except Refusal as refusal:
         outcome = "got no values" if reviewed.state == "approved" else "is not approved"
         report(f"{skill.name} {outcome}: {refusal.message}")
-        again = [
-            f"omac trust {shlex.quote(skill_scope.workdir or '.')}{' --repository' if skill_scope.repository else ''}"
-        ]
+        again = [f"omac trust {quoted(skill_scope.workdir or '.')}{' --repository' if skill_scope.repository else ''}"]
         report_fix(again if refusal.reason == "skill-changed" else refusal.fix)
         return FAILED
     return "y"
@@ -238,7 +235,7 @@ def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> 
     for reviewed in pending:
         match reviewed.state:
             case "broken":
-                fix.append(f"omac skill check {shlex.quote(reviewed.skill.source)}")
+                fix.append(f"omac skill check {quoted(reviewed.skill.source)}")
             case "changed":
                 fix.append(command("diff", reviewed))
             case "not approved":

@@ -1,10 +1,9 @@
 """Files of NAME=value lines, from a path or from the standard input, as a person gives them to a command."""
 
 import os
-import shlex
 import stat
 
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.skills.values import ValueRefused, decoded, parse_lines
 from omac.tools.terminal.invocation import expanded
 from omac.tools.terminal.prompts import BYTES_MAX, read_stdin
@@ -37,11 +36,11 @@ def _content(source: str, *, secret: bool) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(BYTES_MAX + 1)
     except OSError as error:
-        fix = [f"ls -ld {shlex.quote(path)}"]
+        fix = [list_command(path)]
         raise Refusal("misuse", f"{path} cannot be read: {error.strerror}", fix=fix) from None
     if secret and stat.S_ISREG(mode) and mode & 0o044:
         report(f"{path} holds secrets, but is readable by other users")
-        report_fix([f"chmod 600 {shlex.quote(path)}"])
+        report_fix([f"chmod 600 {quoted(path)}"])
     if len(content) > BYTES_MAX:
         raise Refusal("value-refused", f"{path} holds more than {BYTES_MAX} bytes")
     return content

@@ -1,7 +1,6 @@
 """omac vault and omac unlock: the encrypted file for secrets, and opening the stores that are locked."""
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
@@ -9,7 +8,7 @@ import msgspec
 import trio
 
 from omac.domain.kernel.hidden import Hidden
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.meta import Secret
 from omac.domain.skills.values import ValueRefused, check_secret
@@ -65,7 +64,7 @@ def init(key_file: str | None, environment: Mapping[str, str]) -> int:
         return 0
     if environment.get(FILE_VARIABLE):
         missing = os.path.abspath(environment[FILE_VARIABLE])
-        fix = [f"omac vault init --key-file {shlex.quote(missing)}"]
+        fix = [f"omac vault init --key-file {quoted(missing)}"]
         raise Refusal("misuse", f"{FILE_VARIABLE} names {missing}, which does not exist", fix=fix)
     if not at_terminal():
         message = "the vault needs a passphrase, but there is no terminal to type it on; use a key file instead"
@@ -228,7 +227,7 @@ def _read(of_what: str) -> Hidden:
 def _init_with_new_key(vault: Vault, path: str) -> None:
     vaults.create_under_new_key(vault, path)
     report(f"made the vault {vault.path}; the key file {path} opens it: keep that safe, apart from the vault")
-    print_data(f"export {FILE_VARIABLE}={shlex.quote(path)}")
+    print_data(f"export {FILE_VARIABLE}={quoted(path)}")
 
 
 def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:

@@ -37,7 +37,7 @@ from omac.domain.harness.bridge import (
 )
 from omac.domain.harness.harness import Bridge, Harness
 from omac.domain.harness.table import install_hints
-from omac.domain.kernel.refusal import Reason, Refusal
+from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
 from omac.services.sandbox.settled import settled
 from omac.tools.compose.agent_process import Inner
@@ -263,7 +263,7 @@ def directory(path: str, flag: str) -> str:
     if not os.path.isdir(canonical):
         reason: Reason = "not-a-directory" if os.path.exists(canonical) else "directory-missing"
         message = f"{flag} {path}: no such directory: {canonical}"
-        raise Refusal(reason, message, fix=[f"ls -ld {shlex.quote(canonical)}"])
+        raise Refusal(reason, message, fix=[list_command(canonical)])
     return canonical
 
 
@@ -301,9 +301,9 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[s
         problem = "cannot be executed" if is_there else "does not exist"
         folder = os.path.dirname(argv[0])
         listed = argv[0] if is_there else folder if os.path.isdir(folder) else "."
-        raise Refusal("prerequisite-missing", f"{argv[0]} {problem}", fix=[f"ls -la {shlex.quote(listed)}"])
+        raise Refusal("prerequisite-missing", f"{argv[0]} {problem}", fix=[f"ls -la {quoted(listed)}"])
     if program is None:
-        fix = [*install_hints(os.path.basename(argv[0])), f"command -v {shlex.quote(argv[0])}"]
+        fix = [*install_hints(os.path.basename(argv[0])), f"command -v {quoted(argv[0])}"]
         raise Refusal("prerequisite-missing", f"{argv[0]} is not installed, or not on PATH", fix=fix)
     return (os.path.abspath(program), *argv[1:])
 

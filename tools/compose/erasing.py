@@ -15,7 +15,7 @@ from omac.domain.access import erasure
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import LaunchId, WorkdirId
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.sandbox import launch
 from omac.journal.application import Journal
 from omac.journal.audit_index import delete_index
@@ -127,7 +127,7 @@ class Erasing:
             raise Refusal("contention", message, fix=["omac erase DIR  # then again: it goes on"]) from None
         except OSError as error:
             message = f"{error.filename} cannot be removed: {error.strerror}; the key is destroyed"
-            fix = [f"ls -ld {quoted(str(error.filename))}", "omac erase DIR  # then again: it goes on"]
+            fix = [list_command(str(error.filename)), "omac erase DIR  # then again: it goes on"]
             raise Refusal("state-unusable", message, fix=fix) from error
 
 

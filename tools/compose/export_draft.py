@@ -25,7 +25,7 @@ from typing import Annotated
 import msgspec
 
 from omac.adapters.files.atomic import sync_folder
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, list_command, quoted
 from omac.domain.kernel.undecodable import UNDECODABLE
 from omac.journal.bundle import MANIFEST, SIGNATURE, BundleFile
 
@@ -168,7 +168,7 @@ def held_draft(folder: str) -> Iterator[ExportDraft]:
     except OSError as problem:
         where = problem.filename or folder
         message = f"the export to {folder} failed: {where}: {problem.strerror}"
-        fix = [f"df -h {quoted(parent)}", f"ls -ld {quoted(parent)}"]
+        fix = [f"df -h {quoted(parent)}", list_command(parent)]
         if not os.path.lexists(parent):
             message, fix = f"the export to {folder} failed: {parent} does not exist", [f"mkdir -p {quoted(parent)}"]
         is_kept = problem.errno in SPACE and _begun(path) is not None

@@ -1,7 +1,6 @@
 """The set-up of the Go omac, for `omac import`: its files, and what this omac has on record beside them."""
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 
@@ -12,7 +11,7 @@ from omac.adapters.linux.home import home_of
 from omac.adapters.skills.reading import read_tree
 from omac.adapters.skills.yaml_file import YamlFileError, parse_yaml
 from omac.domain.kernel import state_paths
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.legacy.go_import import Old, Seen, loose_of
 from omac.domain.legacy.go_profile import ProfilePlan, plan_of
 from omac.services.legacy.go_import import GoImport, RecordedState
@@ -43,7 +42,7 @@ def write_profile(plan: ProfilePlan, environment: Mapping[str, str]) -> None:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         atomic.publish(path, plan.text.encode())
     except OSError as error:
-        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        fix = [list_command(os.path.dirname(path))]
         raise Refusal("state-unusable", f"the profile {path} cannot be written: {error.strerror}", fix=fix) from None
 
 

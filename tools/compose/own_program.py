@@ -1,7 +1,6 @@
 """omac as a program that omac starts, and how it starts any. Loaded by what starts within milliseconds."""
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from errno import EAGAIN
@@ -9,7 +8,7 @@ from importlib.machinery import PathFinder
 from subprocess import Popen
 
 import omac
-from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal
+from omac.domain.kernel.refusal import COUNT_PROCESSES, Refusal, quoted
 
 PACKAGE = os.path.dirname(omac.__file__)
 
@@ -44,4 +43,4 @@ def begun(
         message = f"{argv[0]} cannot be run: {problem.strerror}"
         if problem.errno == EAGAIN:  # fork(2): a limit of processes
             raise Refusal("sandbox-failed", message, fix=[COUNT_PROCESSES]) from problem
-        raise Refusal("prerequisite-missing", message, fix=[f"file {shlex.quote(argv[0])}"]) from problem
+        raise Refusal("prerequisite-missing", message, fix=[f"file {quoted(argv[0])}"]) from problem

@@ -1,10 +1,9 @@
 """The repositories that project directories belong to, for servers and for commands."""
 
 import logging
-import shlex
 
 from omac.adapters.git.common_directory import worktree_folder
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.skills.repository import WorktreeFolder
 from omac.services.ports import Repositories
 
@@ -34,5 +33,5 @@ def repository_for(workdir: str, command: str) -> WorktreeFolder:
     try:
         return worktree_folder(workdir)
     except Refusal as refusal:
-        alone = f"{command} --workdir {shlex.quote(workdir)}  # for this directory alone"
+        alone = f"{command} --workdir {quoted(workdir)}  # for this directory alone"
         raise Refusal(refusal.reason, refusal.message, fix=(*refusal.fix, alone)) from None

@@ -14,7 +14,7 @@ from omac.domain.access.signing import CheckpointSigned
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.ids import HostId
-from omac.domain.kernel.refusal import Refusal, quoted
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.domain.kernel.sizes import counted
 from omac.journal.application import Journal
 from omac.journal.checkpoint import Checkpoint, VerifierKey, verified
@@ -168,7 +168,7 @@ def alone(path: str) -> Iterator[None]:
         raise Refusal("contention", message, fix=[typed_with("  # when it has ended")]) from None
     except NotADirectoryError:
         message = f"{folder} is no folder; the segments of the journal belong there"
-        raise Refusal("state-unusable", message, fix=[f"ls -ld {quoted(folder)}"]) from None
+        raise Refusal("state-unusable", message, fix=[list_command(folder)]) from None
     finally:
         if held >= 0:
             os.close(held)

@@ -1,7 +1,6 @@
 """The vault of this user, and the stores beside it, for `omac vault` and `omac unlock`."""
 
 import os
-import shlex
 from collections.abc import Mapping
 from contextlib import closing
 
@@ -20,7 +19,7 @@ from omac.adapters.credentials.vault_format import BYTES_MAX, unseal
 from omac.adapters.credentials.vault_format import VaultKey as VaultKey
 from omac.adapters.files.nearest import make_private
 from omac.adapters.files.state import StateDir
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, list_command
 from omac.tools.compose.command_context import secret_stores as secret_stores
 from omac.tools.compose.journals import read_if_any, system_of
 
@@ -40,7 +39,7 @@ def create_under_new_key(vault: Vault, path: str) -> None:
     try:
         make_private(os.path.dirname(path))
     except OSError as error:
-        fix = [f"ls -ld {shlex.quote(os.path.dirname(path))}"]
+        fix = [list_command(os.path.dirname(path))]
         raise Refusal("state-unusable", f"{path} cannot be made: {error.strerror}", fix=fix) from None
     key = make_key_file(path)
     try:

@@ -10,6 +10,7 @@ import msgspec
 
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.redaction import ERASED
+from omac.domain.kernel.refusal import quoted
 from omac.domain.kernel.sizes import counted
 from omac.domain.kernel.terminal_escaping import named, printable
 from omac.domain.skills.registration import shown_hash
@@ -83,9 +84,7 @@ def _show_directories(status: Status, missing: Container[str]) -> None:
 def _show_missing(directory: DirectoryStatus, runs: Sequence[RunStatus]) -> None:
     print_folded("  the directory was moved or removed, and is still online", 4)
     is_served = any(run.run == directory.run and run.command == "serve" for run in runs)
-    print_line(
-        f"  try: omac deactivate {shlex.quote(directory.dir)}" if is_served else f"  try: omac stop {directory.run}"
-    )
+    print_line(f"  try: omac deactivate {quoted(directory.dir)}" if is_served else f"  try: omac stop {directory.run}")
 
 
 def _project_name(directory: str) -> str:
@@ -201,7 +200,7 @@ def report_cut(records: Iterable[Recorded], journal_path: str | None) -> None:
 
 def with_journal(command: str, journal_path: str | None) -> str:
     """Return a command for the journal that was named, if one was."""
-    return f"{command} --journal {shlex.quote(journal_path)}" if journal_path is not None else command
+    return f"{command} --journal {quoted(journal_path)}" if journal_path is not None else command
 
 
 def _fields(event: msgspec.Struct) -> list[tuple[str, object]]:

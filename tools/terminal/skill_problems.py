@@ -1,9 +1,9 @@
 """A skill that does not answer, as people read it: its state, why, and the commands that mend it."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
+from omac.domain.kernel.refusal import quoted
 from omac.projections.status import shown_problem
 from omac.tools.terminal.working_folder import is_current
 
@@ -28,5 +28,5 @@ def problem_of(skill: Mapping[str, Any], workdir: str, stream: TextIO) -> SkillP
     fix = () if state == "starting" else tuple(skill.get("fix", ()))  # it needs nothing but a moment
     if state != skill["state"] and any(command.startswith(APPROVES) for command in fix) and stream.isatty():
         here = not workdir or is_current(workdir)
-        fix = ("omac trust" if here else f"omac trust {shlex.quote(workdir)}",)
+        fix = ("omac trust" if here else f"omac trust {quoted(workdir)}",)
     return SkillProblem(state, detail, fix)
