@@ -15,6 +15,12 @@ GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init
 PLAIN = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
 
 
+def git(*arguments: str, cwd: Path) -> str:
+    """Return the output of a git command."""
+    done = subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 class Ground:
     """A ground: the checkout `main`; below `main/.builders` the agent's `worktree`, and another agent's `sibling`."""
 
@@ -37,10 +43,7 @@ class Ground:
             "CLAUDE_PROJECT_DIR": str(self.worktree),
         }
 
-    def git(self, *arguments: str, cwd: Path) -> str:
-        """Return the output of a git command."""
-        done = subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+    git = staticmethod(git)
 
 
 @contextmanager

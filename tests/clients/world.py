@@ -19,7 +19,7 @@ import pytest
 from clients.agents import Agent
 from clients.installation import NotInstalled, installed
 from clients.loopback import NoNamespace, loopback_only
-from nested_worktree import GIT, PLAIN
+from nested_worktree import git
 from polling import eventually
 from real_omac import COMMAND, ECHO_SKILL, Done, Omac, Serving, omac_in
 
@@ -67,10 +67,7 @@ class World:
             self.git("worktree", "add", "-q", "-b", worktree.name, str(worktree), cwd=self.repo)
             self.omac.approve(worktree)
 
-    def git(self, *arguments: str, cwd: Path) -> str:
-        """Return the output of a git command outside any sandbox."""
-        done = subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+    git = staticmethod(git)  # outside any sandbox
 
     def start(self, words: Sequence[str], workdir: Path, *options: str) -> Done:
         """Run `omac start CLIENT -- WORDS` in a directory to its end."""

@@ -4,21 +4,16 @@ for exactly the approved files; a folder that only claims to be a worktree gets 
 import json
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nested_worktree import GIT, PLAIN
+from nested_worktree import git
 from polling import eventually
 from real_omac import Done, Omac, Serving
 from valued_skill import typed, valued, with_vault
 
 SECRET = b"abcd-of-the-repository"
-
-
-def git(*arguments: str, cwd: Path) -> None:
-    subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, check=True, capture_output=True)
 
 
 def repository(project: Path) -> Path:

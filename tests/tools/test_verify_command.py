@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 from real_omac import Omac
+from tools.test_repair_command import spoil
 from tools.test_snapshots import called_often
 
 from omac.domain.access.signing import CheckpointSigned
@@ -23,12 +24,6 @@ from omac.journal.merkle import MerkleTree, leaf_hash
 from omac.journal.proof import proven
 from omac.journal.reader import ReadJournal
 from omac.services.kernel.checkpointing import WORTH
-
-
-def spoil(omac: Omac, statement: str) -> None:
-    """Change the journal as no part of omac would."""
-    with closing(sqlite3.connect(omac.state / "journal.db", isolation_level=None)) as connection:
-        connection.execute(statement)
 
 
 def test_verify_beside_a_server(omac: Omac) -> None:

@@ -127,12 +127,10 @@ class Registry:
         if part is not None and covering is not None:
             values = values.over(self.credential(part.scope, skill.name, skill.base))
         approved = own.state.approved if own else None
-        if approved is not None and approved.digest and approved.is_bundle(skill.code):
-            obstacle = self.obstacle(approved, skill_scope.workdir)
-            return Standing(own, shared, approved, not obstacle, part if covering else None, values, obstacle)
-        if covering is not None:
-            obstacle = self.obstacle(covering, skill_scope.workdir)
-            return Standing(own, shared, covering, not obstacle, part, values, obstacle)
+        holding = approved if approved is not None and approved.digest and approved.is_bundle(skill.code) else covering
+        if holding is not None:
+            obstacle = self.obstacle(holding, skill_scope.workdir)
+            return Standing(own, shared, holding, not obstacle, part if covering else None, values, obstacle)
         return Standing(own, shared, approved or (shared.state.approved if shared else None), False, None, values)
 
     def obstacle(self, approved: Code, workdir: str) -> str:

@@ -2,19 +2,14 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from nested_worktree import GIT, PLAIN
+from nested_worktree import git
 
 from omac.adapters.git.common_directory import worktree_folder
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.repository import WorktreeFolder
-
-
-def git(*arguments: str, cwd: Path) -> None:
-    subprocess.run([*GIT, *arguments], cwd=cwd, env=PLAIN, check=True, capture_output=True)
 
 
 @pytest.fixture
