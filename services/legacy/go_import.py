@@ -140,7 +140,7 @@ class GoImport:
         group = ImportGroup(skill.name, skill.scope, skill.source, tuple(steps))
         digest, approved = seen.digest if seen else "", present.registration.approved
         known = approved.digest if present.is_approved and approved else digest
-        return Job(group, candidate, digest, known if trusted else "", _values(steps, held, present))
+        return Job(group, candidate, digest, known if trusted else "", _values(steps, held))
 
     def _approval(self, present: FoundHere) -> tuple[Seen | None, Step]:
         """Return the step for an approval, and the folder as read; None where no old approval can be for it."""
@@ -175,7 +175,7 @@ class GoImport:
         steps = go_import.judge_defaults(present, remembered, self._old.user, held)
         codes = {code for code, _ in usable if code}
         group = ImportGroup(skill.name, "defaults", "", tuple(steps))
-        return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held, present))
+        return Job(group, candidate, "", codes.pop() if len(codes) == 1 else "", _values(steps, held))
 
     async def _held(self, services: Sequence[str], names: Sequence[str]) -> dict[str, KeychainSecret]:
         """Return by name the secrets that the keychain holds, each from the first service that has it."""
@@ -190,7 +190,7 @@ class GoImport:
         return held
 
 
-def _values(steps: Sequence[Step], held: Mapping[str, KeychainSecret], present: FoundHere) -> Values:
+def _values(steps: Sequence[Step], held: Mapping[str, KeychainSecret]) -> Values:
     """Return the values that the steps import."""
     taken = [step for step in steps if step.verdict == "take" and step.name]
     secrets = {step.name: held[step.name].value for step in taken if step.value is None and step.name in held}

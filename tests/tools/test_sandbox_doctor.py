@@ -1,6 +1,5 @@
 """`omac sandbox doctor`, on this machine and on one that refuses namespaces."""
 
-import os
 import subprocess
 import sys
 
@@ -20,7 +19,7 @@ NAMES = [
 def test_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
     """The doctor exits with status 0 on a host that can build sandboxes, and prints a line with its level for each
     finding."""
-    assert run(False, os.environ) == 0
+    assert run(False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert all(line.startswith(("[ok] ", "[warn] ", "  try: ")) for line in lines)
     assert [line.split("] ")[1].split(":")[0] for line in lines if line.startswith("[")] == NAMES
@@ -28,7 +27,7 @@ def test_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_programs_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON has findings with stable names and fields."""
-    assert run(True, os.environ) == 0
+    assert run(True) == 0
     report = msgspec.json.decode(capsys.readouterr().out)
     assert list(report) == ["healthy", "findings"]
     assert report["healthy"] is True

@@ -262,7 +262,7 @@ def _as_json(done: RegistrationResult, environment: Mapping[str, str]) -> dict[s
         ],
         "adopted": done.collected.adopted,
         "missing": list(done.missing),
-        "install_script": None if script is None else script,
+        "install_script": script,
         "next": done.next,
     }
 

@@ -1,6 +1,5 @@
 """omac sandbox doctor: what this machine can do to confine a program, and what mends the rest."""
 
-from collections.abc import Mapping
 
 from omac.domain.kernel.refusal import REASONS
 from omac.domain.sandbox.doctor import findings, healthy, report
@@ -9,7 +8,7 @@ from omac.tools.terminal.invocation import print_json
 from omac.tools.terminal.render import print_line
 
 
-def run(as_json: bool, environment: Mapping[str, str]) -> int:
+def run(as_json: bool) -> int:
     """Show the findings; 0 when a sandbox can be built, else the status of a sandbox that is not available."""
     diagnoses = findings(probe_machine())
     if as_json:

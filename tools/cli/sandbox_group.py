@@ -29,7 +29,7 @@ def doctor(json: Json = False) -> int:
     """Report what this machine offers for a sandbox, and the command that adds what is missing."""
     from omac.tools.cli.sandbox_doctor import run
 
-    return run(json, current().environment)
+    return run(json)
 
 
 @hook_app.command("pre-tool-use", context_settings=PASSED_ON, add_help_option=False)

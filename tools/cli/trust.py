@@ -98,7 +98,7 @@ def run(request: TrustRequest, environment: Mapping[str, str], clock: Callable[[
         return 0
     pending = [review for review in reviews if _needs(review, environment)]
     if pending and not can_ask():
-        raise _without_terminal(pending, environment)
+        raise _without_terminal(pending)
     counts, answer = Counts(), ""
     for number, reviewed in enumerate(reviews, 1):
         if reviewed not in pending:
@@ -230,7 +230,7 @@ def _takes_saved(
     return choose(question, "yn") == "y"
 
 
-def _without_terminal(pending: list[Review], environment: Mapping[str, str]) -> Refusal:
+def _without_terminal(pending: list[Review]) -> Refusal:
     fix = []
     for reviewed in pending:
         match reviewed.state:

@@ -38,13 +38,13 @@ class OwnFiles:
         except Refusal as refusal:
             self.unreadable["settings"] = refusal
         self._journal = self.state.journal_in_use(environment)
-        system = self._system(environment)
+        system = self._system()
         self._unended = _unended(system)
         self._host = _host(system)
         self.delays = tuple(delays_of(system)) if system else ()
         self.erasures = tuple(erasures_of(system)) if system else ()
 
-    def _system(self, environment: Mapping[str, str]) -> System | None:
+    def _system(self) -> System | None:
         """Return the recorded state, and set `lost` and `unreadable`; None where no journal exists, or where it cannot
         be read."""
         try:
