@@ -1,6 +1,5 @@
 """omac sandbox doctor: what this machine can do to confine a program, and what mends the rest."""
 
-
 from omac.domain.kernel.refusal import REASONS
 from omac.domain.sandbox.doctor import findings, healthy, report
 from omac.tools.compose.machine import probe_machine

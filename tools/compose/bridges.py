@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -61,15 +60,10 @@ def change(bridge_file: BridgeFile, choice: Choice, environment: Mapping[str, st
     import trio  # what only shows the files does without
 
     from omac.services.harness.installation import change_installation
-    from omac.services.kernel.opened import OpenedJournal
-    from omac.tools.compose.journals import snapshots_of, to_write
-    from omac.tools.compose.state import StateDir, host_id
+    from omac.tools.compose.journals import carrying
 
     find(bridge_file)  # nothing is made for a file that cannot be used
-    state = StateDir.of(environment)
-    host = host_id(state)
-    with closing(to_write(state, host, environment, None, clock)) as journal:
-        execution = OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
+    with carrying(environment, None, clock) as execution:
         return trio.run(change_installation, execution, bridge_file.file.path, partial(planned, bridge_file, choice))
 
 

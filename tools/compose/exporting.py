@@ -19,7 +19,7 @@ from omac.domain.access import export
 from omac.domain.access.export import ExportCreated
 from omac.domain.kernel import ids
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.sizes import counted
 from omac.domain.skills.values import shown
@@ -136,7 +136,7 @@ def _recorded(draft: ExportDraft, fact: ExportCreated, begin: Begin, path: str, 
     host, at = host_id(begin.state), begin.request.at
     with closing(to_write(begin.state, host, begin.environment, begin.request.journal, begin.clock)) as opened:
         record = Addressed(export.AGGREGATE, ids.export_stream(host), fact)
-        trio.run(OpenedJournal(opened, host).record, [record], Cause("person"))
+        trio.run(OpenedJournal(opened, host).record, [record], PERSON)
     tree = current_checkpoint(path, at)
     begun = Begun(at, journal_id, fact.format, fact.filters, fact.redacted, head, fact.events, tree.size, tree.root)
     draft.begin(begun)

@@ -8,8 +8,8 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ from omac.tools.terminal.version import VERSION
 
 if TYPE_CHECKING:  # what appends loads SQLAlchemy and eventsourcing; what reads does without
     from omac.journal.application import Journal
+    from omac.journal.format import Present
+    from omac.services.kernel.opened import OpenedJournal
 
 TAKEN_OVER = "events have proofs"  # of those that an earlier omac recorded
 _log = logging.getLogger("omac.journal")
@@ -52,36 +54,47 @@ def to_write(
     state: StateDir, host: HostId, environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]
 ) -> "Journal":
     """The journal that a command means, to append to and to read. Raises Refusal."""
-    from omac.journal.opening import open_journal
-
     path = state.journal_in_use(environment, flag)
-    mark = mark_of(state, path)
-    with Progress(TAKEN_OVER) as progress:
-        journal = open_journal(
-            path, secrets.token_hex(6), clock,
-            is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
-        )  # fmt: skip
+    journal = _opened(state, path, secrets.token_hex(6), clock)
     report_missing(journal.store.reader)
     _take_in(inbox_of(state, host, path), journal, state)
     return journal
 
 
+@contextmanager
+def carrying(environment: Mapping[str, str], flag: str | None, clock: Callable[[], int]) -> Iterator["OpenedJournal"]:
+    """Yield what executes commands on the journal that a command means, for as long as that is open. Raises Refusal."""
+    from omac.services.kernel.opened import OpenedJournal
+
+    state = StateDir.of(environment)
+    host = host_id(state)
+    with closing(to_write(state, host, environment, flag, clock)) as journal:
+        yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))
+
+
 def to_serve(state: StateDir, path: str, run: str) -> "Journal":
     """The journal of a run that stays, listed as present. Raises Refusal, also where the clock is wrong by now."""
     from omac.journal.format import Present
-    from omac.journal.opening import open_journal
 
     now_ns()
     pid = os.getpid()
     present = Present(run, pid, process_identity.start_ticks(pid) or 0, process_identity.boot_id(), VERSION)
-    mark = mark_of(state, path)
-    with Progress(TAKEN_OVER) as progress:
-        journal = open_journal(
-            path, run, time.time_ns,  # which was right: that of calls under way is not refused later
-            is_living=is_living, present=present, mark=mark, keys=keys_of(state, path), progress=progress.show,
-        )  # fmt: skip
+    journal = _opened(state, path, run, time.time_ns, present)  # right by now: calls under way are not refused later
     report_missing(journal.store.reader)
     return journal
+
+
+def _opened(
+    state: StateDir, path: str, run: str, clock: Callable[[], int], present: "Present | None" = None
+) -> "Journal":
+    from omac.journal.opening import open_journal
+
+    with Progress(TAKEN_OVER) as progress:
+        return open_journal(
+            path, run, clock,
+            is_living=is_living, present=present, mark=mark_of(state, path), keys=keys_of(state, path),
+            progress=progress.show,
+        )  # fmt: skip
 
 
 def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
@@ -93,17 +106,9 @@ def to_read(environment: Mapping[str, str], flag: str | None) -> ReadJournal:
     path = state.journal_in_use(environment, flag)
     spool = state.spool(path)
     if waiting := waiting_in(spool):
-        from omac.journal.opening import open_journal
-
         try:
             inbox = inbox_of(state, host_id(state), path)
-            mark = mark_of(state, path)
-            with Progress(TAKEN_OVER) as progress:
-                journal = open_journal(
-                    path, "", now_ns,
-                    is_living=is_living, mark=mark, keys=keys_of(state, path), progress=progress.show,
-                )  # fmt: skip
-            with closing(journal):
+            with closing(_opened(state, path, "", now_ns)) as journal:
                 _take_in(inbox, journal, state)
         except Refusal as refusal:
             _log.warning("what is in %s is not shown (%s): %s", spool, counted(len(waiting), "record"), refusal.message)

@@ -11,10 +11,10 @@ from omac.adapters.files.signing_keys import KeptKey
 from omac.domain.access import signing
 from omac.domain.access.signing import KeyLost, KeyRotated, RecordLoss, RecordRotation, key_id
 from omac.domain.kernel import ids
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON
 from omac.services.kernel.checkpointing import record_checkpoint
 from omac.services.kernel.opened import OpenedJournal
-from omac.tools.compose.journals import keys_of, snapshots_of, to_write
+from omac.tools.compose.journals import carrying, keys_of
 from omac.tools.compose.signing import KeyChange, Record, Signer
 from omac.tools.compose.state import StateDir, host_id, is_living
 
@@ -24,8 +24,8 @@ Clock = Callable[[], int]
 def recorded_checkpoint(environment: Mapping[str, str], flag: str | None, signer: Signer, clock: Clock) -> str:
     """Return the text of a checkpoint that was signed and recorded now. Raises Refusal."""
     signer.prepare()
-    with _opened(environment, flag, clock) as journal:
-        note = trio.run(record_checkpoint, journal, partial(signer.checkpoint, clock), Cause("person"))
+    with carrying(environment, flag, clock) as journal:
+        note = trio.run(record_checkpoint, journal, partial(signer.checkpoint, clock), PERSON)
     return note.text
 
 
@@ -67,25 +67,17 @@ def recorded_again(state: StateDir, path: str, changes: Sequence[KeyRotated | Ke
                     command = RecordLoss(old, new, note)
                 case _:
                     continue
-            trio.run(journal.execute, signing.AGGREGATE, stream, command, Cause("person"))
+            trio.run(journal.execute, signing.AGGREGATE, stream, command, PERSON)
             recorded += 1
     return recorded
 
 
 @contextmanager
 def _recording(environment: Mapping[str, str], flag: str | None, clock: Clock) -> Iterator[Record]:
-    with _opened(environment, flag, clock) as journal:
+    with carrying(environment, flag, clock) as journal:
 
         def record(command: KeyChange) -> None:
             stream = ids.checkpoint_stream(journal.host)
-            trio.run(journal.execute, signing.AGGREGATE, stream, command, Cause("person"))
+            trio.run(journal.execute, signing.AGGREGATE, stream, command, PERSON)
 
         yield record
-
-
-@contextmanager
-def _opened(environment: Mapping[str, str], flag: str | None, clock: Clock) -> Iterator[OpenedJournal]:
-    state = StateDir.of(environment)
-    host = host_id(state)
-    with closing(to_write(state, host, environment, flag, clock)) as journal:
-        yield OpenedJournal(journal, host, snapshots_of(state, journal.store.reader))

@@ -37,7 +37,7 @@ from omac.domain.access.control import CALLS, ControlRefused, Listener
 from omac.domain.kernel import ids
 from omac.domain.kernel import run as runs
 from omac.domain.kernel.aggregate import Addressed
-from omac.domain.kernel.event import Cause
+from omac.domain.kernel.event import PERSON, Cause
 from omac.domain.kernel.ids import RunId, StreamId
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.run import RunStarted
@@ -391,7 +391,7 @@ class Server:
 
     async def _record(self, command: runs.Command) -> None:
         stream = ids.run_stream(self.engine.host, self._run)
-        await self.engine.execute(runs.AGGREGATE, stream, command, Cause("person"))
+        await self.engine.execute(runs.AGGREGATE, stream, command, PERSON)
 
     async def _control_refused(self, listener: Listener, path: str, reason: str) -> None:
         action = path.removeprefix(ROOT)  # what is no call of ours may be anything, even a token
