@@ -64,7 +64,7 @@ def _folder(heap: int, name: str) -> int:
         try:
             folder = os.open(name, _FOLDER, dir_fd=heap)
         except PermissionError:
-            _unlock(heap, name)
+            unlock(heap, name)
             folder = os.open(name, _FOLDER, dir_fd=heap)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -101,7 +101,7 @@ def move(folder: int, name: str, heap: int, new: str) -> None:
     try:
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=heap)
     except PermissionError:  # only who may write to a folder may move it elsewhere
-        _unlock(folder, name)
+        unlock(folder, name)
         os.rename(name, new, src_dir_fd=folder, dst_dir_fd=heap)
 
 
@@ -117,7 +117,7 @@ def _attempt(act: Callable[[], None], problems: dict[str, None]) -> bool:
     return True
 
 
-def _unlock(folder: int, name: str) -> None:
+def unlock(folder: int, name: str) -> None:
     """Let its owner do all in the folder `name`, whatever its mode; follows no link. Raises OSError."""
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, 0o700, dir_fd=folder, follow_symlinks=False)

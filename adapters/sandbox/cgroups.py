@@ -16,6 +16,8 @@ import fcntl
 import os
 import time
 
+from omac.adapters.sandbox.mounted import unescaped
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,7 +181,7 @@ def _mounts(proc: str) -> list[tuple[str, str]]:
     for line in read(f"{proc}/mountinfo").splitlines():
         fields, _, rest = line.partition(" - ")
         if rest.startswith("cgroup2 "):
-            root, mount = (_unescaped(text) for text in fields.split(" ")[3:5])
+            root, mount = (os.fsdecode(unescaped(os.fsencode(text))) for text in fields.split(" ")[3:5])
             mounts.append((mount, root))
     return mounts
 
@@ -224,9 +226,3 @@ def _settings(name: str, amount: float, present: Mapping[str, str]) -> list[tupl
     file = f"{name}.max"
     rows = [(file, str(min(int(amount), int(present.get(file, amount)))), False)]
     return [*rows, ("memory.swap.max", "0", True)] if name == "memory" else rows
-
-
-def _unescaped(text: str) -> str:
-    r"""A path of mountinfo, where blanks are written \040 (proc_pid_mountinfo(5))."""
-    head, *rest = text.split("\\")
-    return head + "".join(chr(int(part[:3], 8)) + part[3:] for part in rest)

@@ -18,6 +18,7 @@ import errno
 import os
 
 from omac.adapters.linux import syscall
+from omac.adapters.sandbox.mounted import unescaped
 from omac.domain.kernel.paths import below, below_any
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -162,7 +163,5 @@ def _beside(folders: Iterable[str]) -> list[str]:
 def _mounts() -> list[str]:
     """Return the mount points that are folders this process can reach."""
     with open("/proc/self/mountinfo", "rb") as file:
-        paths = [line.split()[4] for line in file]
-    for escaped, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        paths = [path.replace(escaped, byte) for path in paths]
-    return [path for path in map(os.fsdecode, paths) if os.path.isdir(path)]
+        paths = [os.fsdecode(unescaped(line.split()[4])) for line in file]
+    return list(filter(os.path.isdir, paths))

@@ -98,13 +98,13 @@ def _points(pid: int) -> dict[str, tuple[int, bool]]:
     with open(f"/proc/{pid}/mountinfo", "rb") as file:
         for line in file.read().splitlines():
             number, _, _, _, point, options, _ = line.split(b" ", 6)
-            path = _unescaped(point) if b"\\" in point else point
+            path = unescaped(point) if b"\\" in point else point
             points[os.fsdecode(path)] = (int(number), options.startswith(b"ro"))
     return points
 
 
-def _unescaped(point: bytes) -> bytes:
-    """A path as it is, where the kernel writes blanks, line ends and backslashes as three octal digits."""
+def unescaped(point: bytes) -> bytes:
+    """Return a path of mountinfo, where blanks, line ends and backslashes are three octal digits, as it is."""
     first, *parts = point.split(b"\\")
     return first + b"".join(bytes((int(part[:3], 8),)) + part[3:] for part in parts)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from omac.adapters.files import atomic
+from omac.adapters.files.emptying import unlock
 from omac.adapters.skills.links import Uncopyable
-from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, PASS_FLAGS, open_below, open_folder
+from omac.adapters.skills.paths import FILE_FLAGS, FOLDER_FLAGS, open_below, open_folder
 from omac.adapters.skills.reading import SinkFailed, Tree
 from omac.adapters.skills.relocation import SHEBANG_BYTES_MAX, Relocation, beginning, extent, is_whole
 from omac.adapters.skills.tree import CHUNK_BYTES, walk, walk_open
@@ -138,21 +139,12 @@ def remove_tree(path: str) -> None:
     """Remove a copy, or what there is of one, as far as possible; follows no link and says nothing."""
     above, name = os.path.split(path)
     with to_the_end(), suppress(OSError), open_folder(above) as folder:
-        _unlock(folder, name)
+        unlock(folder, name)
         for inner, _, entries in walk(path, ()):
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    _unlock(inner, entry.name)
+                    unlock(inner, entry.name)
     shutil.rmtree(path, ignore_errors=True)
-
-
-def _unlock(folder: int, name: str) -> None:
-    """Let us change the folder `name`, whatever its mode. Raises OSError."""
-    inner = os.open(name, PASS_FLAGS, dir_fd=folder)
-    try:
-        os.chmod(f"/proc/self/fd/{inner}", 0o700)
-    finally:
-        os.close(inner)
 
 
 @contextmanager
