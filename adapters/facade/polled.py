@@ -373,8 +373,8 @@ class PolledConnection:
         assert self.surroundings.connections is not None
         upstream = Wire(self.surroundings.connections.hand_over(self._skill), UpstreamError, self._answer)
         self._skill = None
-        forwarded = Forwarded(upstream, unsent, self.surroundings.clock() - (self.deadline - PATIENCE_S))
-        self._hand_over(b"", self._begun(forwarded=forwarded), gone_ahead)
+        waited_s = PATIENCE_S - (self.deadline - self.surroundings.clock())  # less what is left
+        self._hand_over(b"", self._begun(forwarded=Forwarded(upstream, unsent, waited_s)), gone_ahead)
 
     def _hand_over(self, ahead: bytes, begun: BegunRequest | None = None, gone_ahead: int = 0) -> None:
         """Leave the connection to a task."""
