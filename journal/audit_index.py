@@ -54,8 +54,8 @@ class IndexedRow(NamedTuple):
     body: bytes
 
 
-class AuditIndex:
-    """The index in the file `path`, of what `name` says: a journal, and the form of its rows."""
+class Index:
+    """An index in the file `path`, of what `name` says: a journal, and the form of what is indexed."""
 
     def __init__(self, path: str, name: str) -> None:
         self._name = f"{FORM}:{name}"
@@ -63,6 +63,10 @@ class AuditIndex:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class AuditIndex(Index):
+    """The index of rows."""
 
     def progress(self) -> IndexProgress | None:
         """Return how far it is; None for an empty one."""

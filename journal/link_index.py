@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from omac.journal.audit_index import FORM, open_index
+from omac.journal.audit_index import Index
 
 # A position, the position of its cause, and its conversation; None where it has none.
 Link = tuple[int, int | None, str | None]
@@ -25,15 +25,8 @@ class LinkProgress(NamedTuple):
     pruned: int
 
 
-class LinkIndex:
-    """The index in the file `path`, of what `name` says."""
-
-    def __init__(self, path: str, name: str) -> None:
-        self._name = f"{FORM}:{name}"
-        self._connection = open_index(path)
-
-    def close(self) -> None:
-        self._connection.close()
+class LinkIndex(Index):
+    """The index of links."""
 
     def progress(self) -> LinkProgress | None:
         """Return how far it is; None for an empty one."""

@@ -36,7 +36,7 @@ def run(position: int, journal_path: str | None, as_json: bool, environment: Map
     """Show the tree. Raises Refusal."""
     with closing(to_read(environment, journal_path)) as journal:
         with Progress("events indexed") as progress:
-            links = SearchedLinks(journal, StateDir.of(environment), progress=progress.show)
+            links = SearchedLinks(journal, StateDir.of(environment), journal.store.head(), progress=progress.show)
             explanation = explain(position, links)
         if explanation is None:
             head = journal.store.head()

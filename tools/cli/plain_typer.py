@@ -55,33 +55,30 @@ class _PlainHelp:
 
     def format_options(self: Any, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options."""
-        params = self.get_params(ctx)
-        arguments = _arguments(params)
-        rows = [
-            (_shown(argument), argument.get_help_record(ctx)[1].removesuffix("  [required]")) for argument in arguments
-        ]
-        options = [(param, param.get_help_record(ctx)) for param in params if param not in arguments]
-        for heading, entries in (
-            ("Arguments", rows),
-            ("Options", [(row[0].replace("<str>", param.name.upper()), row[1]) for param, row in options if row]),
-        ):
+        for heading, entries in (("Arguments", rows_of_arguments(self, ctx)), ("Options", option_rows(self, ctx))):
             if entries:
                 with formatter.section(heading):
                     formatter.write_dl(entries)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _lean(super().get_params(ctx))  # type: ignore[misc]  # of the class that it is mixed into
 
-def rows_of_arguments(command: Any) -> list[tuple[str, str]]:
+    def get_help_option(self, ctx: Any) -> Any:
+        return _helpful(super().get_help_option(ctx))  # type: ignore[misc]
+
+
+def rows_of_arguments(command: Any, context: Any = None) -> list[tuple[str, str]]:
     """Return each argument of a command and its help."""
-    context = _context(command)
+    context = context or _context(command)
     arguments = _arguments(command.get_params(context))
     return [
         (_shown(argument), argument.get_help_record(context)[1].removesuffix("  [required]")) for argument in arguments
     ]
 
 
-def option_rows(command: Any) -> list[tuple[str, str]]:
+def option_rows(command: Any, context: Any = None) -> list[tuple[str, str]]:
     """Return each option of a command, with its other names and what it takes, and its help."""
-    context = _context(command)
+    context = context or _context(command)
     options = [param for param in command.get_params(context) if param.param_type_name == "option"]
     rows = [(option, option.get_help_record(context)) for option in options]
     return [(row[0].replace("<str>", option.name.upper()), row[1]) for option, row in rows if row]
@@ -109,12 +106,6 @@ class Command(_PlainHelp, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         require_host(ctx.command_path, first_sentence(self.help or ""), current().environment)
         return super().invoke(ctx)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _lean(super().get_params(ctx))
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _helpful(super().get_help_option(ctx))
 
 
 class CommandGroup(_PlainHelp, TyperGroup):
@@ -149,12 +140,6 @@ class CommandGroup(_PlainHelp, TyperGroup):
         for word in name.split():
             command = command.commands[word]
         return command
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _lean(super().get_params(ctx))
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _helpful(super().get_help_option(ctx))
 
 
 class Commands(typer.Typer):

@@ -84,7 +84,7 @@ def _forged_files(state: StateDir, path: str, system: System) -> list[Damage]:
             for recorded in journal.folded(system.position, journal.store.head()):
                 system.apply(recorded)  # what was appended meanwhile may be an erasure
         is_gone = any(erasures_of(system)) or not os.path.exists(audit)
-        index = SearchedLinks(journal, state).forged_file() if is_gone else audit
+        index = SearchedLinks(journal, state, journal.store.head()).forged_file() if is_gone else audit
         files += [(0, "index of the audit", index)] if index else []
     return [
         Damage(at, "", None, "", f"the {what} {file} is not what the events give", "snapshot",

@@ -13,7 +13,14 @@ from omac.domain.skills.document import RULES
 from omac.domain.skills.meta import MOUNT, SKILL_NAME, VARIABLE
 from omac.tools.cli.scope_options import Where, directory_of, is_home, project_here
 from omac.tools.cli.skill_template import files_of
-from omac.tools.compose.skill_files import check_skill, create_skill, lookalikes, shared_mounts, skills_below
+from omac.tools.compose.skill_files import (
+    check_skill,
+    create_skill,
+    lookalikes,
+    nearest_existing,
+    shared_mounts,
+    skills_below,
+)
 from omac.tools.terminal.invocation import current, print_json
 from omac.tools.terminal.render import print_line
 from omac.tools.terminal.working_folder import is_current
@@ -40,7 +47,7 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         raise Refusal("misuse", f"{path} exists already; nothing was written", fix=fix) from None
     except OSError as error:
         where = str(error.filename or path)
-        there = where if os.path.lexists(where) else _nearest(where)
+        there = nearest_existing(where)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         fix = [f"df -h {quoted(there)}" if full else list_command(there)]
         reason = error.strerror or str(error)
@@ -58,13 +65,6 @@ def new(name: str, secrets: Sequence[str], workdir: str, as_json: bool) -> int:
         print_line("all projects share it, because it is in your home folder")
     print_line(f"next: omac trust{where}")
     return 0
-
-
-def _nearest(path: str) -> str:
-    """Return the closest folder above a path that exists."""
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def _require_names(skill: str, secrets: Sequence[str]) -> None:

@@ -1,42 +1,22 @@
 """The causes and conversations of records: by the index of the audit where one helps, else from the journal, with equal
 results."""
 
-import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 
-import msgspec
-
 from omac.domain.kernel.event import Recorded
 from omac.domain.kernel.ids import StreamId
-from omac.journal.audit_index import BROKEN, delete_index, is_damage
+from omac.journal.audit_index import BROKEN
 from omac.journal.link_index import LinkIndex, LinkProgress
-from omac.journal.mark import Mark
-from omac.journal.reader import ReadJournal
-from omac.tools.compose.searched_audit import INDEXED_FROM
-from omac.tools.compose.state import StateDir
+from omac.tools.compose.searched_audit import Searched
 
 BATCH = 50_000
-_encode = msgspec.msgpack.Encoder().encode
 
 
-class SearchedLinks:
-    """The links of a journal, with their index in the state directory. `progress` is told how many events are indexed,
-    of how many."""
-
-    def __init__(
-        self,
-        journal: ReadJournal,
-        state: StateDir,
-        indexed_from: int = INDEXED_FROM,
-        progress: Callable[[int, int], None] = lambda done, whole: None,
-    ) -> None:
-        self._journal = journal
-        self._progress = progress
-        self._file = Mark.of(state.path, journal.store.path).file + ".audit"
-        self._is_indexed = journal.store.head() >= indexed_from
+class SearchedLinks(Searched):
+    """The links of such a journal."""
 
     def at(self, position: int) -> Recorded | None:
         """Return the record at a position; None where there is none. Raises Refusal."""
@@ -123,11 +103,3 @@ class SearchedLinks:
             self._progress(position, head)
             before = after
         return before
-
-    def _digest(self, position: int) -> bytes:
-        return hashlib.sha256(_encode(self._journal.store.select(position - 1, 1, position))).digest()
-
-    def _drop(self, error: Exception) -> None:
-        """Delete an index that is damaged: the next to ask makes it again. One that is in use is left alone."""
-        if is_damage(error):
-            delete_index(self._file)

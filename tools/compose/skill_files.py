@@ -3,6 +3,7 @@
 import os
 import stat
 
+from omac.adapters.files.nearest import nearest_existing as nearest_existing
 from omac.adapters.skills.checking import check_skill as check_skill
 from omac.adapters.skills.checking import lookalikes as lookalikes
 from omac.adapters.skills.checking import shared_mounts as shared_mounts

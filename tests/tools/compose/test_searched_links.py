@@ -48,7 +48,7 @@ class Linked:
     def require_equal(self) -> None:
         """Assert that each record has the same explanation, with and without an index, cut or whole."""
         with closing(ReadJournal(self.path)) as journal:
-            plain, indexed = (SearchedLinks(journal, self.state, least) for least in (10**9, 0))
+            plain, indexed = (SearchedLinks(journal, self.state, journal.store.head(), least) for least in (10**9, 0))
             for position in range(1, journal.store.head() + 1):
                 for records_max in (200, 3):
                     assert explain(position, indexed, records_max) == explain(position, plain, records_max)
@@ -147,7 +147,7 @@ def test_an_index_that_another_process_holds(linked: Linked) -> None:
     with closing(sqlite3.connect(linked.index, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         with closing(ReadJournal(linked.path)) as journal:
-            links = SearchedLinks(journal, linked.state, 0)
+            links = SearchedLinks(journal, linked.state, journal.store.head(), 0)
             assert list(links.caused_by({1})) == list(journal.caused_by({1}))
             assert links.of_correlation("c", 9) == journal.of_correlation("c", 9)
         connection.execute("ROLLBACK")
@@ -172,7 +172,7 @@ INDEXING = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     journal = ReadJournal(sys.argv[1] + "/journal.db")
-    list(searched_links.SearchedLinks(journal, StateDir(sys.argv[1]), 0, progress).caused_by({1}))
+    list(searched_links.SearchedLinks(journal, StateDir(sys.argv[1]), journal.store.head(), 0, progress).caused_by({1}))
 """
 
 
