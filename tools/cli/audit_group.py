@@ -1,7 +1,6 @@
 """`omac audit`: accesses, launches and changes of trust; subcommands answer more about single records."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,7 @@ from omac.tools.terminal.invocation import current
 class AuditGroup(CommandGroup):
     """A command of its own, with subcommands."""
 
-    def collect_usage_pieces(self, ctx: Any) -> Sequence[str]:  # type: ignore[override]
-        """Return what may stand behind it."""
-        return ["[OPTIONS] [COMMAND ...]"]
+    usage = "[OPTIONS] [COMMAND ...]"
 
 
 audit_app = Commands(AuditGroup, no_args_is_help=False, invoke_without_command=True)

@@ -1,7 +1,6 @@
 """`omac export`: evidence taken out of the journal, and its verification."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,7 @@ from omac.tools.terminal.invocation import current
 class ExportGroup(CommandGroup):
     """A command of its own, with a subcommand."""
 
-    def collect_usage_pieces(self, ctx: Any) -> Sequence[str]:  # type: ignore[override]
-        """Return what may stand behind it."""
-        return ["--out FOLDER [OPTIONS] | verify FOLDER"]
+    usage = "--out FOLDER [OPTIONS] | verify FOLDER"
 
 
 export_app = Commands(ExportGroup, no_args_is_help=False, invoke_without_command=True)

@@ -110,9 +110,10 @@ class Command(_PlainHelp, TyperCommand):
 
 class CommandGroup(_PlainHelp, TyperGroup):
     sections: ClassVar[Sequence[tuple[str, Sequence[str]]]] = ()  # headings and commands; none: all under one heading
+    usage = "COMMAND ..."  # what may stand behind it
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["COMMAND ..."]
+        return [self.usage]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, then the options."""
