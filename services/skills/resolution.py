@@ -1,6 +1,6 @@
 """Finding: which skill a name on a command line means, among those of a project and those that all projects share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -13,6 +13,8 @@ from omac.domain.skills.scope import SkillScope
 from omac.services.ports import SkillFolders
 
 NEAR_MAX = 3
+
+Discover = Callable[[Sequence[str]], Awaitable[list[FoundSkill]]]
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -34,22 +36,21 @@ class SkillSearch(msgspec.Struct, frozen=True):
 async def every(folders: SkillFolders, search: SkillSearch, *, guidance: bool = False) -> list[Candidate]:
     """Every skill there, also several of one name. Raises OSError."""
     candidates: list[Candidate] = []
-    for scope in ("workdir", "global"):
-        if search.scope in (None, scope):
-            look = partial(folders.discover, search.workdir) if scope == "workdir" else folders.discover_global
-            workdir = search.workdir if scope == "workdir" else ""
-            candidates += await _in_scope(partial(look, guidance=guidance), workdir, search.harness)
+    if search.scope in (None, "workdir"):
+        discover = partial(folders.discover, search.workdir, guidance=guidance)
+        candidates += await _in_scope(discover, search.workdir, search.harness)
+    if search.scope in (None, "global"):
+        candidates += await _in_scope(partial(folders.discover_global, guidance=guidance), "", search.harness)
     return candidates
 
 
-async def _in_scope(look: Callable[..., object], workdir: str, harness: Harness | None) -> list[Candidate]:
+async def _in_scope(discover: Discover, workdir: str, harness: Harness | None) -> list[Candidate]:
     if harness is not None:
-        skills: list[FoundSkill] = await look(harness.bases)  # type: ignore[misc]  # a port's method with its scope bound
-        return [Candidate(SkillScope(workdir, harness.name), skill) for skill in skills]
+        return [Candidate(SkillScope(workdir, harness.name), skill) for skill in await discover(harness.bases)]
     candidates: list[Candidate] = []
-    for supported in HARNESSES:
-        candidates += [Candidate(SkillScope(workdir, supported.name), skill) for skill in await look((supported.base,))]  # type: ignore[misc]
-    for skill in await look((SHARED_BASE,)):  # type: ignore[misc]
+    for known in HARNESSES:
+        candidates += [Candidate(SkillScope(workdir, known.name), skill) for skill in await discover((known.base,))]
+    for skill in await discover((SHARED_BASE,)):
         own = {candidate.place.harness for candidate in candidates if candidate.skill.name == skill.name}
         sees = next((supported.name for supported in HARNESSES if supported.name not in own), DEFAULT_HARNESS.name)
         candidates.append(Candidate(SkillScope(workdir, sees), skill))
