@@ -181,30 +181,30 @@ class Ground:
         assert not check or done.status == 0, done
         return done
 
-    def told(self, name: str) -> dict[str, str]:
+    def told(self) -> dict[str, str]:
         """Return the environment variables of a deed."""
         return {
             **DATES,
-            "MARK": str(self.marks / name),
+            "MARK": str(self.marks / "mark"),
             "H": str(self.home),
             "W": str(self.project),
             "INDEX": INDEX,
             "GIT_EDITOR": "true",
         }
 
-    def agent(self, script: str, *, name: str = "mark", options: Sequence[str] = (), seconds: float = 60) -> Done:
+    def agent(self, script: str, *, options: Sequence[str] = ()) -> Done:
         """Run a script of the agent's in a sandbox; it may fail in any way but by hanging."""
-        words = [word for pair in self.told(name).items() for word in ("--env", "=".join(pair))]
+        words = [word for pair in self.told().items() for word in ("--env", "=".join(pair))]
         try:
             return self.world.run(
-                "bash", "-c", PRELUDE + script, options=(*words, *options), workdir=self.project, seconds=seconds
+                "bash", "-c", PRELUDE + script, options=(*words, *options), workdir=self.project, seconds=60
             )
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"omac hangs: {late.timeout} s") from None
 
-    def without_omac(self, script: str, *, name: str = "mark") -> Done:
+    def without_omac(self, script: str) -> Done:
         """Run the same script on the host."""
-        return self.person(PRELUDE + script, extra=self.told(name))
+        return self.person(PRELUDE + script, extra=self.told())
 
     def goes_on(self, where: Sequence[str], commands: Sequence[str]) -> Done:
         """Run each command in each folder, as the person goes on working; none of them may hang."""
@@ -255,7 +255,7 @@ def judged(ground: Ground, deed: Deed, *, guarded: bool) -> Outcome:
         printed += ground.goes_on(deed.where, ("status", "checkout", "commit")).out
     after = ground.outside()
     changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
-    went_wrong = ground.person(deed.wrong, extra=ground.told("mark")).status == 0
+    went_wrong = ground.person(deed.wrong, extra=ground.told()).status == 0
     went_wrong = went_wrong and not (deed.reported and deed.reported in output)
     return Outcome((ground.marks / "mark").exists(), changed, went_wrong, missing, output, printed[-4000:])
 

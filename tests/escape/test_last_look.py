@@ -375,7 +375,7 @@ def begun(
 ) -> subprocess.Popen[str]:
     """Start a launch and return its process, which reports its memory to the descriptor `report` if there is one."""
     world = ground.world
-    words = [word for pair in ground.told("mark").items() for word in ("--env", "=".join(pair))]
+    words = [word for pair in ground.told().items() for word in ("--env", "=".join(pair))]
     line = world.omac("sandbox", "run", "--workdir", str(workdir or ground.project), *words, "--", *program)
     return subprocess.Popen(
         line if report is None else measured(line, report), pass_fds=() if report is None else (report,),

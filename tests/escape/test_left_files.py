@@ -64,7 +64,7 @@ def test_odd_files(ground: Ground, kind: str) -> None:
         ground.renew("everything")
         names = " ".join(path for path in paths if is_own or not path.startswith(".omac"))
         put = f'for p in {names}; do rm -rf "$p"; mkdir -p "$(dirname "$p")"; {ODD[kind]}; done'
-        ground.person(put, extra=ground.told("mark"))
+        ground.person(put, extra=ground.told())
         commands: list[tuple[str, ...]] = [("sandbox", "run", "--", "true")]
         if is_own and ".agents" in put:
             commands.append(("list", "--workdir", str(ground.project)))

@@ -28,7 +28,7 @@ def test_as_without(grounds: dict[int, Ground], name: str, uid: int) -> None:
     states: list[list[str]] = []
     for guarded in (False, True):
         ground.renew(work.layout)
-        ground.person(work.before, extra=ground.told("mark"))
+        ground.person(work.before, extra=ground.told())
         done = ground.agent(work.does) if guarded else ground.without_omac(work.does)
         states.append(ground.person(LOOK).out.splitlines())
     difference = "\n".join(difflib.unified_diff(states[0], states[1], "without", "within", lineterm="", n=0))

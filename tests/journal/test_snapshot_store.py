@@ -23,8 +23,8 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     opened.close()
 
 
-def store_of(path: Path, form: str = "1", folder: str = "snapshots") -> SnapshotStore:
-    return SnapshotStore(Reader(str(path)), str(path.parent / folder), form)
+def store_of(path: Path, form: str = "1") -> SnapshotStore:
+    return SnapshotStore(Reader(str(path)), str(path.parent / "snapshots"), form)
 
 
 def test_the_newest_at_or_before_a_position(tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ class OldOmac:
         """Write the registry of a project, or (None) that of all projects."""
         write((project / ".opencode" if project else self.user) / "sidecar.json", {"version": 1, "registered": entries})
 
-    def approves(self, source: Path, *, skill_dir: str = "", copy: bool = True) -> None:
+    def approves(self, source: Path, *, skill_dir: str = "") -> None:
         """Add a skill to the approvals, and keep the copy that the old omac kept."""
         path = self.user / "approvals.json"
         document: dict[str, Any] = {"version": 1, "approved": []}
@@ -122,9 +122,8 @@ class OldOmac:
         }
         document["approved"].append(entry)
         write(path, document)
-        if copy:
-            target = self.user / "skills" / source.name / old_hash(source).removeprefix("sha256:")
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
+        target = self.user / "skills" / source.name / old_hash(source).removeprefix("sha256:")
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
 
     def settings(self, project: Path | None, skills: dict[str, Any], defaults: dict[str, Any] | None = None) -> None:
         """Write the settings of a project, or (None) the user's."""
@@ -176,9 +175,9 @@ def old_hash(source: Path) -> str:
     return f"sha256:{outer.hexdigest()}"
 
 
-def scoped(path: Path | str, skill: str = "slack") -> str:
-    """Return the keychain service of a skill in a workdir."""
-    return f"omac/{hashlib.sha256(str(path).encode()).hexdigest()}/{skill}"
+def scoped(path: Path | str) -> str:
+    """Return the keychain service of the skill in a workdir."""
+    return f"omac/{hashlib.sha256(str(path).encode()).hexdigest()}/slack"
 
 
 def write(path: Path, content: Any) -> None:

@@ -86,8 +86,8 @@ def altered(host: Omac, folder: Path, change: Callable[[dict[str, Any]], None]) 
     resigned(host, folder, lambda _: None)
 
 
-def opening_of(line: dict[str, Any], name: str = "path") -> dict[str, str]:
-    return next(opening for opening in openings(line) if opening["name"] == name)
+def opening_of(line: dict[str, Any]) -> dict[str, str]:
+    return next(opening for opening in openings(line) if opening["name"] == "path")
 
 
 def say(line: dict[str, Any]) -> None:

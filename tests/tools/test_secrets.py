@@ -55,9 +55,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Omac, Pat
         yield omac, valued(omac)
 
 
-def set_token(omac: Omac, project: Path, value: str = SECRET, name: str = "TOKEN") -> None:
+def set_token(omac: Omac, project: Path, value: str = SECRET) -> None:
     """Give a secret by a pipe, and assert that it was accepted."""
-    done = piped(omac, value.encode() + b"\n", "secrets", "set", "slack", name, "--workdir", str(project))
+    done = piped(omac, value.encode() + b"\n", "secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert done.status == 0, done
 
 
