@@ -341,9 +341,7 @@ def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
     if choices.refs != "branch":
         return
     for git in folders.whole:
-        before = refs.parsed(pointers.read(f"{git}/packed-refs", refs.BYTES_MAX) or b"")
-        before.update(refs.loose(f"{git}/refs", {}))
-        layout.narrowed[git] = Narrowed(before, refs.own_branch(git, git))
+        layout.narrowed[git] = Narrowed(refs.direct_refs(git), refs.own_branch(git, git))
 
 
 def _surroundings(workdir: str) -> list[str]:
