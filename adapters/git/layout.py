@@ -20,7 +20,7 @@ from omac.adapters.git.tree import TreeContents, walk
 from omac.adapters.linux import host_programs
 from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
-from omac.domain.kernel.paths import below
+from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.sandbox.confinement import WRITE, Entry
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX
@@ -182,18 +182,23 @@ def copy_back(
 
     refusals: list[tuple[str, str]] = []
     gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
-    if behind_links := sorted(git for git in gits if led_to(git) != git):
-        left_out = "changes of its refs and settings were not copied back"
-        return [
-            (git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}")
-            for git in behind_links
-        ]
+    left_out = "changes of its refs and settings were not copied back"
+    lost = sorted(git for git in gits if led_to(git) != git)
+    for git in lost:
+        refusals.append((git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}"))
+
+    def is_left(*paths: str) -> bool:
+        return not any(below_any(path, lost) for path in paths)
+
+    sessions = [session for session in sessions if is_left(session.common, session.folder)]
+    copies = [copy for copy in copies if is_left(copy.git, copy.path)]
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
         refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.copy_back(session)]
     for git, before in narrowed.items():
-        refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
+        if is_left(git):
+            refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
     for copy in copies:
         refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.copy_back()]
     return refusals

@@ -1,5 +1,6 @@
 """adapters/git/refs.py and branches.py: the refs and settings of a session's copy that are copied back to the host."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -160,6 +161,20 @@ def test_refs_beyond_a_bound_end_no_protection(tmp_path: Path, home: Path, monke
     with pytest.raises(Refusal, match="more than 40 files and folders") as refused:
         run_inside(workdir, "true", home=home, choices=GitChoices(refs="branch"))
     assert refused.value.fix == (f"git --git-dir={workdir}/.git pack-refs --all",)
+
+
+def test_a_repository_that_is_gone_costs_no_other(tmp_path: Path, home: Path) -> None:
+    """A nested repository that a person removes meanwhile is reported, and the refs of the others are set back."""
+    workdir = layouts.plain(tmp_path, home)
+    host("git", "init", "-q", "nested", cwd=workdir, home=home)
+    before = _refs(workdir, home)
+    layout = lay_out(str(workdir), GitChoices(refs="branch"), str(home))
+    shutil.rmtree(workdir / "nested")
+    host("git", "update-ref", "refs/heads/topic", "HEAD", cwd=workdir, home=home)
+    done = dict(copy_back(layout.sessions, layout.narrowed, layout.copies))
+    assert done[f"{workdir}/nested/.git"].startswith("was moved or removed: ")
+    assert "is set back" in done[f"{workdir}/.git: refs/heads/topic"]
+    assert before.items() <= _refs(workdir, home).items()
 
 
 def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
