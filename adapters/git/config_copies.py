@@ -100,14 +100,20 @@ def branches_of(common: str) -> frozenset[str] | None:
         return None
     packed = refs.parsed(pointers.read(f"{common}/packed-refs", refs.BYTES_MAX) or b"")
     names = [name[11:] for name in packed if name.startswith("refs/heads/")]
-    waiting = [""]
-    while waiting and len(names) < refs.LOOSE_MAX:
+    waiting, left = [""], refs.LOOSE_MAX  # a program can leave any number of empty folders there
+    while waiting:
         folder = waiting.pop()
-        for entry in os.scandir(f"{common}/refs/heads/{folder}") if is_folder(f"{common}/refs/heads/{folder}") else ():
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(f"{folder}{entry.name}/")
-            else:
-                names.append(folder + entry.name)
+        if not is_folder(f"{common}/refs/heads/{folder}"):
+            continue
+        with os.scandir(f"{common}/refs/heads/{folder}") as scan:
+            for entry in scan:
+                left -= 1
+                if left < 0:
+                    return None
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{folder}{entry.name}/")
+                else:
+                    names.append(folder + entry.name)
     return frozenset(names)
 
 

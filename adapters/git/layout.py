@@ -196,18 +196,23 @@ def copy_back(
 
     refusals: list[tuple[str, str]] = []
     gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
-    if behind_links := sorted(git for git in gits if led_to(git) != git):
-        left_out = "changes of its refs and settings were not copied back"
-        return [
-            (git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}")
-            for git in behind_links
-        ]
+    left_out = "changes of its refs and settings were not copied back"
+    lost = sorted(git for git in gits if led_to(git) != git)
+    for git in lost:
+        refusals.append((git, f"{BEHIND_A_LINK if os.path.lexists(git) else 'was moved or removed'}: {left_out}"))
+
+    def is_left(*paths: str) -> bool:
+        return not any(below_any(path, lost) for path in paths)
+
+    sessions = [session for session in sessions if is_left(session.common, session.folder)]
+    copies = [copy for copy in copies if is_left(copy.git, copy.path)]
     for copy in copies:
         copy.collect()  # it goes with the session's folder
     for session in sessions:
         refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.copy_back(session)]
     for git, before in narrowed.items():
-        refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
+        if is_left(git):
+            refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
     for copy in copies:
         refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.copy_back()]
     return refusals
@@ -355,9 +360,7 @@ def _narrow(layout: Layout, folders: Folders, choices: GitChoices) -> None:
     if choices.refs != "branch":
         return
     for git in folders.whole:
-        before = refs.parsed(pointers.read(f"{git}/packed-refs", refs.BYTES_MAX) or b"")
-        before.update(refs.loose(f"{git}/refs", {}))
-        layout.narrowed[git] = Narrowed(before, refs.own_branch(git, git))
+        layout.narrowed[git] = Narrowed(refs.direct_refs(git), refs.own_branch(git, git))
 
 
 def _surroundings(workdir: str) -> list[str]:

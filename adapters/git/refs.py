@@ -30,7 +30,7 @@ from omac.adapters.git import pointers, program
 from omac.adapters.git.repository import is_folder, mode_of
 from omac.domain.git.grammar import is_oid
 from omac.domain.git.refs import is_ref_name
-from omac.domain.kernel.refusal import Refusal
+from omac.domain.kernel.refusal import Refusal, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ BYTES_MAX = 64 << 20
 LOOSE_MAX = 50_000  # loose refs that are read
 LOGS_MAX = 500  # that are kept open meanwhile; what git adds to others stays
 COMMANDS_MAX = 10_000  # of changes to refs in one session
-SECONDS_MAX = 10.0  # for changes of which git refuses some: each of these costs several starts of git
+SECONDS_MAX = 7.0  # for each step of changes of which git refuses some: they cost several starts of git each
 SET_ASIDE = "refs/omac/set-aside/"
 OWN_ALWAYS = "refs/stash"  # made with `git stash` in any worktree, so every session may change it
 # Of a copy: what gc packs would be gone for the host for a moment, and logs of other worktrees cannot be written.
@@ -174,31 +174,53 @@ def _ended(session: Session) -> dict[str, str] | None:
     return current(session.folder, narrowed=session.narrowed)
 
 
+def direct_refs(git: str) -> dict[str, str]:
+    """Return names and values of the refs of a git folder, without symbolic ones. Raises Refusal (git-unsafe)."""
+    symbolic: dict[str, str] = {}
+    values = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
+    values.update(loose(f"{git}/refs", symbolic))
+    return {name: value for name, value in values.items() if name not in symbolic}
+
+
 def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]]:
     """Set refs of a git folder back to what they were, but for `own` and new ones: (ref, what was done).
 
-    What they were changed to is set aside, so no commit is lost.
+    What they were changed to is set aside, so no commit is lost. Only these refs are read: a program can leave any
+    number of others, and what git takes for none.
     """
-    now = current(git, narrowed=True)
-    if now is None:
+    try:
+        packed = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
+    except Refusal:
         return [(git, "its refs cannot be read, and were not set back")]
+    names = sorted(packed)
     notices: list[tuple[str, str]] = []
     commands: list[tuple[str, str]] = []
     for name, value in sorted(before.items()):
-        new = now.get(name, "")
+        new = _value(git, name, packed, len(value))
         if new == value or name in (own, OWN_ALWAYS):
             continue
         if new:
             commands.append((name, f"update {SET_ASIDE}{name[5:]} {new}"))
-        commands += _make_room(git, name, there=bool(new))
-        commands.append((name, f"update {name} {value} {new or '0' * len(value)}"))
+        _make_room(git, name, there=bool(new))
+        for ref in _below(name, names) if not new else ():
+            commands.append((ref, f"update {SET_ASIDE}{ref[5:]} {packed[ref]}"))
+            commands.append((ref, f"delete {ref} {packed[ref]}"))
+        commands.append((name, f"update {name} {value} {new or packed.get(name, '0' * len(value))}"))
         notices.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
     return notices + _applied(git, commands)
 
 
-def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
-    """Put out of the way what keeps git from setting a ref: its lock, and where it is not `there`, a file that names
-    another, and refs below its name. Returns what git has to do before."""
+def _value(git: str, name: str, packed: dict[str, str], digits: int) -> str:
+    """Return the value of a ref now; empty: it has none, or its file names another one, or holds what is no value."""
+    path = f"{git}/{name}"
+    if not stat.S_ISREG(mode_of(path)):
+        return packed.get(name, "")
+    text = _text(path)
+    return text if is_oid(text) and len(text) == digits else ""
+
+
+def _make_room(git: str, name: str, *, there: bool) -> None:
+    """Put out of the way what keeps git from setting a ref: its lock, and where it is not `there`, a file or folder."""
     path = f"{git}/{name}"
     try:
         if mode_of(f"{path}.lock"):
@@ -209,13 +231,13 @@ def _make_room(git: str, name: str, *, there: bool) -> list[tuple[str, str]]:
             os.unlink(path)
     except OSError:
         pass  # git will say so
-    packed = {} if there else parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
-    return [
-        (ref, command)
-        for ref, value in packed.items()
-        if ref.startswith(f"{name}/")
-        for command in (f"update {SET_ASIDE}{ref[5:]} {value}", f"delete {ref} {value}")
-    ]
+
+
+def _below(name: str, names: list[str]) -> list[str]:
+    """Return those of sorted names that lie below a name."""
+    from bisect import bisect_left  # seldom needed
+
+    return names[bisect_left(names, f"{name}/") : bisect_left(names, f"{name}0")]  # "0" comes after "/"
 
 
 def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
@@ -240,22 +262,35 @@ def parsed(packed: bytes) -> dict[str, str]:
 
 
 def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
-    """Return names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed."""
+    """Return names and values of the files in a `refs` folder; symbolic ones go to `symbolic`. No link is followed.
+    Raises Refusal (git-unsafe) where there are too many: of some it would not be known what they were."""
     values: dict[str, str] = {}
-    waiting = [(folder, "refs")]
-    while waiting and len(values) < LOOSE_MAX:
+    waiting, left = [(folder, "refs")], LOOSE_MAX
+    while waiting:
         path, name = waiting.pop()
-        for entry in os.scandir(path) if is_folder(path) else ():
-            full = f"{name}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append((entry.path, full))
-            elif entry.is_file(follow_symlinks=False) and is_name(full):
-                text = (pointers.read(entry.path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
+        for entry in os.listdir(path) if is_folder(path) else ():
+            left -= 1
+            if left < 0:
+                fix = f"git --git-dir={quoted(os.path.dirname(folder))} pack-refs --all"
+                raise pointers.unsafe(f"{folder} has more than {LOOSE_MAX} files and folders", fix)
+            full, mode = f"{name}/{entry}", mode_of(f"{path}/{entry}")
+            if stat.S_ISDIR(mode):
+                waiting.append((f"{path}/{entry}", full))
+            elif stat.S_ISREG(mode) and is_name(full):
+                text = _text(f"{path}/{entry}")
                 if is_oid(text):
                     values[full] = text
                 elif text.startswith("ref: ") and is_name(text[5:].strip()):
                     symbolic[full] = text + "\n"
     return values
+
+
+def _text(path: str) -> str:
+    """Return what the file of a ref holds; empty for one that is too long for a value, or cannot be read."""
+    try:
+        return (pointers.read(path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
+    except Refusal:
+        return ""
 
 
 def is_name(name: str) -> bool:
@@ -270,7 +305,7 @@ def _command(name: str, old: str, new: str) -> str:
 
 
 def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Have git change the host's refs; returns those that it would not change. What is set aside comes first.
+    """Have git change the host's refs, step by step; returns those that it would not change.
 
     The logs of refs are the sandbox's own, and say already what was done: what git adds to them is taken off again.
     """
@@ -282,11 +317,16 @@ def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, st
         ]
     logs = _logs(common, [name for name, _ in commands])
     refusals: list[tuple[str, str]] = []
-    for sets_aside in (True, False):
-        part = [pair for pair in commands if pair[1].startswith(f"update {SET_ASIDE}") == sets_aside]
+    for step in range(3):
+        part = [pair for pair in commands if _step(pair[1]) == step]
         refusals += _done(common, part, time.monotonic() + SECONDS_MAX)
     _cut_off(logs)
     return refusals
+
+
+def _step(command: str) -> int:
+    """Return when a command comes: what is set aside is kept before it goes, and what goes makes room for others."""
+    return 0 if command.startswith(f"update {SET_ASIDE}") else 1 if command.startswith("delete ") else 2
 
 
 def _done(common: str, commands: list[tuple[str, str]], deadline: float) -> list[tuple[str, str]]:

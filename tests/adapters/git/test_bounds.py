@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omac.adapters.git import inspection, inspections
+from omac.adapters.git import inspection, inspections, refs
+from omac.adapters.git.config_copies import branches_of
 from omac.adapters.git.git_folder import GitFolder
 from omac.adapters.git.inspection import Budget
 from omac.adapters.git.quarantine import Quarantine
@@ -32,6 +33,19 @@ def test_reading_is_paid_for(lines: int, is_judged: bool, tmp_path: Path) -> Non
     findings = inspections.act((str(project),), {}, baseline, quarantine, Budget(0))
     assert [finding for finding in findings if "was not inspected" in finding.what] == ([] if is_judged else findings)
     assert all((project / f"n{number}" / ".git" / "HEAD").exists() == is_judged for number in range(3))
+
+
+@pytest.mark.parametrize("left", ["file", "folder"])
+def test_branches_beyond_a_bound_are_gits_to_list(left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among too many files and empty folders, which a program can leave, omac searches no branches."""
+    monkeypatch.setattr(refs, "LOOSE_MAX", 20)
+    (tmp_path / "refs/heads").mkdir(parents=True)
+    for number in range(20):
+        path = tmp_path / f"refs/heads/{number}"
+        path.touch() if left == "file" else path.mkdir()
+    assert branches_of(str(tmp_path)) == frozenset(map(str, range(20)) if left == "file" else ())
+    (tmp_path / "refs/heads/one").mkdir()
+    assert branches_of(str(tmp_path)) is None
 
 
 def test_a_disk_that_fails_lets_nothing_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """adapters/git/refs.py and branches.py: the refs and settings of a session's copy that are copied back to the host."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from adapters.git.boxed import host, run_inside
 from polling import eventually
 
 from adapters.git import layouts
+from omac.adapters.git import refs
 from omac.adapters.git.layout import GitChoices, copy_back, lay_out, prepare
 from omac.adapters.git.refs import is_name, parsed
+from omac.domain.kernel.refusal import Refusal
 
 
 @pytest.fixture
@@ -127,6 +130,9 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
         "git branch -qD topic; git branch topic/x $C; git pack-refs --all",
         "git update-ref refs/heads/topic $C; touch .git/refs/heads/topic.lock",
         "git branch theirs $C; echo garbage > .git/refs/heads/topic",
+        "git branch evil $C; git pack-refs --all; git symbolic-ref refs/heads/topic refs/heads/evil",
+        "git branch evil $C; echo $C$C | cut -c1-64 > .git/refs/heads/topic",
+        "git branch -f topic $C; (echo ref: refs/heads/topic; yes '') | head -n 9000 > .git/refs/heads/long",
     ],
 )
 def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, home: Path) -> None:
@@ -139,6 +145,36 @@ def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, 
     assert after["refs/heads/topic"] == before
     assert host("git", "for-each-ref", "--format=%(symref)", "refs/heads/topic", cwd=workdir, home=home).strip() == ""
     assert inside.output.split()[0] in after.values()
+
+
+def test_refs_beyond_a_bound_end_no_protection(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refs that a program leaves in any number keep none from being set back; nor does the next launch begin, which
+    would not know what all of them were."""
+    monkeypatch.setattr(refs, "LOOSE_MAX", 40)
+    workdir = layouts.plain(tmp_path, home)
+    before = _refs(workdir, home)
+    script = (
+        "for n in $(seq 50); do mkdir -p .git/refs/$n; git update-ref refs/$n/x HEAD; done; git branch -f topic HEAD"
+    )
+    run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    assert before.items() <= _refs(workdir, home).items()
+    with pytest.raises(Refusal, match="more than 40 files and folders") as refused:
+        run_inside(workdir, "true", home=home, choices=GitChoices(refs="branch"))
+    assert refused.value.fix == (f"git --git-dir={workdir}/.git pack-refs --all",)
+
+
+def test_a_repository_that_is_gone_costs_no_other(tmp_path: Path, home: Path) -> None:
+    """A nested repository that a person removes meanwhile is reported, and the refs of the others are set back."""
+    workdir = layouts.plain(tmp_path, home)
+    host("git", "init", "-q", "nested", cwd=workdir, home=home)
+    before = _refs(workdir, home)
+    layout = lay_out(str(workdir), GitChoices(refs="branch"), str(home))
+    shutil.rmtree(workdir / "nested")
+    host("git", "update-ref", "refs/heads/topic", "HEAD", cwd=workdir, home=home)
+    done = dict(copy_back(layout.sessions, layout.narrowed, layout.copies))
+    assert done[f"{workdir}/nested/.git"].startswith("was moved or removed: ")
+    assert "is set back" in done[f"{workdir}/.git: refs/heads/topic"]
+    assert before.items() <= _refs(workdir, home).items()
 
 
 def test_a_branch_of_another_worktree_is_not_the_own(tmp_path: Path, home: Path) -> None:
