@@ -8,6 +8,7 @@ import _thread
 import os
 import time
 
+from omac.adapters.files.nearest import make_private
 from omac.adapters.git.launch_record import merged, record_of
 from omac.adapters.git.layout import copy_back
 from omac.adapters.git.pending import Pending
@@ -168,7 +169,7 @@ def lines(findings: Sequence[Finding], name: str, state: str) -> list[str]:
 
 def _write(path: str, findings: Sequence[Finding]) -> None:
     """Write all findings to a file. Raises OSError."""
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    make_private(os.path.dirname(path))
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "wb") as file:
         for finding in findings:
             file.write(f"{finding}\n".encode(errors="surrogateescape"))

@@ -15,6 +15,7 @@ import os
 import stat
 
 from omac.adapters.files import atomic
+from omac.adapters.files.nearest import make_private
 from omac.adapters.git.stamp import node_of
 
 TYPE_CHECKING = False
@@ -82,7 +83,7 @@ class Quarantine:
 
     def _open(self) -> int:
         if self._folder < 0:
-            os.makedirs(self.path, 0o700, exist_ok=True)
+            make_private(self.path)
             self._folder = os.open(self.path, _DIRECTORY)
             self._number = len(os.listdir(self._folder))
         return self._folder

@@ -437,6 +437,16 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
 
 
+def test_what_omac_keeps_is_its_users_alone(mine: Box) -> None:
+    """No folder of the state directory can be read by others when a launch has set something aside."""
+    assert mine.host("git", "init", "-q", ".").status == 0
+    done = mine.run("ln", "-s", "x", ".git/y")
+    assert "set aside as" in done.err
+    folders = [mine.state, *(path for path in mine.state.rglob("*") if path.is_dir())]
+    assert {path.name: oct(path.stat().st_mode & 0o77) for path in folders if path.stat().st_mode & 0o77} == {}
+    assert any(path.parent.name == "set-aside" for path in folders)
+
+
 @pytest.mark.parametrize(("mode", "is_reported"), [(0o700, False), (0o711, True)])
 def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -> None:
     """A folder that the user cannot enter, such as a database's, is no finding of every launch; one whose content the
