@@ -122,3 +122,17 @@ def test_a_project_in_an_agents_folder(world: Box, folder: str) -> None:
     assert ".git/y: is a symbolic link among git's files; set aside" in done.err
     assert "a.b: was set inside; the host's setting is as it was" in done.err
     assert world.host("git", "log", "-1", "--format=%s", cwd=root).out == "second\n"
+
+
+def test_a_worktree_of_another_project_in_an_agents_folder(world: Box) -> None:
+    """A worktree that an agent keeps in its own folder shows its repository to sandboxes of that project alone."""
+    shop, other = (repository(world, world.home / name) for name in ("shop", "other"))
+    worktree = world.home / ".codex/worktrees/1/shop"
+    assert world.host("git", "worktree", "add", "-q", "-b", "side", str(worktree), cwd=shop).status == 0
+    script = f"cat {shop}/.git/HEAD; git -C {worktree} commit -q --allow-empty -m second; echo x > {worktree}/.git"
+    for project, head, subject in ((other, "", "first\n"), (shop, "ref: refs/heads/master\n", "second\n")):
+        done = world.run("sh", "-c", script, workdir=project, options=("--harness", "codex"))
+        assert done.out == head, done
+        assert world.host("git", "log", "-1", "--format=%s", "side", cwd=shop).out == subject, done
+        assert (worktree / ".git").read_text() == f"gitdir: {shop}/.git/worktrees/shop\n"
+        assert "omac: " not in done.err
