@@ -460,6 +460,32 @@ def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -
         assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
 
 
+@pytest.mark.parametrize("case", ["of another user", "read-only", "without rights"])
+def test_a_repository_that_cannot_be_written(case: str) -> None:
+    """A program reads a repository of another user's, or one on a read-only file system: nothing in it has to be made
+    to be pinned. A folder whose mode a program could change is refused, with the command that mends it."""
+    mounts = 'mount --bind . . && mount -o remount,bind,ro . && cd "$PWD" && exec "$@"'
+    with box(0 if case == "read-only" else NOBODY) as world:
+        (world.workdir / "file").touch()
+        who = ("-c", "user.name=n", "-c", "user.email=e")
+        for words in (("init", "-q", "."), ("add", "."), (*who, "commit", "-q", "-m", "first")):
+            assert world.host("git", *words).status == 0
+        git = world.workdir / ".git"
+        if case == "of another user":
+            subprocess.run(["chown", "-R", "0:0", str(git)], check=True)
+        elif case == "without rights":
+            git.chmod(0o500)
+        script = "git -c safe.directory='*' log --format=%s; touch .git/made 2>/dev/null || echo kept"
+        line = world.omac("sandbox", "run", "--", "sh", "-c", script)
+        if case == "read-only":
+            line = ["unshare", "--mount", "sh", "-c", mounts, "sh", *line]
+        done = world.host(*line)
+        if case == "without rights":
+            assert (done.status, f"try: chmod u+rwx {git}\n" in done.err) == (7, True), done
+        else:
+            assert (done.status, done.out, done.err) == (0, "first\nkept\n", ""), done
+
+
 @pytest.mark.parametrize("typed", ["sandbox run -- echo 'a b'", "start -- echo 'a b'"])
 def test_bubblewrap_is_missing(typed: str) -> None:
     """Without bubblewrap, a launch that needs it names it first, with the command that installs it, names three of the
