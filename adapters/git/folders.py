@@ -164,7 +164,8 @@ class Folders:
     def _settings(self, path: str, git: str, common: str) -> None:
         """Pin a file of settings; inside, git writes a copy of it."""
         self._pins.pin(path, "git: its settings can run programs", made="file")
-        self.copies.append(ConfigCopy(path, git, common))
+        if path in self._pins.entries:
+            self.copies.append(ConfigCopy(path, git, common))
 
     def _objects_and_replacements(self, git: str, *, refs: bool) -> None:
         pins = self._pins

@@ -38,10 +38,13 @@ REST = "findings"  # a file beside what was set aside
 
 def records(name: str, layouts: Sequence[Layout], now_ns: int, *, fence: bool) -> list[Record]:
     """Return one record for the projects, and one for the folders that the agent keeps in the home, which its other
-    launches can write too."""
+    launches can write too: last, or first where a project is in one of them, and is inspected with it."""
     kept = [layout for layout in layouts if layout.agents]
-    records_made = [record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)]
-    return records_made + ([record_of(f"{name}-agents", kept, now_ns, fence=fence)] if kept else [])
+    own = record_of(name, [layout for layout in layouts if not layout.agents], now_ns, fence=fence)
+    if not kept:
+        return [own]
+    agents = record_of(f"{name}-agents", kept, now_ns, fence=fence)
+    return [agents, own] if own.overlaps(agents) else [own, agents]
 
 
 def pending(state: str) -> Pending:

@@ -277,7 +277,12 @@ def _add_nested(
     before = (dict(pins.entries), folders.state(), list(layout.sessions), list(layout.copies))
     try:
         repository = identify(root, layout.workdir)
-        return _add(layout, folders, repository, choices, users, home) if repository is not None else []
+        if repository is None:
+            return []
+        if layout.agents and not below(repository.common, layout.workdir):
+            folders.pin_pointer(repository.dot)  # a worktree of some project that the agent has made for itself
+            return []
+        return _add(layout, folders, repository, choices, users, home)
     except Refusal as refusal:
         pins.entries, state, layout.sessions, layout.copies = before
         folders.restore(state)

@@ -27,6 +27,8 @@ class Pins:
         """Make a path outside the workdir, or a folder around pinned things, writable. Raises Refusal for a link."""
         if path == self.workdir or path in self.entries or not self._there(path, made):
             return
+        if mode_of(path) == 0 and not _can_be_made(path):
+            return
         self._hold_parents(path)
         self.entries[path] = Entry(path, WRITE, reason, made=made if mode_of(path) == 0 else "", shared=True)
 
@@ -35,8 +37,8 @@ class Pins:
         if path == self.workdir or not self._there(path, made):
             return
         missing = mode_of(path) == 0
-        if missing:
-            _require_writable(os.path.dirname(path))
+        if missing and not _can_be_made(path):
+            return
         self._hold_parents(path)
         known = self.entries.get(path)
         if known is None or known.access in (WRITE, READ) or access == DENY:
@@ -79,10 +81,16 @@ class Pins:
         return False
 
 
-def _require_writable(folder: str) -> None:
-    """Raise Refusal (git-unsafe) where nothing can be made in a folder, or in the one above that is there."""
+def _can_be_made(path: str) -> bool:
+    """Return whether a program of the user's can make a missing path: not in a folder of another user's that the user
+    may not change, nor where the file system is read-only. Raises Refusal (git-unsafe) where a program could, by
+    changing the folder's mode first, and omac cannot."""
+    folder = os.path.dirname(path)
     while mode_of(folder) == 0 and len(folder) > 1:
         folder = os.path.dirname(folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        message = f"nothing can be pinned in {folder}, which you may not change"
-        raise pointers.unsafe(message, f"chmod u+rwx {quoted(folder)}")
+    if os.access(folder, os.W_OK | os.X_OK):
+        return True
+    if os.stat(folder).st_uid != os.geteuid() or os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return False
+    message = f"nothing can be pinned in {folder}, which you may not change"
+    raise pointers.unsafe(message, f"chmod u+rwx {quoted(folder)}")

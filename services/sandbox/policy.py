@@ -318,8 +318,8 @@ class _Composition:
         warnings: list[str] = []
         for folder, layout in layouts.items():
             for repository in layout.repositories:
-                # A worktree beside its own clone: the clone's folder is there as a whole, with the clone's own pins.
-                if any(folder != other and below(repository.common, other) for other in layouts):
+                # A worktree beside its own clone, or a project in an agent's folder: the innermost folder has the pins.
+                if max([at for at in layouts if below(repository.common, at)], key=len, default=folder) != folder:
                     git.leave_out(layout, repository.common)
             own = {repository.git for other in layouts.values() for repository in other.repositories}
             entries += [entry for entry in layout.entries if entry.access != READ or entry.path not in own]

@@ -108,3 +108,31 @@ def test_a_repository_in_an_agents_folder(world: Box, git: str, harness: str, fo
     assert not (root / git / "objects" / "x").exists()
     if not is_open:
         assert "omac: " not in done.err, done.err
+
+
+@pytest.mark.parametrize("folder", [".claude/skills/mine", ".claude/mine"])
+def test_a_project_in_an_agents_folder(world: Box, folder: str) -> None:
+    """A person who writes a skill for all projects works in a folder of the agent: its repository has the pins of any
+    other, commits work, and the end is inspected at once."""
+    root = repository(world, world.home / folder)
+    script = "git commit -q --allow-empty -m second; ln -s x .git/y; echo x > .git/hooks/post-commit; git config a.b c"
+    done = world.run("sh", "-c", script, workdir=root, options=("--harness", "claude"))
+    assert not (root / ".git/hooks/post-commit").exists(), done
+    assert "another launch" not in done.err
+    assert ".git/y: is a symbolic link among git's files; set aside" in done.err
+    assert "a.b: was set inside; the host's setting is as it was" in done.err
+    assert world.host("git", "log", "-1", "--format=%s", cwd=root).out == "second\n"
+
+
+def test_a_worktree_of_another_project_in_an_agents_folder(world: Box) -> None:
+    """A worktree that an agent keeps in its own folder shows its repository to sandboxes of that project alone."""
+    shop, other = (repository(world, world.home / name) for name in ("shop", "other"))
+    worktree = world.home / ".codex/worktrees/1/shop"
+    assert world.host("git", "worktree", "add", "-q", "-b", "side", str(worktree), cwd=shop).status == 0
+    script = f"cat {shop}/.git/HEAD; git -C {worktree} commit -q --allow-empty -m second; echo x > {worktree}/.git"
+    for project, head, subject in ((other, "", "first\n"), (shop, "ref: refs/heads/master\n", "second\n")):
+        done = world.run("sh", "-c", script, workdir=project, options=("--harness", "codex"))
+        assert done.out == head, done
+        assert world.host("git", "log", "-1", "--format=%s", "side", cwd=shop).out == subject, done
+        assert (worktree / ".git").read_text() == f"gitdir: {shop}/.git/worktrees/shop\n"
+        assert "omac: " not in done.err

@@ -199,6 +199,21 @@ def test_words_of_an_agent_without_dashes(house: Omac, line: str, fix: str) -> N
     assert (done.status, [said.strip() for said in proposed]) == (2, [fix] if fix else []), done
 
 
+def test_an_agent_as_any_command(house: Omac) -> None:
+    """An agent behind `--` has no login there: omac says so, with the line that was meant, and runs it all the same."""
+    program = house.folder / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    extra = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    workdir = str(house.project("plain"))
+    done = house.run("start", "--workdir", workdir, "--", "claude", "-p", "say hi", extra=extra)
+    assert (done.status, done.out) == (0, "ran\n"), done
+    assert f"  try: omac start --workdir {workdir} claude -- -p 'say hi'\n" in done.err
+    for words in (("--", "true"), ("claude", "--", "-p", "x")):
+        assert "ahead of --" not in house.run("start", "--workdir", workdir, *words, extra=extra).err
+
+
 @pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
 def test_a_slip_in_a_projects_settings(omac: Omac, sandbox: tuple[str, ...]) -> None:
     """The run and its sandbox both read the project's settings; one of them reports each slip."""

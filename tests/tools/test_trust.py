@@ -124,7 +124,9 @@ def test_an_interpreter_that_is_another_program(omac: Omac) -> None:
     done = omac.run("trust", str(project))
     assert (done.status, "omac trust needs a terminal to ask about echo\n" in done.err) == (2, True), done
     command = listed.err.partition(says)[2].splitlines()[0]
-    assert omac.ok(*command.split()[1:]).startswith("approved again, other code than before: echo in ")
+    said = omac.ok(*command.split()[1:])
+    assert said.startswith("approved again, with another interpreter than before: echo in ")
+    assert "approved before:" not in said
     assert states(omac, project) == {"echo": "approved"}
 
 

@@ -138,14 +138,16 @@ def _report(request: ApproveRequest, approval: ApprovalResult) -> None:
         }
         print_json(fields)
         return
-    again = " again, other code than before" if approval.before else ""
+    before = approval.before
+    is_same_code = before is not None and before.digest == approval.approved.digest
+    again = f" again, {'with another interpreter' if is_same_code else 'other code'} than before" if before else ""
     print_folded(f"{f'approved{again}' if approval.changed else 'already approved'}: {skill.name} in {skill.source}")
     if repository:
         print_folded(f"  for the same files in {repository.shown}", 4)
     show_code(approval.approved, sidecar)
     show_interpreters(approval.approved)
-    if approval.before:
-        print_folded(f"  approved before: {shown_hash(approval.before.bundle_hash, approval.before.digest)}", 4)
+    if before and not is_same_code:
+        print_folded(f"  approved before: {shown_hash(before.bundle_hash, before.digest)}", 4)
     if approval.gets:
         print_line(f"  it receives values set before: {', '.join(approval.gets)}")
     if approval.missing:

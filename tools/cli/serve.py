@@ -13,7 +13,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.sandbox.request import SandboxRequest
 from omac.tools.cli.serve_options import Address, ServeOptions
 from omac.tools.cli.vault_prompt import ask_before_start
-from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn_bridge_compat, warn_unsandboxed
+from omac.tools.compose.agent_launch import AgentLaunch, directory, launch_of, warn, warn_bridge_compat
 from omac.tools.compose.endpoints import Ready
 from omac.tools.compose.serving import Server
 from omac.tools.hotpath.sandbox_options import first_option
@@ -45,8 +45,8 @@ class ServeRequest(NamedTuple):
 def run(request: ServeRequest, environment: Mapping[str, str]) -> int:
     """Serve until stopped. Raises Refusal."""
     wanted = options(request, environment)
-    if wanted.launch is not None and wanted.launch.request is None:
-        warn_unsandboxed(wanted.launch)
+    if wanted.launch is not None:
+        warn(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
     key = ask_before_start(wanted, environment)

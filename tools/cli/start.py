@@ -12,7 +12,7 @@ from omac.services.directories.manifest import Manifest
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.cli.session_end import columns_of_report, report_end
 from omac.tools.cli.vault_prompt import ask_before_start
-from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn_bridge_compat, warn_unsandboxed
+from omac.tools.compose.agent_launch import directory, launch_of, project_around, warn, warn_bridge_compat
 from omac.tools.compose.project_heads import ProjectHeads
 from omac.tools.compose.serving import Server
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
@@ -48,8 +48,8 @@ def run(request: StartRequest, environment: Mapping[str, str], waiting: WaitingS
         from omac.tools.cli.start_explanation import explain  # late: a start goes without what it takes
 
         return explain(wanted, wanted.launch, environment, as_json=request.json)
-    if wanted.launch is not None and wanted.launch.request is None:
-        warn_unsandboxed(wanted.launch)
+    if wanted.launch is not None:
+        warn(wanted.launch)
     if wanted.bridge_compat:
         warn_bridge_compat()
     key = ask_before_start(wanted, environment)

@@ -36,6 +36,7 @@ from omac.domain.harness.bridge import (
     with_variables,
 )
 from omac.domain.harness.harness import Bridge, Harness
+from omac.domain.harness.names import NAMES
 from omac.domain.harness.table import install_hints
 from omac.domain.kernel.refusal import Reason, Refusal, list_command, quoted
 from omac.domain.sandbox.request import SandboxRequest, request_of
@@ -47,8 +48,8 @@ from omac.tools.compose.project import project_of
 from omac.tools.compose.settling_ports import SettlingAdapters
 from omac.tools.compose.waiting_sandbox import WaitingSandbox
 from omac.tools.hotpath.sandbox_options import first_option
-from omac.tools.terminal.invocation import expanded
-from omac.tools.terminal.render import report
+from omac.tools.terminal.invocation import current, expanded
+from omac.tools.terminal.render import report, report_fix
 
 SETTINGS_BYTES_MAX = 1 << 20
 SETTINGS_FILE = "settings.json"  # in the run's folder, and where a sandbox has what omac hands on
@@ -276,13 +277,27 @@ def project_around(environment: Mapping[str, str]) -> str:
     return project
 
 
-def warn_unsandboxed(launch: AgentLaunch) -> None:
-    """Say what it means to go without."""
+def warn(launch: AgentLaunch) -> None:
+    """Report what it means to go without a sandbox, or to launch an agent as any other command."""
+    if launch.request is not None:
+        _warn_of_agent(os.path.basename(launch.argv[0]), launch.agent)
+        return
     report(
         f"omac: WARNING: {launch.argv[0]} runs WITHOUT A SANDBOX, as you. It and every program it starts can read and "
         "change all that you can, omac's secrets and records included, and may outlive omac. "
         "Leave --no-sandbox out to have it confined."
     )
+
+
+def _warn_of_agent(program: str, agent: str) -> None:
+    """Report that an agent is launched without what its name brings, with the line that was meant."""
+    typed = current().words
+    if agent or program not in NAMES or "--" not in typed:
+        return
+    at = typed.index("--")
+    words = [*typed[:at], program, *(typed[at : at + 1] + typed[at + 2 :] if typed[at + 2 :] else ())]
+    report(f"omac: {program} runs without its login, settings and sessions: they come with its name ahead of --")
+    report_fix([shlex.join(["omac", *words])])
 
 
 def warn_bridge_compat() -> None:

@@ -439,6 +439,16 @@ def test_limits_are_those_of_the_backend_there_is() -> None:
             assert f"limit    pids=50000 by RLIMIT_NPROC, {counted}\n" in done.stdout, done
 
 
+def test_what_omac_keeps_is_its_users_alone(mine: Box) -> None:
+    """No folder of the state directory can be read by others when a launch has set something aside."""
+    assert mine.host("git", "init", "-q", ".").status == 0
+    done = mine.run("ln", "-s", "x", ".git/y")
+    assert "set aside as" in done.err
+    folders = [mine.state, *(path for path in mine.state.rglob("*") if path.is_dir())]
+    assert {path.name: oct(path.stat().st_mode & 0o77) for path in folders if path.stat().st_mode & 0o77} == {}
+    assert any(path.parent.name == "set-aside" for path in folders)
+
+
 @pytest.mark.parametrize(("mode", "is_reported"), [(0o700, False), (0o711, True)])
 def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -> None:
     """A folder that the user cannot enter, such as a database's, is no finding of every launch; one whose content the
@@ -450,6 +460,32 @@ def test_a_folder_of_another_user_in_the_project(mode: int, is_reported: bool) -
         folder.chmod(mode)
         done = world.run("true")
         assert (done.status, done.err.count("cannot be inspected: Permission denied")) == (0, is_reported), done
+
+
+@pytest.mark.parametrize("case", ["of another user", "read-only", "without rights"])
+def test_a_repository_that_cannot_be_written(case: str) -> None:
+    """A program reads a repository of another user's, or one on a read-only file system: nothing in it has to be made
+    to be pinned. A folder whose mode a program could change is refused, with the command that mends it."""
+    mounts = 'mount --bind . . && mount -o remount,bind,ro . && cd "$PWD" && exec "$@"'
+    with box(0 if case == "read-only" else NOBODY) as world:
+        (world.workdir / "file").touch()
+        who = ("-c", "user.name=n", "-c", "user.email=e")
+        for words in (("init", "-q", "."), ("add", "."), (*who, "commit", "-q", "-m", "first")):
+            assert world.host("git", *words).status == 0
+        git = world.workdir / ".git"
+        if case == "of another user":
+            subprocess.run(["chown", "-R", "0:0", str(git)], check=True)
+        elif case == "without rights":
+            git.chmod(0o500)
+        script = "git -c safe.directory='*' log --format=%s; touch .git/made 2>/dev/null || echo kept"
+        line = world.omac("sandbox", "run", "--", "sh", "-c", script)
+        if case == "read-only":
+            line = ["unshare", "--mount", "sh", "-c", mounts, "sh", *line]
+        done = world.host(*line)
+        if case == "without rights":
+            assert (done.status, f"try: chmod u+rwx {git}\n" in done.err) == (7, True), done
+        else:
+            assert (done.status, done.out, done.err) == (0, "first\nkept\n", ""), done
 
 
 @pytest.mark.parametrize("typed", ["sandbox run -- echo 'a b'", "start -- echo 'a b'"])
