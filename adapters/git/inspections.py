@@ -91,6 +91,8 @@ def _inspect(inspection: Inspection, folders: Mapping[str, Folder]) -> None:
             inspection.report(project, "was not inspected as a whole: it holds too much")
         except OSError as error:
             _report_unread(inspection, project, error)
+            if project not in inspection.kept and not os.path.lexists(project):
+                inspection.report(project, "was moved or removed: nothing that the program left there was inspected")
 
 
 def _report_unread(inspection: Inspection, path: str, error: OSError) -> None:

@@ -16,6 +16,7 @@ else:
 
 FROM_KEYBOARD = (_signal.SIGINT, _signal.SIGQUIT)
 PASSED_ON = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, *FROM_KEYBOARD)
+ENDING = (_signal.SIGTERM, _signal.SIGHUP)
 IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 ORPHANED = _signal.SIGPWR  # what the kernel shall send when whoever launched omac is gone
@@ -140,6 +141,8 @@ class forwarding:  # noqa: N801  # used as a statement: with forwarding(...):
         if pid:
             try:
                 os.kill(pid, number)
+                if number in ENDING:
+                    os.kill(pid, _signal.SIGCONT)  # suspended, it would not get it
             except OSError:
                 pass  # it has just ended
 

@@ -173,11 +173,12 @@ def test_the_hosts_settings_are_not_lost(beside: Beside) -> None:
 
 
 def test_a_project_that_is_moved_meanwhile(beside: Beside) -> None:
-    """omac reports that a project was moved or removed meanwhile, and does not mention a link."""
+    """omac reports that a project was moved or removed meanwhile, and so not inspected; it does not mention a link."""
     agent = beside.agent("said ready; told go", beside.clone)
     beside.said("ready", beside.clone)
     beside.clone.rename(beside.clone.parent / "elsewhere")
     beside.tell("go", beside.clone.parent / "elsewhere")
     output = agent.communicate(timeout=WITHIN_S)[0]
-    assert "was moved or removed" in output
+    assert f"{beside.clone}: was moved or removed: nothing that the program left there was inspected" in output
+    assert f"{beside.clone}/.git: was moved or removed" in output
     assert "behind a link" not in output

@@ -205,10 +205,12 @@ def test_a_stream_that_is_a_file_cannot_be_opened_again(world: Box) -> None:
     assert b"project" not in done.stdout
 
 
-def test_signals_reach_the_program(mine: Box) -> None:
-    """A SIGTERM for omac reaches the program, which ends as it likes; its exit status is omac's."""
+@pytest.mark.parametrize("ready", ["echo ready", "(sleep 0.2; echo ready) & kill -STOP $$"], ids=["", "suspended"])
+def test_signals_reach_the_program(mine: Box, ready: str) -> None:
+    """A SIGTERM for omac reaches the program, also a suspended one, which ends as it likes; its exit status is
+    omac's."""
     line = mine.omac("sandbox", "run", "--workdir", str(mine.workdir), "--")
-    script = "trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    script = f"trap 'echo bye; exit 9' TERM; {ready}; while :; do sleep 0.05; done"
     process = subprocess.Popen([*line, "sh", "-c", script], stdout=subprocess.PIPE, env=mine.environment, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
