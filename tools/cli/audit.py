@@ -19,11 +19,10 @@ from omac.tools.compose.journals import to_read
 from omac.tools.compose.searched_audit import SearchedAudit
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.csv import print_csv
-from omac.tools.terminal.invocation import current, print_json, wait_for_more
+from omac.tools.terminal.invocation import current, print_json, typed_with, wait_for_more
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import report, report_fix, report_whole, show_audit, show_columns
 from omac.tools.terminal.timestamps import rfc3339
-from omac.tools.terminal.typed_command import typed_with
 
 FOLLOW_S = 0.3
 FOLLOWED_AFTER = 10  # rows before those that are followed

@@ -17,11 +17,10 @@ from omac.tools.cli.checkpoint import signer_for, typed_keys
 from omac.tools.compose.export_draft import begun_at
 from omac.tools.compose.exporting import ExportRequest, derived, export_evidence
 from omac.tools.terminal.export_formats import Format
-from omac.tools.terminal.invocation import expanded, print_json, require_one_of
+from omac.tools.terminal.invocation import expanded, print_json, require_one_of, typed_with
 from omac.tools.terminal.progress import Progress
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
 from omac.tools.terminal.timestamps import rfc3339
-from omac.tools.terminal.typed_command import typed_with
 
 DAMAGED = 10
 

@@ -17,9 +17,8 @@ from omac.tools.cli.skill_argument import at_terminal, text_of
 from omac.tools.compose import vaults
 from omac.tools.compose.state import living_sockets
 from omac.tools.compose.vaults import FILE_VARIABLE, KEYCHAIN, VAULT, SecretStores, Vault, VaultKey
-from omac.tools.terminal.invocation import expanded, print_data, print_json
+from omac.tools.terminal.invocation import expanded, print_data, print_json, typed_with
 from omac.tools.terminal.render import print_folded, print_line, report, report_fix
-from omac.tools.terminal.typed_command import typed_with
 
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 64 * 1024

@@ -15,6 +15,7 @@ from omac.domain.skills.meta import Secret
 from omac.domain.skills.repository import is_repository
 from omac.tools.cli.serve_options import ServeOptions
 from omac.tools.compose.command_context import secret_stores
+from omac.tools.terminal.invocation import typed_with
 from omac.tools.terminal.render import report
 
 if TYPE_CHECKING:
@@ -83,8 +84,6 @@ def _ask_key(vault: "Vault", skills: list[str]) -> "VaultKey | None":
             if refusal.reason != "vault-key-wrong":
                 raise
             if not left:
-                from omac.tools.terminal.typed_command import typed_with
-
                 fix = [typed_with("  # Enter instead of a passphrase leaves the vault locked")]
                 raise Refusal(refusal.reason, refusal.message, fix=fix) from None
             report(f"  {refusal.message}; {counted(left, 'more try', 'more tries')}", 4)

@@ -25,7 +25,7 @@ from omac.journal.segment_writing import make_folder, require_verified, written_
 from omac.services.kernel.opened import OpenedJournal
 from omac.tools.compose.journals import mark_of, snapshots_of, to_write
 from omac.tools.compose.state import StateDir, host_id
-from omac.tools.terminal.typed_command import typed_with
+from omac.tools.terminal.invocation import typed_with
 
 KeysOf = Callable[[str], Sequence[VerifierKey]]  # the public keys that can have signed the journal at a path
 

@@ -142,9 +142,9 @@ def _refused(refusal: Refusal, typed: list[str]) -> int:
     for command in refusal.fix:
         options, separator, remark = command.removeprefix(f"{COMMAND} ").partition(" -- COMMAND")
         if separator and options.startswith("--"):
-            from omac.tools.terminal.typed_command import typed_with  # late: few launches are refused
+            from omac.tools.terminal.typed_command import with_options  # late: few launches are refused
 
-            command = typed_with(options + remark, typed)
+            command = with_options(typed, options + remark)
         _print_whole(f"  try: {command}")
     return refusal.exit_code
 

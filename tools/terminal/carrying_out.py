@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from omac.domain.kernel.refusal import Refusal
 from omac.domain.kernel.terminal_escaping import printable
-from omac.tools.terminal.invocation import Invocation, current, nobody_reads, working_for
+from omac.tools.terminal.invocation import Invocation, current, nobody_reads, typed_with, working_for
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as a shell says it of a program that SIGPIPE ended
@@ -97,8 +97,6 @@ def _whole(fix: str) -> str:
     """Return a command that can be pasted: options alone stand for what was typed, with these."""
     if not fix.startswith("--"):
         return fix
-    from omac.tools.terminal.typed_command import typed_with
-
     return typed_with(fix)
 
 

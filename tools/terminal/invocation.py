@@ -40,6 +40,13 @@ def current() -> Invocation:
     return _current.get()
 
 
+def typed_with(options: str) -> str:
+    """Return the command that was typed, with these options; see `with_options`."""
+    from omac.tools.terminal.typed_command import with_options  # few commands propose one
+
+    return with_options(current().words, options)
+
+
 @contextmanager
 def working_for(invocation: Invocation) -> Iterator[None]:
     """Make this the current invocation, for this thread and whatever it starts."""

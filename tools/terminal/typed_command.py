@@ -1,21 +1,19 @@
-"""The command line as it was typed, with other options: a correction that can be pasted as a whole."""
+"""A command line as it was typed, with other options: a correction that can be pasted as a whole."""
 
 import re
 from collections.abc import Sequence
 
 from omac.domain.kernel.refusal import quoted
-from omac.tools.terminal.invocation import current
 
 SHORT = {"--lines": "-n"}
 OPTION = re.compile(r"(?:^|\s)(--[a-z][a-z-]*)(?=\s|$)")
 REMARK = "  # "
 
 
-def typed_with(options: str, typed: Sequence[str] = ()) -> str:
-    """Return the command that was typed, with these options, such as `--from 3 --to 9`, in the places of those with
-    their names, or behind the others. A value is shell text as it stands; a remark comes last. `typed`: its words,
-    where no invocation has them."""
-    words = [quoted(word) for word in typed or current().words]
+def with_options(typed: Sequence[str], options: str) -> str:
+    """Return the command with the words that were `typed`, with these options, such as `--from 3 --to 9`, in the places
+    of those with their names, or behind the others. A value is shell text as it stands; a remark comes last."""
+    words = [quoted(word) for word in typed]
     end = words.index("--") if "--" in words else len(words)
     line, program = words[:end], words[end:]
     text, remark, says = options.partition(REMARK)

@@ -145,7 +145,8 @@ def test_a_request_on_a_descriptor(mine: Box) -> None:
     mine.give(mine.home / "token", "t0ken")
     fields |= {"env": ["A=1"], "bridge_token": str(mine.home / "token")}
     environment = mine.environment | {"INHERITED": "no"}
-    mine.give(mine.home / "request", json.dumps({"environment": mine.environment, "request": fields}))
+    handed_in = {"environment": mine.environment, "request": fields, "typed": ["start"]}
+    mine.give(mine.home / "request", json.dumps(handed_in))
     line = mine.omac("sandbox", "run", "--request-descriptor", "7")
     done = mine.host("env", *(f"{name}={value}" for name, value in environment.items()),
                      "sh", "-c", f'exec 7<{mine.home}/request; exec "$@"', "sh", *line)  # fmt: skip

@@ -4,8 +4,7 @@ from io import StringIO
 
 import pytest
 
-from omac.tools.terminal.invocation import Invocation, working_for
-from omac.tools.terminal.typed_command import typed_with
+from omac.tools.terminal.invocation import Invocation, typed_with, working_for
 
 
 @pytest.mark.parametrize(
