@@ -131,6 +131,8 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
         "git update-ref refs/heads/topic $C; touch .git/refs/heads/topic.lock",
         "git branch theirs $C; echo garbage > .git/refs/heads/topic",
         "git branch evil $C; git pack-refs --all; git symbolic-ref refs/heads/topic refs/heads/evil",
+        "git branch -f topic $C; git pack-refs --all; mkdir .git/refs/heads/topic; echo $C > .git/refs/heads/topic/x",
+        "git update-ref refs/heads/topic $C; chmod -R a-w .git/refs .git/logs/refs",
         "git branch evil $C; echo $C$C | cut -c1-64 > .git/refs/heads/topic",
         "git branch -f topic $C; (echo ref: refs/heads/topic; yes '') | head -n 9000 > .git/refs/heads/long",
     ],
@@ -145,6 +147,21 @@ def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, 
     assert after["refs/heads/topic"] == before
     assert host("git", "for-each-ref", "--format=%(symref)", "refs/heads/topic", cwd=workdir, home=home).strip() == ""
     assert inside.output.split()[0] in after.values()
+
+
+@pytest.mark.parametrize("more", ["", "git pack-refs --all", "rm .git/refs/heads/deep"])
+def test_a_ref_in_the_place_of_others_is_set_aside(more: str, tmp_path: Path, home: Path) -> None:
+    """A branch that a program makes where other branches were, below its name, gives way to them."""
+    workdir = layouts.plain(tmp_path, home)
+    for name in ("deep/er", "deep/st/one"):
+        host("git", "branch", name, cwd=workdir, home=home)
+    before = _refs(workdir, home)
+    script = f"git branch -qD deep/er deep/st/one; git branch deep $(git commit-tree -m x 'HEAD^{{tree}}'); {more}"
+    done = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    after = _refs(workdir, home)
+    assert before.items() <= after.items(), done.findings
+    assert "refs/heads/deep" not in after
+    assert ("refs/omac/set-aside/heads/deep" in after) == ("rm" not in more)
 
 
 def test_refs_beyond_a_bound_end_no_protection(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
