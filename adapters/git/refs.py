@@ -156,7 +156,12 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
             commands.append((name, _command(name, old, new)))
     from omac.adapters.files import emptying  # not before the program begins
 
-    refusals += applied(session.common, commands)
+    if len(commands) > COMMANDS_MAX:
+        refusals.append(
+            (f"{len(commands)} refs", f"were changed inside, and {COMMANDS_MAX} can be: none is copied back")
+        )
+        commands = []
+    refusals += applied(session.common, commands, "could not be changed as inside")
     emptying.remove(session.folder)
     return refusals
 
@@ -246,22 +251,18 @@ def _command(name: str, old: str, new: str) -> str:
     return f"update {name} {new} {old or '0' * len(new)}"
 
 
-def applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Have git change the host's refs, step by step; returns those that it would not change.
+def applied(common: str, commands: list[tuple[str, str]], failure: str) -> list[tuple[str, str]]:
+    """Have git change the host's refs, step by step; returns those that it would not change, with the `failure` and
+    why.
 
     The logs of refs are the sandbox's own, and say already what was done: what git adds to them is taken off again.
     """
-    if not commands:
-        return []
-    if len(commands) > COMMANDS_MAX:
-        return [
-            (f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of them is copied back")
-        ]
-    logs = _logs(common, [name for name, _ in commands])
+    logs = _logs(common, [name for name, _ in commands]) if commands else []
     refusals: list[tuple[str, str]] = []
     for step in range(3):
         part = [pair for pair in commands if _step(pair[1]) == step]
         refusals += _done(common, part, time.monotonic() + SECONDS_MAX)
+    refusals = [(name, f"{failure}: {why}") for name, why in refusals]
     _cut_off(logs)
     return refusals
 
@@ -274,17 +275,13 @@ def _step(command: str) -> int:
 def _done(common: str, commands: list[tuple[str, str]], deadline: float) -> list[tuple[str, str]]:
     """Have git change these refs, all at once or else each half by itself, until the `deadline`; returns those that it
     would not change, or that there was no time for."""
-    if not commands:
-        return []
-    (name, _), *more = commands
-    if time.monotonic() > deadline:
-        refs_left = name if not more else f"{name} and {len(more)} more"
-        return [(refs_left, "could not be changed as inside: changing refs takes too long")]
-    complaint = _git(common, [command for _, command in commands])
+    if commands and time.monotonic() > deadline:
+        return [(name, "changing refs takes too long") for name, _ in commands]
+    complaint = _git(common, [command for _, command in commands]) if commands else ""
     if not complaint:
         return []
-    if not more:
-        return [(name, f"could not be changed as inside: {complaint}")]
+    if len(commands) == 1:
+        return [(commands[0][0], complaint)]
     half = len(commands) // 2
     return _done(common, commands[:half], deadline) + _done(common, commands[half:], deadline)
 

@@ -47,7 +47,9 @@ class _SetBack:
             new = self._value(name, len(value))
             if new != value:
                 self._set(name, value, new)
-        return self._notices + applied(self._git, self._commands)
+        refusals = applied(self._git, self._commands, "could not be set back, or aside")
+        refused = {name for name, _ in refusals}
+        return [*(notice for notice in self._notices if notice[0] not in refused), *refusals]
 
     def _set(self, name: str, value: str, new: str) -> None:
         if new:

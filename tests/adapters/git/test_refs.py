@@ -164,6 +164,19 @@ def test_a_ref_in_the_place_of_others_is_set_aside(more: str, tmp_path: Path, ho
     assert ("refs/omac/set-aside/heads/deep" in after) == ("rm" not in more)
 
 
+def test_a_ref_that_cannot_be_set_back_is_not_said_to_be(tmp_path: Path, home: Path) -> None:
+    """A branch whose commit a program has deleted is reported as what it is: changed, and not set back."""
+    workdir = layouts.plain(tmp_path, home)
+    host("git", "branch", "lost", cwd=workdir, home=home)
+    lost = host("git", "commit-tree", "-m", "x", "HEAD^{tree}", cwd=workdir, home=home).strip()
+    host("git", "update-ref", "refs/heads/lost", lost, cwd=workdir, home=home)
+    script = f"git branch -qD lost; rm -f .git/objects/{lost[:2]}/{lost[2:]}"
+    inside = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    findings = list(map(str, inside.findings))
+    assert any("refs/heads/lost: could not be set back" in finding for finding in findings), findings
+    assert not any("is set back" in finding for finding in findings)
+
+
 def test_refs_beyond_a_bound_end_no_protection(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refs that a program leaves in any number keep none from being set back; nor does the next launch begin, which
     would not know what all of them were."""
