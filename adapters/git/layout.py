@@ -179,7 +179,6 @@ def copy_back(
     """Do on the host, after the inspection, what was done to copies of settings and refs, and set back what was not to
     be changed. Return (ref or setting, what was not done or not allowed)."""
     from omac.adapters.git.git_place import led_to
-    from omac.adapters.git.set_back import set_back
 
     refusals: list[tuple[str, str]] = []
     gits = {*(session.common for session in sessions), *narrowed, *(copy.git for copy in copies)}
@@ -198,6 +197,8 @@ def copy_back(
     for session in sessions:
         refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.copy_back(session)]
     for git, before in narrowed.items():
+        from omac.adapters.git.set_back import set_back  # seldom needed
+
         if is_left(git):
             refusals += [(f"{git}: {ref}", refusal) for ref, refusal in set_back(git, before.refs, before.own)]
     for copy in copies:
