@@ -68,6 +68,7 @@ def load() -> None:
     from omac.adapters.git import (
         genuine_objects,  # noqa: F401
         inspections,  # noqa: F401
+        set_back,  # noqa: F401
         watch,  # noqa: F401
     )
     from omac.domain.git import cache_tree, checkout, config_allowlist, config_changes, judges  # noqa: F401

@@ -211,8 +211,10 @@ def copy_back(
     for session in sessions:
         refusals += [(f"{session.common}: {ref}", refusal) for ref, refusal in refs.copy_back(session)]
     for git, before in narrowed.items():
+        from omac.adapters.git.set_back import set_back  # seldom needed
+
         if is_left(git):
-            refusals += [(f"{git}: {ref}", refusal) for ref, refusal in refs.set_back(git, before.refs, before.own)]
+            refusals += [(f"{git}: {ref}", refusal) for ref, refusal in set_back(git, before.refs, before.own)]
     for copy in copies:
         refusals += [(f"{copy.path}: {key}", refusal) for key, refusal in copy.copy_back()]
     return refusals

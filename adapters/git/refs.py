@@ -156,7 +156,12 @@ def copy_back(session: Session) -> list[tuple[str, str]]:
             commands.append((name, _command(name, old, new)))
     from omac.adapters.files import emptying  # not before the program begins
 
-    refusals += _applied(session.common, commands)
+    if len(commands) > COMMANDS_MAX:
+        refusals.append(
+            (f"{len(commands)} refs", f"were changed inside, and {COMMANDS_MAX} can be: none is copied back")
+        )
+        commands = []
+    refusals += applied(session.common, commands, "could not be changed as inside")
     emptying.remove(session.folder)
     return refusals
 
@@ -180,64 +185,6 @@ def direct_refs(git: str) -> dict[str, str]:
     values = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
     values.update(loose(f"{git}/refs", symbolic))
     return {name: value for name, value in values.items() if name not in symbolic}
-
-
-def set_back(git: str, before: dict[str, str], own: str) -> list[tuple[str, str]]:
-    """Set refs of a git folder back to what they were, but for `own` and new ones: (ref, what was done).
-
-    What they were changed to is set aside, so no commit is lost. Only these refs are read: a program can leave any
-    number of others, and what git takes for none.
-    """
-    try:
-        packed = parsed(pointers.read(f"{git}/packed-refs", BYTES_MAX) or b"")
-    except Refusal:
-        return [(git, "its refs cannot be read, and were not set back")]
-    names = sorted(packed)
-    notices: list[tuple[str, str]] = []
-    commands: list[tuple[str, str]] = []
-    for name, value in sorted(before.items()):
-        new = _value(git, name, packed, len(value))
-        if new == value or name in (own, OWN_ALWAYS):
-            continue
-        if new:
-            commands.append((name, f"update {SET_ASIDE}{name[5:]} {new}"))
-        _make_room(git, name, there=bool(new))
-        for ref in _below(name, names) if not new else ():
-            commands.append((ref, f"update {SET_ASIDE}{ref[5:]} {packed[ref]}"))
-            commands.append((ref, f"delete {ref} {packed[ref]}"))
-        commands.append((name, f"update {name} {value} {new or packed.get(name, '0' * len(value))}"))
-        notices.append((name, ("was changed" if new else "was deleted") + " inside, and is set back"))
-    return notices + _applied(git, commands)
-
-
-def _value(git: str, name: str, packed: dict[str, str], digits: int) -> str:
-    """Return the value of a ref now; empty: it has none, or its file names another one, or holds what is no value."""
-    path = f"{git}/{name}"
-    if not stat.S_ISREG(mode_of(path)):
-        return packed.get(name, "")
-    text = _text(path)
-    return text if is_oid(text) and len(text) == digits else ""
-
-
-def _make_room(git: str, name: str, *, there: bool) -> None:
-    """Put out of the way what keeps git from setting a ref: its lock, and where it is not `there`, a file or folder."""
-    path = f"{git}/{name}"
-    try:
-        if mode_of(f"{path}.lock"):
-            os.unlink(f"{path}.lock")
-        if not there and is_folder(path):
-            os.rename(path, f"{path}.{os.urandom(4).hex()}")  # what is in it are refs all the same
-        elif not there and mode_of(path):
-            os.unlink(path)
-    except OSError:
-        pass  # git will say so
-
-
-def _below(name: str, names: list[str]) -> list[str]:
-    """Return those of sorted names that lie below a name."""
-    from bisect import bisect_left  # seldom needed
-
-    return names[bisect_left(names, f"{name}/") : bisect_left(names, f"{name}0")]  # "0" comes after "/"
 
 
 def current(folder: str, *, narrowed: bool) -> dict[str, str] | None:
@@ -277,7 +224,7 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
             if stat.S_ISDIR(mode):
                 waiting.append((f"{path}/{entry}", full))
             elif stat.S_ISREG(mode) and is_name(full):
-                text = _text(f"{path}/{entry}")
+                text = text_of(f"{path}/{entry}")
                 if is_oid(text):
                     values[full] = text
                 elif text.startswith("ref: ") and is_name(text[5:].strip()):
@@ -285,7 +232,7 @@ def loose(folder: str, symbolic: dict[str, str]) -> dict[str, str]:
     return values
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
     """Return what the file of a ref holds; empty for one that is too long for a value, or cannot be read."""
     try:
         return (pointers.read(path, pointers.BYTES_MAX) or b"").decode(errors="surrogateescape").strip()
@@ -304,22 +251,18 @@ def _command(name: str, old: str, new: str) -> str:
     return f"update {name} {new} {old or '0' * len(new)}"
 
 
-def _applied(common: str, commands: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Have git change the host's refs, step by step; returns those that it would not change.
+def applied(common: str, commands: list[tuple[str, str]], failure: str) -> list[tuple[str, str]]:
+    """Have git change the host's refs, step by step; returns those that it would not change, with the `failure` and
+    why.
 
     The logs of refs are the sandbox's own, and say already what was done: what git adds to them is taken off again.
     """
-    if not commands:
-        return []
-    if len(commands) > COMMANDS_MAX:
-        return [
-            (f"{len(commands)} refs", f"were changed inside, more than {COMMANDS_MAX}: none of them is copied back")
-        ]
-    logs = _logs(common, [name for name, _ in commands])
+    logs = _logs(common, [name for name, _ in commands]) if commands else []
     refusals: list[tuple[str, str]] = []
     for step in range(3):
         part = [pair for pair in commands if _step(pair[1]) == step]
         refusals += _done(common, part, time.monotonic() + SECONDS_MAX)
+    refusals = [(name, f"{failure}: {why}") for name, why in refusals]
     _cut_off(logs)
     return refusals
 
@@ -332,17 +275,13 @@ def _step(command: str) -> int:
 def _done(common: str, commands: list[tuple[str, str]], deadline: float) -> list[tuple[str, str]]:
     """Have git change these refs, all at once or else each half by itself, until the `deadline`; returns those that it
     would not change, or that there was no time for."""
-    if not commands:
-        return []
-    (name, _), *more = commands
-    if time.monotonic() > deadline:
-        refs_left = name if not more else f"{name} and {len(more)} more"
-        return [(refs_left, "could not be changed as inside: changing refs takes too long")]
-    complaint = _git(common, [command for _, command in commands])
+    if commands and time.monotonic() > deadline:
+        return [(name, "changing refs takes too long") for name, _ in commands]
+    complaint = _git(common, [command for _, command in commands]) if commands else ""
     if not complaint:
         return []
-    if not more:
-        return [(name, f"could not be changed as inside: {complaint}")]
+    if len(commands) == 1:
+        return [(commands[0][0], complaint)]
     half = len(commands) // 2
     return _done(common, commands[:half], deadline) + _done(common, commands[half:], deadline)
 

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from omac.domain.kernel import ids
 from omac.domain.kernel.event import PERSON, Cause
 from omac.domain.kernel.ids import StreamId
@@ -133,7 +135,7 @@ class Registering:
 
     async def _approve(self, candidate: Candidate, code: Code) -> bool:
         before = self.known(candidate).approved if candidate.place.repository else None
-        if before is not None and (before.digest, before.interpreters) == (code.digest, code.interpreters):
+        if before is not None and msgspec.structs.replace(before, source=code.source) == code:
             return False  # the same files, in whichever worktree
         return await self._decide(candidate, registration.Approve(code, candidate.place.dir))
 

@@ -131,6 +131,8 @@ def test_with_refs_branch_others_stay(builder: layouts.Builder, tmp_path: Path, 
         "git update-ref refs/heads/topic $C; touch .git/refs/heads/topic.lock",
         "git branch theirs $C; echo garbage > .git/refs/heads/topic",
         "git branch evil $C; git pack-refs --all; git symbolic-ref refs/heads/topic refs/heads/evil",
+        "git branch -f topic $C; git pack-refs --all; mkdir .git/refs/heads/topic; echo $C > .git/refs/heads/topic/x",
+        "git update-ref refs/heads/topic $C; chmod -R a-w .git/refs .git/logs/refs",
         "git branch evil $C; echo $C$C | cut -c1-64 > .git/refs/heads/topic",
         "git branch -f topic $C; (echo ref: refs/heads/topic; yes '') | head -n 9000 > .git/refs/heads/long",
     ],
@@ -145,6 +147,34 @@ def test_nothing_keeps_a_ref_from_being_set_back(obstacle: str, tmp_path: Path, 
     assert after["refs/heads/topic"] == before
     assert host("git", "for-each-ref", "--format=%(symref)", "refs/heads/topic", cwd=workdir, home=home).strip() == ""
     assert inside.output.split()[0] in after.values()
+
+
+@pytest.mark.parametrize("more", ["", "git pack-refs --all", "rm .git/refs/heads/deep"])
+def test_a_ref_in_the_place_of_others_is_set_aside(more: str, tmp_path: Path, home: Path) -> None:
+    """A branch that a program makes where other branches were, below its name, gives way to them."""
+    workdir = layouts.plain(tmp_path, home)
+    for name in ("deep/er", "deep/st/one"):
+        host("git", "branch", name, cwd=workdir, home=home)
+    before = _refs(workdir, home)
+    script = f"git branch -qD deep/er deep/st/one; git branch deep $(git commit-tree -m x 'HEAD^{{tree}}'); {more}"
+    done = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    after = _refs(workdir, home)
+    assert before.items() <= after.items(), done.findings
+    assert "refs/heads/deep" not in after
+    assert ("refs/omac/set-aside/heads/deep" in after) == ("rm" not in more)
+
+
+def test_a_ref_that_cannot_be_set_back_is_not_said_to_be(tmp_path: Path, home: Path) -> None:
+    """A branch whose commit a program has deleted is reported as what it is: changed, and not set back."""
+    workdir = layouts.plain(tmp_path, home)
+    host("git", "branch", "lost", cwd=workdir, home=home)
+    lost = host("git", "commit-tree", "-m", "x", "HEAD^{tree}", cwd=workdir, home=home).strip()
+    host("git", "update-ref", "refs/heads/lost", lost, cwd=workdir, home=home)
+    script = f"git branch -qD lost; rm -f .git/objects/{lost[:2]}/{lost[2:]}"
+    inside = run_inside(workdir, script, home=home, choices=GitChoices(refs="branch"))
+    findings = list(map(str, inside.findings))
+    assert any("refs/heads/lost: could not be set back" in finding for finding in findings), findings
+    assert not any("is set back" in finding for finding in findings)
 
 
 def test_refs_beyond_a_bound_end_no_protection(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from omac.domain.kernel.refusal import Refusal
 from omac.domain.skills.interpreter import Interpreter
 from omac.domain.skills.meta import FoundSkill, Guide
 from omac.domain.skills.registration import ApprovalRevoked, Approved, Deregistered, Registered
+from omac.domain.skills.repository import WorktreeFolder
 from omac.domain.skills.scope import SkillScope
 from omac.journal.application import Journal
 from omac.journal.opening import open_journal
@@ -233,6 +234,25 @@ async def test_an_approval_is_recorded_once(desk: Desk, echo: Candidate, skill: 
     stream = ids.registration_stream(HOST, ids.workdir_id("/w/shop"), "agents", "echo")
     assert {(record.stream, record.actor) for record in records} == {(stream, "person")}
     assert (records[-1].event.bundle_hash, records[-1].event.digest) == ("sha256:2", "digest of sha256:2")
+
+
+async def test_an_approval_by_repository_is_recorded_for_each_hash(
+    desk: Desk, skill: MakeSkill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second approval of the same files, in another worktree, records nothing. One of another bundle hash, as an
+    earlier omac recorded it, is recorded."""
+
+    async def freeze(_source: str) -> Frozen:
+        await trio.lowlevel.checkpoint()
+        return Frozen(desk.freezer.bundle_hash, "sha256:same")
+
+    monkeypatch.setattr(desk.freezer, "freeze", freeze)
+    place = SkillScope("/w/shop", repository=WorktreeFolder("/w/main/.git", 1, 2))
+    elsewhere = msgspec.structs.replace(skill("echo"), source="/w/other/.agents/skills/echo")
+    assert await desk.registering.approve(Candidate(place, skill("echo")))
+    assert not await desk.registering.approve(Candidate(place, elsewhere))
+    desk.freezer.bundle_hash = "sha256:1+links"
+    assert await desk.registering.approve(Candidate(place, skill("echo", "1+links")))
 
 
 async def test_code_that_changes_under_ones_eyes(desk: Desk, echo: Candidate) -> None:
