@@ -99,8 +99,10 @@ def test_omac_ends_as_it_asks(omac: Omac) -> None:
         "    import trio\n"
         "    from omac.domain.sandbox.request import request_of\n"
         "    from omac.tools.compose.waiting_sandbox import WaitingSandbox\n"
+        "    from omac.tools.terminal.invocation import Invocation, working_for\n"
         "    asked = {'command': ['sh', '-c', 'touch begun'], 'run': 'r-1', 'workdir': os.getcwd()}\n"
-        "    trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
+        "    with working_for(Invocation(os.environ, sys.stdin, sys.stdout, sys.stderr)):\n"
+        "        trio.run(WaitingSandbox(os.environ).begin, request_of(asked), os.environ)\n"
         "    os._exit(0)\n"
         "print(os.waitstatus_to_exitcode(os.wait()[1]), os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
