@@ -9,6 +9,7 @@ those about what is granted, `refs.py` those about packed refs, `inspection.py` 
 from __future__ import annotations
 
 import os
+import stat
 
 from omac.adapters.git import config_targets, pointers, program, refs
 from omac.adapters.git.config_copies import ConfigCopy
@@ -288,7 +289,9 @@ def _add_nested(
         held = f"{root}/.git" if mode_of(f"{root}/.git") else root
         if not os.path.islink(held):
             pins.pin(held, "git: what it says cannot be trusted")
-        return [f"nothing is granted for {root}: {refusal.message}"]
+        # An agent's worktree outlives its project, and gets nothing anyway: that is no news at every launch.
+        is_worktree = layout.agents and stat.S_ISREG(mode_of(f"{root}/.git"))
+        return [] if is_worktree else [f"nothing is granted for {root}: {refusal.message}"]
 
 
 def _require_format(common: str, settings: config_targets.TargetSettings) -> None:

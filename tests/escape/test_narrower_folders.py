@@ -1,11 +1,12 @@
 """Repositories in folders that a policy narrows: what git needs in them widens no denial and no read-only grant."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import FEWER_USERS, Box, Done, box
 
 READING = "cat {0}/file {0}/git/HEAD; git -C {0} log --format=%s"
 CHANGING = "echo x > {0}/file || echo kept; echo x > {0}/git/objects/x || echo kept; echo x > {0}/new || echo kept"
@@ -137,6 +138,8 @@ def test_a_worktree_of_another_project_in_an_agents_folder(world: Box) -> None:
         assert world.host("git", "log", "-1", "--format=%s", "side", cwd=shop).out == subject, done
         assert (worktree / ".git").read_text() == f"gitdir: {shop}/.git/worktrees/shop\n"
         assert "omac: " not in done.err
+    shutil.rmtree(shop)
+    assert world.run("true", workdir=other, options=("--harness", "codex")) == Done(0, "", "")
 
 
 def test_what_a_person_does_in_a_narrowed_folder_meanwhile(world: Box) -> None:
