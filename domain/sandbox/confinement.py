@@ -127,6 +127,5 @@ class Closing:
 
 
 def _decides(entry: Entry, folder: str) -> bool:
-    if entry.access == WRITE or (entry.access == DENY and entry.reason == _BY_NAME):
-        return True
-    return entry.path != folder and below(entry.path, folder)
+    by_name = entry.access == DENY and entry.reason == _BY_NAME
+    return entry.access == WRITE or by_name or below(entry.path, folder)

@@ -36,6 +36,7 @@ def repository(world: Box, root: Path, *, git: str = ".git") -> Path:
         ("--deny", "folder/deep/lib", False, False),
         ("--read", "folder", True, False),
         ("--read", "folder/deep/lib", True, False),
+        ("--read", ".", True, False),
         ("--deny", "other", True, True),
     ],
 )
@@ -61,6 +62,18 @@ def test_the_git_folder_of_the_project_itself(world: Box, named: str) -> None:
     script = f"ls -A {named}/info || echo denied; cat {named}/HEAD {named}/info/alternates"
     done = world.run("sh", "-c", script, options=("--deny", str(root / named)))
     assert done.out == "denied\n", done
+
+
+@pytest.mark.parametrize("named", [".", ".git"])
+def test_a_project_that_may_only_be_read(world: Box, named: str) -> None:
+    """A grant to read counts more than what git needs of the project's own git folder: git reads and does not write."""
+    root = repository(world, world.workdir)
+    script = (
+        "git log --format=%s; git commit -q --allow-empty -m second 2>/dev/null || echo x > .git/objects/x || echo kept"
+    )
+    done = world.run("sh", "-c", script, options=("--read", str(root / named)))
+    assert done.out == "first\nkept\n", done
+    assert world.host("git", "log", "-1", "--format=%s", cwd=root).out == "first\n"
 
 
 def test_the_repository_of_a_linked_worktree(world: Box) -> None:
