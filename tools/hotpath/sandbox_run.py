@@ -83,7 +83,7 @@ def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:
         if not content:
             raise Unasked
         document = loads(content)
-        typed[:] = document["typed"]
+        typed[:] = document.get("typed", typed)
         request = request_of(document["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
