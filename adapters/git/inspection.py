@@ -186,7 +186,8 @@ def _shortened(path: str, characters_max: int) -> str:
 
 class Inspection:
     """One pass. `baseline` is filled at launch, and read at the end, when there is a `quarantine`, or `while_running`:
-    then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own."""
+    then only what must not wait for the end is judged. Of the `projects`, those that are `kept` are an agent's own;
+    what is `closed` in them is left alone."""
 
     def __init__(
         self,
@@ -197,6 +198,7 @@ class Inspection:
         *,
         while_running: bool = False,
         kept: tuple[str, ...] = (),
+        closed: tuple[str, ...] = (),
     ) -> None:
         self.projects = projects
         self.baseline = baseline
@@ -204,6 +206,7 @@ class Inspection:
         self.quarantine = quarantine
         self.while_running = while_running
         self.kept = kept
+        self.closed = frozenset(closed)
         self.is_hurried = self.is_cut = False
         self.by_themselves: frozenset[str] = frozenset()  # git folders that the launch knew
         self.findings: list[Finding] = []

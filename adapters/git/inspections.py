@@ -26,15 +26,19 @@ FIRST_SECONDS_MAX = 20.0  # of the one at launch: what it does not reach counts 
 
 
 def note(
-    projects: tuple[str, ...], folders: Mapping[str, Folder], since_ns: int, kept: tuple[str, ...] = ()
+    projects: tuple[str, ...],
+    folders: Mapping[str, Folder],
+    since_ns: int,
+    kept: tuple[str, ...] = (),
+    closed: tuple[str, ...] = (),
 ) -> Baseline:
     """Return what is there at launch, in the projects and the git folders that the program will be able to write; of
-    the projects, those that are `kept` are an agent's own."""
+    the projects, those that are `kept` are an agent's own, and what is `closed` cannot be written after all."""
     baseline = Baseline(since_ns)
     for path, folder in folders.items():
         if folder.worktree in projects and (commit := tracked_files.commit_of(path, folder.common)):
             baseline.commits[folder.worktree] = commit
-    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept)
+    inspection = Inspection(projects, baseline, Budget(FIRST_SECONDS_MAX), kept=kept, closed=closed)
     _inspect(inspection, folders)
     checkouts.note(inspection)
     baseline.is_whole = baseline.is_whole and not inspection.is_cut
@@ -48,9 +52,10 @@ def act(
     quarantine: Quarantine,
     budget: Budget | None = None,
     kept: tuple[str, ...] = (),
+    closed: tuple[str, ...] = (),
 ) -> list[Finding]:
     """Judge what the program left, set aside what the grammar does not allow, and return what a person should know."""
-    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept)
+    inspection = Inspection(projects, baseline, budget or Budget(SECONDS_MAX), quarantine, kept=kept, closed=closed)
     try:
         _inspect(inspection, folders)
         _judge_checkouts(inspection)

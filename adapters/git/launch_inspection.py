@@ -97,7 +97,7 @@ def note(record: Record, held: Pending) -> tuple[bool, Background]:
 
     for copy in record.copies:
         copy.note()
-    baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept)
+    baseline = inspections.note(record.projects, record.folders, record.began_ns, record.kept, record.closed)
     held.complete(record, baseline)
     return baseline.is_whole, Background(lambda: held.flush(record))
 
@@ -143,7 +143,7 @@ def inspect(due: list[Record], name: str, state: str, report: Callable[[str], No
     budget = Budget(inspections.SECONDS_MAX)
     with _interruptible(budget, report):
         findings = inspections.act(
-            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept
+            whole.projects, whole.folders, whole.baseline, Quarantine(state, name), budget, whole.kept, whole.closed
         )
         refused = copy_back(whole.sessions, whole.narrowed, whole.copies)
     return [*(Finding(path, refusal) for path, refusal in refused), *findings]

@@ -26,7 +26,8 @@ _VERSION = 1
 
 class Record:
     """One launch. `places` are the folders that it can write, `fenced` those in which it can make no link, nor move one
-    or a folder there; `kept` are those of `projects` that are an agent's own in the home. `baseline` is None until the
+    or a folder there; `kept` are those of `projects` that are an agent's own in the home, `closed` the paths in them
+    below which it can write nothing. `baseline` is None until the
     record is complete; `init` is the sandbox's first process: its pid, its start ticks, the boot. `descriptor` is its
     file, locked, or -1; `is_busy`: somebody inspects for it."""
 
@@ -37,6 +38,7 @@ class Record:
         self.fenced = fenced
         self.projects: tuple[str, ...] = ()
         self.kept: tuple[str, ...] = ()
+        self.closed: tuple[str, ...] = ()
         self.folders: dict[str, Folder] = {}
         self.sessions: list[Session] = []
         self.narrowed: dict[str, Narrowed] = {}
@@ -54,8 +56,16 @@ class Record:
             or any(below(a, b) for a in other.fenced for b in self.places)
         )
 
+    def reaches(self, path: str) -> bool:
+        """Return whether the launch could write at or below a path."""
+        return not below_any(path, self.closed) and any(
+            below(path, place) or below(place, path) for place in self.places
+        )
+
     def covers(self, path: str) -> bool:
         """Return whether the baseline says what was at a path."""
+        if below_any(path, self.closed):
+            return False
         return below_any(path, self.projects) or any(
             below(path, git) and folder.inspects(path[len(git) + 1 :]) for git, folder in self.folders.items()
         )
@@ -69,6 +79,7 @@ class Record:
             fenced=self.fenced,
             projects=self.projects,
             kept=self.kept,
+            closed=self.closed,
             sessions=[session.state() for session in self.sessions],
             folders={
                 path: [folder.role, folder.worktree, folder.common, folder.only, folder.pinned]
@@ -101,6 +112,7 @@ def record_of(name: str, layouts: Sequence[Layout], began_ns: int, *, fence: boo
     record = Record(name, began_ns, (*projects, *(path for path in folders if path not in fenced)), fenced)
     record.projects, record.folders = projects, folders
     record.kept = tuple(layout.workdir for layout in layouts if layout.agents)
+    record.closed = tuple(path for layout in layouts for path in layout.closed)
     record.sessions = [session for layout in layouts for session in layout.sessions]
     record.copies = [copy for layout in layouts for copy in layout.copies]
     record.narrowed = {git: narrowed for layout in layouts for git, narrowed in layout.narrowed.items()}
@@ -118,6 +130,7 @@ def parsed(name: str, content: bytes) -> Record:
         raise ValueError(head["version"])
     record = Record(name, head["began_ns"], tuple(head["places"]), tuple(head["fenced"]))
     record.projects, record.kept = tuple(head["projects"]), tuple(head["kept"])
+    record.closed = tuple(head.get("closed", ()))  # an earlier omac wrote none
     for path, (role, worktree, common, only, *pinned) in head["folders"].items():  # an earlier omac wrote no pins
         record.folders[path] = Folder(role, worktree, common, tuple(only), *map(tuple, pinned))
     record.narrowed = {git: Narrowed(refs, own) for git, (refs, own) in head["narrowed"].items()}
@@ -147,6 +160,9 @@ def merged(records: list[Record]) -> Record:
     records = sorted((record for record in records if record.baseline is not None), key=lambda record: record.began_ns)
     whole = Record("", records[0].began_ns if records else 0)
     whole.baseline = Baseline(whole.began_ns)
+    whole.closed = tuple(
+        path for record in records for path in record.closed if not any(other.reaches(path) for other in records)
+    )
     for number, record in enumerate(records):
         whole.projects += tuple(path for path in record.projects if path not in whole.projects)
         whole.kept += tuple(path for path in record.kept if path not in whole.kept)

@@ -9,6 +9,7 @@ those about what is granted, `refs.py` those about packed refs, `inspection.py` 
 from __future__ import annotations
 
 import os
+import stat
 
 from omac.adapters.git import config_targets, pointers, program, refs
 from omac.adapters.git.config_copies import ConfigCopy
@@ -22,17 +23,18 @@ from omac.domain.git.folder import ADMIN, WHOLE, Folder
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.paths import below, below_any
 from omac.domain.kernel.refusal import Refusal, quoted
-from omac.domain.sandbox.confinement import DENY, READ, WRITE, Entry
+from omac.domain.sandbox.confinement import DENY, READ, WRITE, Closing, Entry
 from omac.domain.sandbox.hidden_names import ENTRIES_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 HOOKS = ("deny", "read")
 REFS = ("all", "branch")
 OBJECTS = ("shared",)
 REPOSITORIES_MAX = 100  # nested ones whose files are pinned; all are inspected at the end
+NONE_CLOSED = Closing()
 REFTABLE_GIT = (2, 45)  # the first git that reads the format
 
 
@@ -61,8 +63,8 @@ class Layout:
     `entries` come beside the workdir's own; in the folders of `fence` no link, FIFO or socket may be made; `warnings`
     are for a person; loose objects in the folders `objects` are to be unshared. The rest is for `prepare` and the
     inspection at the end: `repositories` that were found, the git `folders` that the program can write, by path, those
-    `narrowed` to one branch, and the `sessions` of refs. `agents`: it is not of a project, but of a folder that an
-    agent keeps in the home.
+    `narrowed` to one branch, the paths in the workdir that are `closed` to the program, and the `sessions` of refs.
+    `agents`: it is not of a project, but of a folder that an agent keeps in the home.
     """
 
     def __init__(self, workdir: str) -> None:
@@ -72,6 +74,7 @@ class Layout:
         self.entries: tuple[Entry, ...] = ()
         self.fence: tuple[str, ...] = ()
         self.objects: tuple[str, ...] = ()
+        self.closed: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.repositories: list[Repository] = []
         self.folders: dict[str, Folder] = {}
@@ -89,12 +92,12 @@ def lay_out(
     config_list: program.ConfigList | None = None,
     is_agents: bool = False,
     obeyed: Sequence[str] = (),
-    closed: Callable[[str], str] = lambda _: "",
+    closed: Closing = NONE_CLOSED,
 ) -> Layout:
     """The layout of a canonical workdir; `contents` is what `tree.walk` finds there, where that is known already,
     and `config_list` has been begun there, or for what is no repository elsewhere. No checkout may write what is
-    `obeyed`: paths that others than git read, and the policy pins. Nothing is granted where `closed` (as of `closing`)
-    returns an access: there the rest of the policy decides.
+    `obeyed`: paths that others than git read, and the policy pins. Nothing is granted where `closed` returns an access:
+    there the rest of the policy decides.
 
     Raises Refusal: git-unsafe, git-unsupported, misuse; nothing is changed.
     """
@@ -142,13 +145,15 @@ def lay_out(
     return layout
 
 
-def _fill(layout: Layout, pins: Pins, folders: Folders, closed: Callable[[str], str]) -> None:
+def _fill(layout: Layout, pins: Pins, folders: Folders, closed: Closing) -> None:
     """Give a layout its entries, and the rest that is by path: where the rest of the policy decides, only entries that
     deny what can be read there."""
     decided = [(entry, closed(entry.path)) for entry in pins.entries.values()]
     layout.entries = tuple(
         entry for entry, access in decided if not access or (access == READ and entry.access == DENY)
     )
+    layout.closed = closed.paths
+    layout.folders = {path: folder for path, folder in layout.folders.items() if not closed(path)}
     layout.fence = tuple(path for path in folders.fence if not closed(path))
     layout.objects = tuple(path for path in folders.objects if not closed(path))
     layout.copies = [copy for copy in (*layout.copies, *folders.copies) if not closed(copy.path)]
@@ -291,7 +296,9 @@ def _add_nested(
         held = f"{root}/.git" if mode_of(f"{root}/.git") else root
         if not os.path.islink(held):
             pins.pin(held, "git: what it says cannot be trusted")
-        return [f"nothing is granted for {root}: {refusal.message}"]
+        # An agent's worktree outlives its project, and gets nothing anyway: that is no news at every launch.
+        is_worktree = layout.agents and stat.S_ISREG(mode_of(f"{root}/.git"))
+        return [] if is_worktree else [f"nothing is granted for {root}: {refusal.message}"]
 
 
 def _require_format(common: str, settings: config_targets.TargetSettings) -> None:

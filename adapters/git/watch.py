@@ -68,7 +68,7 @@ class GitWatch:
         self._projects = record.projects
         self._folders = record.folders
         self._inspection = Inspection(
-            record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True
+            record.projects, record.baseline, Budget(float("inf")), quarantine, while_running=True, closed=record.closed
         )
         self._packed = [PackedRefs(session) for session in record.sessions if not session.narrowed]
         self._watched: dict[int, str] = {}
@@ -151,6 +151,8 @@ class GitWatch:
         while waiting and len(self._watched) < WATCHES_MAX and not self._is_stopped:
             folder = waiting.pop(0)
             root = outermost(folder, self._folders)
+            if folder in self._inspection.closed:
+                continue
             if root and folder != root and self._is_left_out(root, folder[len(root) + 1 :]):
                 continue
             try:
@@ -222,7 +224,7 @@ class GitWatch:
         """Judge one entry, by what it is now."""
         root = outermost(folder, self._folders)
         is_dot = name.lower() == ".git"
-        if not root and not is_dot and name not in OF_A_BARE_ONE:
+        if (not root and not is_dot and name not in OF_A_BARE_ONE) or f"{folder}/{name}" in self._inspection.closed:
             return
         try:
             opened = opened_folder(folder)

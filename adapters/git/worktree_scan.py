@@ -49,6 +49,7 @@ class WorktreeScan:
         self._inspection = inspection
         self._baseline = inspection.baseline
         self._is_last = not inspection.is_first
+        self._closed = inspection.closed
         self._project = project
         self._known = known
         self._links = LinkStamps(inspection.projects, inspection.budget.spend)
@@ -111,6 +112,8 @@ class WorktreeScan:
 
     def _entry(self, level: _Level, entry: os.DirEntry[str]) -> None:
         name = entry.name
+        if self._closed and f"{level.path}/{name}" in self._closed:
+            return
         level.marks |= MARKS.get(name, 0)
         if len(name) == 4 and name.lower() == ".git":
             self._dots.judge(level.folder, level.path, entry)
@@ -203,7 +206,7 @@ class WorktreeScan:
         first = self._levels[0]
         for entry in first.scan:
             path = f"{first.path}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False) and path not in self._known:
+            if entry.is_dir(follow_symlinks=False) and path not in self._known and path not in self._closed:
                 self._inspection.set_aside(first.folder, entry.name, path, problem)
 
 

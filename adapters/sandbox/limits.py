@@ -21,7 +21,7 @@ import resource
 from omac.adapters.sandbox import cgroups
 from omac.domain.kernel import PlainData
 from omac.domain.kernel.refusal import Refusal
-from omac.domain.kernel.sizes import parse_size
+from omac.domain.kernel.sizes import parse_size, shown_size
 from omac.domain.sandbox.confinement import LIMITS
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
@@ -243,8 +243,10 @@ def _amount(name: str, text: str) -> float:
             raise _misuse(f"{name}={text!r} is no {'whole number' if whole else 'amount'}", name)
         amount = float(text)
     if not LEAST[name] <= amount <= MOST[name]:
-        least, most = (int(bound) if bound >= 1 else bound for bound in (LEAST[name], MOST[name]))
-        raise _misuse(f"{name}={text} is not between {least} and {most}", name)
+        bound, word = (LEAST[name], "less") if amount < LEAST[name] else (MOST[name], "more")
+        is_size = name in ("memory", "tmp")
+        shown = f"{shown_size(int(bound))}; a number alone is bytes" if is_size else f"{bound:.10g}"
+        raise _misuse(f"{name}={text} is {word} than {shown}", name)
     return amount
 
 

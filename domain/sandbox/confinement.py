@@ -18,7 +18,7 @@ from omac.domain.kernel.paths import below
 
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 READ = "read"  # may be read; where it lies in something writable, it stays as it is
 WRITE = "write"  # may be read and changed; the path itself cannot be moved or removed
@@ -110,21 +110,25 @@ def denials(paths: Iterable[str]) -> list[Entry]:
     return [Entry(path, DENY, _BY_NAME) for path in paths]
 
 
-def closing(entries: Iterable[Entry], folder: str) -> Callable[[str], str]:
-    """Return a function of a path: the access of the entry that keeps the path from being written although `folder`
-    may be; empty where none does. A denial by the person counts outside the folder, too."""
-    deciding = [
-        entry
-        for entry in entries
-        if entry.access == WRITE
-        or (entry.access == DENY and entry.reason == _BY_NAME)
-        or (entry.path != folder and below(entry.path, folder))
-    ]
-    if all(entry.access == WRITE for entry in deciding):
-        return lambda _: ""
+class Closing:
+    """The entries that keep paths from being written although `folder` may be. A denial by the person counts outside
+    the folder, too. `paths` are those in the folder below which nothing can be written."""
 
-    def closed(path: str) -> str:
-        around = governing(deciding, path)
+    def __init__(self, entries: Iterable[Entry] = (), folder: str = "") -> None:
+        deciding = [entry for entry in entries if _decides(entry, folder)]
+        closed = [entry.path for entry in deciding if entry.access in (READ, DENY, PRIVATE)]
+        self._deciding = deciding if closed else []
+        writable = [entry.path for entry in deciding if entry.access == WRITE]
+        self.paths = tuple(
+            path for path in closed if below(path, folder) and not any(below(within, path) for within in writable)
+        )
+
+    def __call__(self, path: str) -> str:
+        """Return the access of the entry that keeps a path from being written; empty where none does."""
+        around = governing(self._deciding, path)
         return around.access if around is not None and around.access != WRITE else ""
 
-    return closed
+
+def _decides(entry: Entry, folder: str) -> bool:
+    by_name = entry.access == DENY and entry.reason == _BY_NAME
+    return entry.access == WRITE or by_name or below(entry.path, folder)

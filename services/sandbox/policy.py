@@ -20,9 +20,9 @@ from omac.domain.sandbox.confinement import (
     READ,
     REPLACEABLE,
     WRITE,
+    Closing,
     Entry,
     Policy,
-    closing,
     denials,
     governing,
     ordered,
@@ -308,12 +308,12 @@ class _Composition:
         obeyed = [entry.path for entry in agents if entry.access == READ]
         for tree in trees:
             if tree not in layouts and not _within(tree, trees) and is_folder(tree):
-                files, listing, closed = search.search(tree), self._listings.get(tree), closing(entries, tree)
+                files, listing, closed = search.search(tree), self._listings.get(tree), Closing(entries, tree)
                 layouts[tree] = git.lay_out(tree, request, self._home, files, listing, closed)
         for folder in kept:
             if folder not in layouts and not _within(folder, [*kept, *trees]) and is_folder(folder):
                 users = None if exists(f"{folder}/.git") else next(iter(self._listings.values()), None)
-                closed = closing(entries, folder)
+                closed = Closing(entries, folder)
                 layouts[folder] = git.lay_out(folder, request, self._home, None, users, closed, obeyed)
         warnings: list[str] = []
         for folder, layout in layouts.items():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from omac.domain.harness.harness import Harness
-    from omac.domain.sandbox.confinement import Entry, Policy
+    from omac.domain.sandbox.confinement import Closing, Entry, Policy
     from omac.domain.sandbox.hidden_names import HiddenNames
     from omac.domain.sandbox.request import SandboxRequest
     from omac.journal.spool import Spool
@@ -135,13 +135,13 @@ class GitLayout(Protocol):
 
 
 class GitPort(Protocol):
-    """git's files, around a launch; `closed` is as of `closing`, `obeyed` are for a folder that an agent keeps."""
+    """git's files, around a launch; `obeyed` are for a folder that an agent keeps."""
 
     def list_config(self, folder: str, environment: Mapping[str, str]) -> ConfigListing: ...
     def walk(self, folder: str, entries_max: int, names: HiddenNames, left_out: Iterable[str]) -> FoundFiles: ...
     def lay_out(
         self, folder: str, request: SandboxRequest, home: str, found: Opaque, listing: Opaque,
-        closed: Callable[[str], str], obeyed: Sequence[str] | None = None,
+        closed: Closing, obeyed: Sequence[str] | None = None,
     ) -> GitLayout: ...  # fmt: skip
     def leave_out(self, layout: Opaque, common: str) -> None: ...
     def prepare(self, layout: Opaque) -> None: ...

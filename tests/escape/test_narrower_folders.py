@@ -1,10 +1,12 @@
 """Repositories in folders that a policy narrows: what git needs in them widens no denial and no read-only grant."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import FEWER_USERS, Box, Done, box
 
 READING = "cat {0}/file {0}/git/HEAD; git -C {0} log --format=%s"
 CHANGING = "echo x > {0}/file || echo kept; echo x > {0}/git/objects/x || echo kept; echo x > {0}/new || echo kept"
@@ -34,6 +36,7 @@ def repository(world: Box, root: Path, *, git: str = ".git") -> Path:
         ("--deny", "folder/deep/lib", False, False),
         ("--read", "folder", True, False),
         ("--read", "folder/deep/lib", True, False),
+        ("--read", ".", True, False),
         ("--deny", "other", True, True),
     ],
 )
@@ -59,6 +62,18 @@ def test_the_git_folder_of_the_project_itself(world: Box, named: str) -> None:
     script = f"ls -A {named}/info || echo denied; cat {named}/HEAD {named}/info/alternates"
     done = world.run("sh", "-c", script, options=("--deny", str(root / named)))
     assert done.out == "denied\n", done
+
+
+@pytest.mark.parametrize("named", [".", ".git"])
+def test_a_project_that_may_only_be_read(world: Box, named: str) -> None:
+    """A grant to read counts more than what git needs of the project's own git folder: git reads and does not write."""
+    root = repository(world, world.workdir)
+    script = (
+        "git log --format=%s; git commit -q --allow-empty -m second 2>/dev/null || echo x > .git/objects/x || echo kept"
+    )
+    done = world.run("sh", "-c", script, options=("--read", str(root / named)))
+    assert done.out == "first\nkept\n", done
+    assert world.host("git", "log", "-1", "--format=%s", cwd=root).out == "first\n"
 
 
 def test_the_repository_of_a_linked_worktree(world: Box) -> None:
@@ -136,3 +151,58 @@ def test_a_worktree_of_another_project_in_an_agents_folder(world: Box) -> None:
         assert world.host("git", "log", "-1", "--format=%s", "side", cwd=shop).out == subject, done
         assert (worktree / ".git").read_text() == f"gitdir: {shop}/.git/worktrees/shop\n"
         assert "omac: " not in done.err
+    shutil.rmtree(shop)
+    assert world.run("true", workdir=other, options=("--harness", "codex")) == Done(0, "", "")
+
+
+def test_what_a_person_does_in_a_narrowed_folder_meanwhile(world: Box) -> None:
+    """Settings that a person makes while a program runs that cannot write there stay, and are no finding of the end:
+    in a plugin that is installed meanwhile, and in a folder that is granted to read."""
+    repository(world, world.home / ".claude/plugins/marketplaces/old")
+    repository(world, world.workdir / "vendor/lib")
+    new = world.home / ".claude/plugins/marketplaces/new"
+    options = ("--harness", "claude", "--read", str(world.workdir / "vendor"))
+    line = world.omac(
+        "sandbox",
+        "run",
+        "--workdir",
+        str(world.workdir),
+        *options,
+        "--",
+        "sh",
+        "-c",
+        "echo ready; cat; touch .envrc; exit 3",
+    )
+    with subprocess.Popen(
+        line, cwd=world.workdir, env=world.environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        user=world.uid or None, group=world.uid or None,
+    ) as held:  # fmt: skip
+        assert held.stdout is not None
+        assert held.stdout.readline() == "ready\n"
+        repository(world, new)
+        for root in (world.home / ".claude/plugins/marketplaces/old", world.workdir / "vendor/lib", new):
+            assert world.host("git", "config", "core.pager", "less", cwd=root).status == 0
+        _, errors = held.communicate()
+    assert held.returncode == 3
+    assert [said for said in errors.splitlines() if ".envrc" not in said] == [], errors
+    for root in (world.home / ".claude/plugins/marketplaces/old", world.workdir / "vendor/lib", new):
+        assert world.host("git", "config", "core.pager", cwd=root).out == "less\n"
+
+
+def test_launches_that_overlap_and_narrow_differently(world: Box) -> None:
+    """The end of a launch that could not write in a folder inspects what another one left there meanwhile."""
+    root = repository(world, world.workdir / "vendor/lib")
+    line = world.omac("sandbox", "run", "--deny", str(root.parent), "--", "sh", "-c", "echo ready; cat")
+    with subprocess.Popen(
+        line, cwd=world.workdir, env=world.environment, text=True, user=world.uid or None, group=world.uid or None,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as held:  # fmt: skip
+        assert held.stdout is not None
+        assert held.stdout.readline() == "ready\n"
+        left = "ln -s x vendor/lib/.git/y; git init -q new; ln -s x new/.git/z"
+        done = world.run("sh", "-c", f"git -C vendor/lib config core.pager evil; {left}")
+        assert "another launch still runs there" in done.err
+        _, errors = held.communicate()
+    assert not [path for path in world.workdir.rglob("*") if path.is_symlink()], (done, errors)
+    assert world.host("git", "config", "core.pager", cwd=root).out == ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from omac.adapters.sandbox.limits import Enforcement, LaunchLimits
     from omac.adapters.sandbox.replaceable import Replaceable
     from omac.adapters.sandbox.vanishing import VanishingFolder
-    from omac.domain.sandbox.confinement import Entry
+    from omac.domain.sandbox.confinement import Closing, Entry
     from omac.domain.sandbox.hidden_names import HiddenNames
     from omac.domain.sandbox.request import SandboxRequest
     from omac.journal.spool import Spool
@@ -49,7 +49,7 @@ class _Git:
     @staticmethod
     def lay_out(
         folder: str, request: SandboxRequest, home: str, found: TreeContents | None, listing: ConfigList | None,
-        closed: Callable[[str], str], obeyed: Sequence[str] | None = None,
+        closed: Closing, obeyed: Sequence[str] | None = None,
     ) -> layout.Layout:  # fmt: skip
         choices, is_agents = layout.GitChoices(request.git_hooks, request.git_refs), obeyed is not None
         return layout.lay_out(

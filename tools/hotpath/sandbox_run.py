@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 else:
     import _signal
 
+PROGRAM_SHOWN = 100  # characters of a program's own words that a proposed command repeats
 REQUEST_DESCRIPTOR = "--request-descriptor"  # what omac start and omac serve hand in: no option of a person's
 
 
@@ -82,7 +83,7 @@ def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:
         if not content:
             raise Unasked
         document = loads(content)
-        typed[:] = document["typed"]
+        typed[:] = document.get("typed", typed)
         request = request_of(document["request"])
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
@@ -137,14 +138,17 @@ def _run(request: SandboxRequest) -> int:
 
 
 def _refused(refusal: Refusal, typed: list[str]) -> int:
-    """Print the refusal, with its options in the command line that was typed; return the exit code."""
+    """Print the refusal, with its options in the command line that was typed, where nothing in that is wrong; return
+    the exit code."""
     _print_error(refusal.message, _columns())
     for command in refusal.fix:
         options, separator, remark = command.removeprefix(f"{COMMAND} ").partition(" -- COMMAND")
-        if separator and options.startswith("--"):
+        if separator and options.startswith("--") and refusal.reason != "misuse":
             from omac.tools.terminal.typed_command import with_options  # late: few launches are refused
 
-            command = with_options(typed, options + remark)
+            at = typed.index("--") + 1 if "--" in typed else len(typed)
+            is_long = len(" ".join(typed[at:])) > PROGRAM_SHOWN or "\n" in "".join(typed[at:])
+            command = with_options([*typed[:at], "COMMAND"] if is_long else typed, options + remark)
         _print_whole(f"  try: {command}")
     return refusal.exit_code
 

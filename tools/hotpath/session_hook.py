@@ -93,8 +93,10 @@ def begin(session: str, environment: Mapping[str, str]) -> dict[str, Any]:
         lines.append(f"unset {' '.join(CONTROL_VARIABLES)}")
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
-    elif any(name not in environment for name in variables if _is_named_in_text(name)):  # not so under omac start
-        path = _own_file(session, "\n".join(lines) + "\n", environment)
+    elif any(name not in environment for name in variables if _is_named_in_text(name)) and (  # not so under omac start
+        folder := _own_folder(environment)
+    ):
+        path = _own_file(folder, session, "\n".join(lines) + "\n")
         texts.append(f"Your shell lacks these variables: begin each command that uses one with `. {quoted(path)}`.\n")
     context = "\n".join(text for text in texts if text)
     return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": context}}
@@ -118,12 +120,17 @@ def _is_named_in_text(variable: str) -> bool:
     return variable.endswith("_BASE") and not variable.startswith("OMAC_D_")
 
 
-def _own_file(session: str, content: str, environment: Mapping[str, str]) -> str:
-    """Write the variables of a session whose agent has no file for them, where no project is; return the path. It is
-    gone with the sandbox's own folder, or with that of the server's run."""
+def _own_folder(environment: Mapping[str, str]) -> str:
+    """Return a folder in which no project is, and that is gone with the sandbox or with the server's run; empty where
+    neither is known."""
+    if environment.get("OMAC_SANDBOX") == "1":
+        return environment.get("TMPDIR", "")
     token_file = environment.get("OMAC_CONTROL_TOKEN_FILE", "")
-    inside = environment.get("OMAC_SANDBOX") == "1"
-    folder = environment.get("TMPDIR", "/tmp") if inside else os.path.dirname(os.path.realpath(token_file))  # noqa: S108
+    return os.path.dirname(os.path.realpath(token_file)) if token_file else ""
+
+
+def _own_file(folder: str, session: str, content: str) -> str:
+    """Write the variables of a session whose agent has no file for them; return the path."""
     name = "".join(letter for letter in session if letter.isalnum() or letter == "-")[:NAME_MAX]
     path = f"{folder}/session-{name}.env"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

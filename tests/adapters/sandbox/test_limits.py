@@ -396,6 +396,21 @@ def test_what_is_no_limit_is_refused(word: str) -> None:
     assert "--limit" in caught.value.fix[0]
 
 
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("memory=4", "memory=4 is less than 16 MiB; a number alone is bytes"),
+        ("pids=1", "pids=1 is less than 2"),
+        ("cpu=10001", "cpu=10001 is more than 10000"),
+    ],
+)
+def test_an_amount_out_of_bounds_is_explained(word: str, says: str) -> None:
+    """The bound that was missed is named in the unit that people write: `memory = 4` was meant as 4G."""
+    with pytest.raises(Refusal) as caught:
+        limits.parse([word])
+    assert caught.value.message == says
+
+
 def _say_cgroup2(proc: Path, mount: Path, path: str) -> None:
     escaped = str(mount).replace(" ", "\\040")
     (proc / "mountinfo").write_text(
