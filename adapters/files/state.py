@@ -32,6 +32,7 @@ MINTED_BYTES_MAX = 4_096  # of a file with an id, a key or a token
 INSPECTIONS = "inspections"  # the folder of what is still to be inspected (adapters/git/pending.py)
 JOURNAL_ID_SHOWN = 12
 RECOVERY_WAIT_S = 60.0  # that a run that begins waits for another that recovers; ending an orphan may take seconds
+DRAFT_S = 60.0  # longer than a process takes to make the folder of its run, and to lock it
 RUNS_KEPT = 5  # folders of runs (their logs), newest first; those of living runs are kept beyond that
 
 
@@ -198,8 +199,9 @@ class StateDir:
     def point_current(self, run: RunId) -> None:
         """Let run/current lead to this run, in one step."""
         with self._usable():
-            draft = os.path.join(self.path, "run", f".current.{run}")
-            os.symlink(run, draft)
+            draft = os.path.join(self.run_path(run), "current")  # with which it goes, where this process is killed
+            with contextlib.suppress(FileExistsError):
+                os.symlink(run, draft)
             os.replace(draft, os.path.join(self.path, "run", "current"))
 
     def name_journal(self, run: RunId, journal: str) -> None:
@@ -270,7 +272,8 @@ class StateDir:
             shutil.rmtree(path, ignore_errors=True)
 
     def stale_runs(self, living: Collection[RunId] = ()) -> list[str]:
-        """The folders of ended runs except the newest few, and none of the `living`."""
+        """The folders of ended runs except the newest few, and none of the `living`; and drafts of folders, left by
+        processes that were killed."""
         folder = os.path.join(self.path, "run")
         if not os.path.isdir(folder):
             return []
@@ -278,6 +281,8 @@ class StateDir:
             runs = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         begun = {entry.path: _begun(entry.path) for entry in runs if not entry.name.startswith(".")}
         older = sorted(begun, key=begun.__getitem__, reverse=True)[RUNS_KEPT:]
+        drafts, latest = (entry.path for entry in runs if entry.name.startswith(".")), max(begun.values(), default=0.0)
+        older += [path for path in drafts if 0 < _begun(path) < latest - DRAFT_S]
         ids = {path: RunId(os.path.basename(path)) for path in older}
         return [path for path, run in ids.items() if run not in living and not self.is_alive(run)]
 

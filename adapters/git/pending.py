@@ -152,10 +152,13 @@ class Pending:
             return None
         try:
             with open(descriptor, "rb", closefd=False) as file:
-                record = parsed(name.removesuffix(_BUSY), file.read())
+                content = file.read()
+            record = parsed(name.removesuffix(_BUSY), content)
         except (ValueError, SyntaxError, LookupError, TypeError):
             os.close(descriptor)
-            return None  # written by a later omac; or not whole, so that its program has not begun
+            if b"\n" not in content:  # its omac was killed before it was written: its program has not begun
+                os.unlink(path)
+            return None  # else a later omac wrote it
         if not lock.try_acquire(descriptor):
             os.close(descriptor)
             record.is_busy = name.endswith(_BUSY)

@@ -79,6 +79,17 @@ def test_what_was_made_for_a_killed_launch_is_removed(omac: Omac, step: str) -> 
     assert os.listdir(omac.state / "inspections") == ["lock"]
 
 
+def test_a_record_that_was_never_written_is_removed(omac: Omac) -> None:
+    """The record of a launch whose omac was killed before it was written is removed; that of a later omac stays."""
+    omac.serve().end()
+    folder = omac.state / "inspections"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, content in (("empty", b""), ("cut", b"{'version': 1, 'bega"), ("later", b"{'version': 99}\n")):
+        (folder / name).write_bytes(content)
+    omac.ok("status")
+    assert {path.name for path in folder.iterdir()} == {"later", "lock"}
+
+
 def test_starts_are_listed_with_and_without_a_server(omac: Omac) -> None:
     """Each living run is listed with its directory; a run that ended in order is not."""
     shop, mail = omac.project("shop"), omac.project("mail")

@@ -262,7 +262,7 @@ def test_current_leads_to_the_latest(state: StateDir) -> None:
         state.begin_run(RunId(run))
         state.point_current(RunId(run))
         assert os.path.dirname(os.path.realpath(state.current_socket())) == state.run_path(RunId(run))
-    os.symlink("r1", os.path.join(state.path, "run", ".current.r2"))
+    os.symlink("r1", os.path.join(state.run_path(RunId("r1")), "current"))
     state.point_current(RunId("r1"))
     assert os.readlink(os.path.join(state.path, "run", "current")) == "r1"
 
@@ -298,7 +298,8 @@ def test_a_token_is_written_once(state: StateDir) -> None:
 
 
 def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Path) -> None:
-    """The folders of ended runs, kept for their logs, are removed but for the newest few; live runs and links stay."""
+    """The folders of ended runs, kept for their logs, are removed but for the newest few, and so is one that a process
+    was killed over; live runs, one that is being made, and links stay."""
     state.begin_run(RunId("living"))
     state.point_current(RunId("living"))
     os.unlink(os.path.join(state.run_path(RunId("living")), "lock"))
@@ -308,16 +309,19 @@ def test_old_runs_are_removed_and_living_ones_kept(state: StateDir, tmp_path: Pa
         os.makedirs(os.path.join(state.run_path(RunId(run)), "logs"))
         os.close(lock.hold(os.path.join(state.run_path(RunId(run)), "lock")))
         os.utime(state.run_path(RunId(run)), (1_000_000 - age, 1_000_000 - age))
+    for name in (".killed", ".new"):
+        os.mkdir(os.path.join(state.path, "run", name))
+    os.utime(os.path.join(state.path, "run", ".killed"), (1, 1))
     precious = tmp_path / "precious"
     precious.mkdir()
     os.symlink(precious, os.path.join(state.path, "run", "link"))
     state.prune_runs([RunId("living")])
     names = set(os.listdir(os.path.join(state.path, "run")))
-    assert names == {"living", "current", "link", *ended[:RUNS_KEPT]}
+    assert names == {"living", "current", "link", ".new", *ended[:RUNS_KEPT]}
     assert precious.is_dir()
     state.prune_runs()
     left = set(os.listdir(os.path.join(state.path, "run")))
-    assert left == {"link", *ended[:RUNS_KEPT]}, "run/current led to the run that is gone"
+    assert left == {"link", ".new", *ended[:RUNS_KEPT]}, "run/current led to the run that is gone"
 
 
 def test_each_journal_has_copies_of_its_own(tmp_path: Path) -> None:
