@@ -144,11 +144,11 @@ def _refused(refusal: Refusal, typed: list[str]) -> int:
     for command in refusal.fix:
         options, separator, remark = command.removeprefix(f"{COMMAND} ").partition(" -- COMMAND")
         if separator and options.startswith("--") and refusal.reason != "misuse":
-            from omac.tools.terminal.typed_command import typed_with  # late: few launches are refused
+            from omac.tools.terminal.command_line import line_with  # late: few launches are refused
 
             at = typed.index("--") + 1 if "--" in typed else len(typed)
             is_long = len(" ".join(typed[at:])) > PROGRAM_SHOWN or "\n" in "".join(typed[at:])
-            command = typed_with(options + remark, [*typed[:at], "COMMAND"] if is_long else typed)
+            command = line_with(options + remark, [*typed[:at], "COMMAND"] if is_long else typed)
         _print_whole(f"  try: {command}")
     return refusal.exit_code
 
