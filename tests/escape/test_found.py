@@ -464,7 +464,9 @@ def test_git_of_another_user(world: Box) -> None:
     try:
         eventually(lambda: (world.workdir / "up").exists(), 30, "it runs")
         git = ["git", "-c", "safe.directory=*", "-C", str(world.workdir), "status", "--porcelain"]
-        shown = subprocess.run(git, user=4711, group=4711, extra_groups=[], capture_output=True, text=True)
+        shown = subprocess.run(
+            git, user=4711, group=4711, extra_groups=[], env=os.environ | {"HOME": "/"}, capture_output=True, text=True
+        )
         assert (shown.stdout, shown.stderr) == ("?? up\n", "")
     finally:
         world.give(world.workdir / "go")

@@ -204,7 +204,7 @@ def test_a_backup_on_another_host(host: Omac, tmp_path: Path, tmp_path_factory: 
 STEPS = {
     "before the request": "omac.services.kernel.opened.OpenedJournal.execute",
     "before the key is removed": "omac.adapters.files.subject_keys.os.unlink",
-    "before the folder is flushed": "omac.adapters.files.subject_keys._sync",
+    "before the folder is flushed": "omac.adapters.files.subject_keys.atomic.sync_folder",
     "before the wait": "omac.tools.compose.erasing.time.sleep",
     "before snapshots go": "omac.tools.compose.erasing.shutil.rmtree",
     "before the index goes": "omac.tools.compose.erasing.delete_index",
