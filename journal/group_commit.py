@@ -5,7 +5,7 @@ loop goes to a queue when the loop has nothing left to run; the thread drains it
 the batch, in order of positions, to the trio loop, where the projections are folded before any of the waiting tasks
 continues. Every task sees its own events when it goes on. A thread that took events while the loop still runs would
 contend with it for the interpreter, and commit what the pass began without what it ends with. For the same reason
-events for which nobody waits stay with the loop until somebody waits for others, or for RIDE_S.
+events for which nobody waits stay with the loop until somebody waits for others, or for RIDE_S at most.
 
 What is committed is never reported as refused: when the events of other processes in between cannot be read, the batch
 is kept and delivered as soon as they can.
@@ -85,7 +85,7 @@ class Writer(trio.abc.Instrument):
         self._deliver = deliver
         self._gathered: list[_Item] = []  # the loop's: not in the queue yet
         self._is_awaited = False  # somebody waits for one of these
-        self._ride = trio.CancelScope()  # its deadline is that of the first of these, where nobody waits
+        self._ride = trio.CancelScope()  # at its deadline, what is gathered is handed on
         self._queue: queue.SimpleQueue[list[_Item] | _Poll | None] = queue.SimpleQueue()
         self._taken: list[_Item] = []  # the thread's: out of the queue, not committed yet
         self._poll_s = POLL_S
@@ -162,7 +162,7 @@ class Writer(trio.abc.Instrument):
         if self._closed:
             _log.error("%d outcomes came too late to be recorded; the next start records them as aborted", len(drafts))
         else:
-            if not self._gathered:
+            if self._ride.deadline == math.inf:  # else it ends soon enough, and changing it for each call is slow
                 self._ride.deadline = trio.current_time() + RIDE_S
             self._put(_Item(self._journal.group(drafts, self._journal.envelope(cause)), None, kept=True))
 
@@ -175,7 +175,7 @@ class Writer(trio.abc.Instrument):
         """Give the thread what was gathered."""
         if self._gathered:
             self._queue.put(self._gathered)
-            self._gathered, self._is_awaited, self._ride.deadline = [], False, math.inf
+            self._gathered, self._is_awaited = [], False
 
     def poll(self) -> None:
         """Something may have been appended by another process: have it read. A caller of this replaces the poll."""
