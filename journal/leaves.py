@@ -185,7 +185,7 @@ def completed(connection: JournalConnection, stored: StoredTree, head: int) -> S
 def take_over(
     connection: JournalConnection, path: str, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> None:
-    """Compute the leaves that are missing; `progress` is told how many events have theirs, of how many. Stops where a
+    """Compute the leaves that are missing; `progress` gets how many events have theirs, of how many. Stops where a
     position is damaged: reading says so. Raises Refusal."""
     begun: int | None = None
     try:

@@ -29,7 +29,7 @@ def open_journal(
 
     `present` is the run that keeps it open, listed until it closes it; `is_living` judges the other runs that are
     listed. `mark` is what is known of the journal: one that is not what it was is refused (journal-lost). Events of an
-    earlier omac get their leaves here, which takes seconds for a million: `progress` is told of how many, of all.
+    earlier omac get their leaves here, which takes seconds for a million: `progress` gets how many, of all.
     `keys` gives those of its personal fields, by its id; without them these are recorded in the clear.
     """
 

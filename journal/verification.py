@@ -96,7 +96,7 @@ def verify(
     known: Sequence[Mismatch] = (),
     workers: int = 0,
 ) -> Verified:
-    """Verify the journal at `path`, its events from position `first` to `last`; `progress` is told how many events are
+    """Verify the journal at `path`, its events from position `first` to `last`; `progress` gets how many events are
     verified, of how many. `known` was found before. `workers` processes help, which a process without threads may ask
     for. Raises Refusal: it cannot be read, or it has no leaves at all."""
     connection = connect_for_reading(path, lenient=True)

@@ -40,8 +40,8 @@ class Entry:
 
     `content` is for COPY, and for DENY what is read in place of a file; `target` is for LINK. `source` is what is shown
     there, where that lies elsewhere. `made` is "file" or "folder" for a path that must exist to be pinned and does not:
-    it is made on the host at launch (a file with `content`) and removed at exit, where it is still that. One that is
-    `shared` can be read by whoever can read the folder around it.
+    it is made on the host at launch (a file with `content`) and removed at exit, where it is still that. If it is
+    `shared`, every user who can read its folder can read it.
     """
 
     __slots__ = ("access", "content", "made", "path", "reason", "shared", "source", "target")

@@ -46,7 +46,7 @@ _state_decoder = msgspec.msgpack.Decoder(AuditLogState)
 
 
 class Searched:
-    """A journal up to position `head`, with an index in the state directory. `progress` is told how many events are
+    """A journal up to position `head`, with an index in the state directory. `progress` gets how many events are
     indexed, of how many: the first of a large journal take long."""
 
     def __init__(
