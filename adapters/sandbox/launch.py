@@ -129,6 +129,7 @@ class UnderBubblewrap(HeldProgram):
         self._files = bubblewrap.Files()
         self._info, self._info_of_child = os.pipe()
         self._parent = SandboxParent()
+        self._held = os.dup(self._gate)  # which the namespace's init keeps open, and the program has not
         self._alive = -1
         self._watcher = 0
         self._expected: mounted.Expected
@@ -140,14 +141,15 @@ class UnderBubblewrap(HeldProgram):
         filter_program = seccomp.program(self._machine, set_gid=set_gid)
         line = [self._bwrap, *bubblewrap.arguments(self.policy, self._files, filter_program)]
         line += ["--new-session"] if self.terminal.is_elsewhere else []
-        line += ["--info-fd", str(self._info_of_child), "--block-fd", str(self._gate), "--", *self._inside()]
+        line += ["--info-fd", str(self._info_of_child), "--block-fd", str(self._gate)]
+        line += ["--sync-fd", str(self._held), "--", *self._inside()]
         self._watcher, self._alive = start_barrier.watched(self._way)
         child = self._spawn(line)
         self._child = child
         self._streams.start(self._alive)
-        os.close(self._info_of_child)
-        os.close(self._gate)
-        self._info_of_child = self._gate = -1
+        for descriptor in (self._info_of_child, self._gate, self._held):
+            os.close(descriptor)
+        self._info_of_child = self._gate = self._held = -1
         return child
 
     def built(self) -> int:
@@ -162,19 +164,16 @@ class UnderBubblewrap(HeldProgram):
 
     def ended(self) -> int:
         """Return its exit status, as HeldProgram."""
-        os.write(self._alive, b"\n")
-        os.close(self._alive)
-        self._alive = -1
         status = self._wait()
         _gone(self.init)
-        os.waitpid(self._watcher, 0)
+        kill(self._watcher)
         self._streams.finish()
         return status
 
     def _close(self) -> None:
         self._parent.close()
         self._files.close()
-        for descriptor in (self._info, self._info_of_child, self._alive):
+        for descriptor in (self._info, self._info_of_child, self._alive, self._held):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -191,7 +190,7 @@ class UnderBubblewrap(HeldProgram):
                 dict(self.policy.environment),
                 confine=confine,
                 streams={number: theirs for number, (theirs, _) in self._streams.pipes.items()},
-                descriptors=[self._info_of_child, self._gate, *self._files.descriptors],
+                descriptors=[self._info_of_child, self._gate, self._held, *self._files.descriptors],
                 in_group=self.terminal.foreground,  # else signals to omac's group are omac's to pass on
             )
         except OSError as problem:

@@ -23,10 +23,11 @@ def opened() -> tuple[int, int]:
 
 
 def watched(way: int) -> tuple[int, int]:
-    """Start a process that ends whatever waits at the gate if omac is killed before it has let the program go: the
-    namespace's init ends with bubblewrap only afterwards. Its pid, and where a byte tells it that all went well.
+    """Start a process that ends whatever has the gate open if omac is killed: what waits there, and, once the program
+    has begun, the namespace's init. Its pid, and what closes with omac.
 
-    It is a shell that reads a line, and becomes a Python when none comes.
+    bubblewrap lets the program begin before its init ends with it (PR_SET_PDEATHSIG); omac can be killed in between.
+    It is a shell that waits, and becomes a Python when nobody has killed it.
     """
     ending, alive = os.pipe()
     home = __file__
@@ -39,7 +40,7 @@ def watched(way: int) -> tuple[int, int]:
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
     try:
-        line = [_SHELL, "-c", 'read -r line || exec "$@"', _SHELL, *python]
+        line = [_SHELL, "-c", 'read -r line; exec "$@"', _SHELL, *python]
         return os.posix_spawn(_SHELL, line, {}, file_actions=actions, setpgroup=0), alive
     finally:
         os.close(ending)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from polling import eventually
-from real_sandbox import FEWER_USERS, Box, box
+from real_sandbox import FEWER_USERS, USERS, Box, box
 from tiers import everything
 
 BACKENDS = ("bubblewrap", "landlock")
+UP = ("sh", "-c", f"echo up; sleep 60.{os.getpid()}")
 LAUNCHES = 25 if everything() else 5
 SWAP = """\
 import os, sys
@@ -202,13 +203,39 @@ def test_two_launches_in_one_repository(world: Box) -> None:
 def test_what_a_killed_launch_has_made_is_removed_by_the_next(world: Box) -> None:
     """Placeholders of a killed launch are removed by the next launch, in whatever project that is."""
     assert world.host("git", "init", "-q", ".").status == 0
-    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", "sh", "-c", "echo up; sleep 60")
-    user = world.uid or None
-    with subprocess.Popen(line, stdout=subprocess.PIPE, env=world.environment, user=user, group=user) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == b"up\n"
-        first.kill()
+    _killed(world, world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", *UP))
     assert (world.workdir / ".git" / "commondir").exists()
     elsewhere = world.give(world.home / "other" / "file").parent
     assert world.run("true", workdir=elsewhere).status == 0
     assert not (world.workdir / ".git" / "commondir").exists()
+
+
+@pytest.mark.parametrize("world", USERS, ids=lambda uid: f"uid{uid}", indirect=True)
+def test_omac_that_is_killed_before_the_sandbox_is_bound_to_it(world: Box) -> None:
+    """bubblewrap lets the program begin before its init ends with it; omac's watcher ends that one as well.
+
+    Here it is never bound.
+    """
+    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), "--", *UP)
+    at = line.index("-c") + 1
+    unbound = 'bubblewrap.NAMESPACES = tuple(word for word in bubblewrap.NAMESPACES if word != "--die-with-parent")'
+    entry = "from omac.tools.entry import main; "
+    line[at] = line[at].replace(entry, f"{entry}from omac.adapters.sandbox import bubblewrap; {unbound}; ")
+    _killed(world, line)
+
+
+def test_the_program_has_nothing_open_but_its_streams(world: Box) -> None:
+    """No descriptor of omac's or bubblewrap's is open in the program."""
+    done = world.run("sh", "-c", "exec ls /proc/self/fd")
+    assert done.out.split() == ["0", "1", "2", "3"], done  # the last is of the folder that is listed
+
+
+def _killed(world: Box, line: list[str]) -> None:
+    """Start a launch of `UP`, kill its omac, and see that what it started ends."""
+    user = world.uid or None
+    with subprocess.Popen(line, stdout=subprocess.PIPE, env=world.environment, user=user, group=user) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        assert _running(UP[-1])
+        process.kill()
+    eventually(lambda: not _running(str(world.workdir)) and not _running(UP[-1]), 10, "what omac started is gone")
