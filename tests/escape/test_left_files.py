@@ -71,7 +71,7 @@ def test_odd_files(ground: Ground, kind: str) -> None:
         for words in commands:
             start = time.monotonic()
             done, rss_kib = ended(ground, *words)
-            assert time.monotonic() - start < 10, (paths, words)
+            assert time.monotonic() - start < 30, (paths, words)
             assert rss_kib < RSS_KIB_MAX, (paths, words)
             assert done.status in (0, 1, 2, 3, 4, 5, 7, 9), (paths, words, done)
             assert "Traceback" not in done.err, (paths, words, done)
@@ -265,7 +265,7 @@ def test_settings_of_the_project_widen_nothing(own_ground: Ground) -> None:
     def explained() -> list[str]:
         start = time.monotonic()
         done = world.host(*world.omac("sandbox", "run", "--explain", "--", "true"))
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
         assert "Traceback" not in done.err
         assert "\x1b" not in done.out + done.err
         assert done.status == 0, done

@@ -254,7 +254,7 @@ def test_what_is_no_file_in_a_project(house: House, make: Callable[[Path, House]
     make(path, house)
     begun = perf_counter()
     (note,) = house.read().notes
-    assert perf_counter() - begun < 2
+    assert perf_counter() - begun < 20
     assert note.startswith(f"{path}: ")
 
 

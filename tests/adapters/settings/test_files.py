@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter, sleep
+from time import process_time, sleep
 
 import pytest
 from hypothesis import given
@@ -370,9 +370,9 @@ def test_a_project_is_heard(theirs: Path) -> None:
 def test_hostile_content(theirs: Path, content: str | bytes, told: str) -> None:
     """A hostile file yields a warning and no settings. It neither stops omac nor keeps it busy."""
     theirs.write_bytes(content.encode() if isinstance(content, str) else content)
-    begun = perf_counter()
+    begun = process_time()
     settings_file = project_of(theirs)
-    assert perf_counter() - begun < 2
+    assert process_time() - begun < 2
     (warning,) = settings_file.warnings
     assert settings_file.values == {}
     assert warning.startswith(str(theirs))
@@ -385,9 +385,9 @@ def test_the_costliest_keys(theirs: Path) -> None:
     """Dotted keys in lines of maximal length, on which the parser takes quadratic time, are read within bounds."""
     line = ".".join("a" * 95)
     theirs.write_text(f"[{line}]\n" + "".join(f"{'b.' * 90}k{number}=1\n" for number in range(340)))
-    begun = perf_counter()
+    begun = process_time()
     project_of(theirs)
-    assert perf_counter() - begun < 5
+    assert process_time() - begun < 5
 
 
 def secret_elsewhere(theirs: Path) -> Path:

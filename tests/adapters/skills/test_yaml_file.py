@@ -139,7 +139,7 @@ def test_hostile_or_broken_yaml(content: bytes, line: int | None, said: str) -> 
 def test_a_bomb_of_aliases_costs_nothing() -> None:
     """A few lines that would expand to gigabytes are refused as soon as they stand for too many values."""
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(YamlFileError, match="line 5: holds more than 5000 values"):
         parse_yaml(f"a0: &a0 lol\n{levels}".encode(), "/s/omac.yaml")
     merged = "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30))
@@ -148,7 +148,7 @@ def test_a_bomb_of_aliases_costs_nothing() -> None:
     deep = "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40))
     with pytest.raises(YamlFileError, match="32 levels"):
         parse_yaml(f"a0: &a0 [1]\n{deep}".encode(), "/s/omac.yaml")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @given(st.binary(max_size=200) | st.text("ab:-[]{}&*!|>'\"%@#?,<=~0123456789.xeT \n\t", max_size=60).map(str.encode))

@@ -88,9 +88,9 @@ def test_a_glob_is_one_of_fnmatch(text: str, glob: str) -> None:
 
 def test_a_hostile_path_costs_little() -> None:
     """A glob takes time for the product of both lengths at most, whatever the text is."""
-    began = time.perf_counter()
+    began = time.process_time()
     assert not matches_glob("a" * 8_000, "*a*a*a*a*a*a*b")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_counts() -> None:
