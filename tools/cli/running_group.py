@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import shutil
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -61,12 +62,14 @@ def _with_dashes(ctx: Any, args: list[str], error: Exception) -> str:
     names = [name for harness in HARNESSES for name in (harness.name, *harness.aliases)]
     behind = next((at for at, word in enumerate(args, 1) if word in names), 0)  # behind the agent's name, if any
     option = getattr(error, "option_name", "")
-    if option:
+    is_word_next = behind < len(args) and not args[behind].startswith("-")
+    begin_here = is_word_next and (behind or (ctx.info_name == "start" and shutil.which(args[0])))
+    if option and not begin_here:
         first = next((at for at, word in enumerate(args) if word.startswith(option)), 0)
         is_others = ctx.info_name in ("continue", "resume") or 0 < behind <= first
     else:
         first = behind
-        is_others = "unexpected extra" in str(error) and first < len(args) and not args[first].startswith("-")
+        is_others = is_word_next and (bool(option) or "unexpected extra" in str(error))
     return " ".join([ctx.command_path, *map(quoted, args[:first]), "--", *map(quoted, args[first:])]) * is_others
 
 
