@@ -30,15 +30,12 @@ def _url(value: str) -> bool:
     return not is_others and not value.startswith("-") and "::" not in value and min(value, default=" ") >= " "
 
 
-_ALIAS_COMMANDS = (
-    "add|blame|branch|checkout|cherry-pick|commit|describe|diff|log|merge|reflog|reset|restore|rev-parse|shortlog|show"
-    "|stash|status|switch|tag|worktree"
-)
+# Of an alias: what reads, since it may stand in the place of one that the user has elsewhere.
+_ALIAS_COMMANDS = "blame|branch|describe|diff|log|reflog|rev-parse|shortlog|show|status|tag"
 _ALIAS_OPTIONS = (
-    r"-[0-9]+|-n ?[0-9]+|-[abcdmpsuvwADM]{1,3}|--(?:abbrev-commit|all|amend|branch|branches|cached|color|date=[a-z-]+"
-    r"|date-order|decorate|first-parent|force-with-lease|graph|hard|soft|mixed|name-only|name-status|no-edit|no-ff"
-    r"|no-merges|oneline|patch|pretty=[^-\s][^\s]*|format=[^\s]+|reverse|short|show-current|staged|stat|tags|topo-order"
-    r"|word-diff)"
+    r"-[0-9]+|-n ?[0-9]+|-[abpsvw]{1,3}|--(?:abbrev-commit|all|branch|branches|cached|color|date=[a-z-]+|date-order"
+    r"|decorate|first-parent|graph|name-only|name-status|no-merges|oneline|patch|pretty=[^-\s][^\s]*|format=[^\s]+"
+    r"|reverse|short|show-current|staged|stat|tags|topo-order|word-diff)"
 )
 _alias = matching(rf"(?:{_ALIAS_COMMANDS})(?: +(?:{_ALIAS_OPTIONS}|(?:HEAD|@)[~^0-9@{{}}]*|\.|--))*")
 

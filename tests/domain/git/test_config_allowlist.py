@@ -7,7 +7,8 @@ from omac.domain.git.config_allowlist import allowed
 ALLOWED = (
     "user.name=Ada", "core.autocrlf=input", "core.sharedrepository=group", "core.sharedrepository=1",
     "branch.x.merge=refs/heads/main", "branch.x.remote=origin", "remote.origin.url=https://example.org/x.git",
-    "alias.st=status -sb", "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
+    "alias.st=status -sb", "alias.br=branch -vv", "alias.lg=log --graph --oneline HEAD~3",
+    "lfs.repositoryformatversion=0", "init.defaultbranch=main", "color.diff.new=green",
     "receive.fsck.baddate=ignore", "maintenance.gc.enabled=true", "core.fsmonitor=false",
     "format.pretty=oneline", "log.date=iso-local", "log.date=format:%Y-%m-%d %H:%M", "core.commentchar=;",
     "status.short=true", "remote.up.fetch=+refs/heads/*:refs/remotes/up/*", "remote.up.push=refs/heads/x",
@@ -15,7 +16,8 @@ ALLOWED = (
 REFUSED = (
     "core.fsmonitor=true", "core.fsmonitor=./x", "core.hookspath=.husky", "core.sharedrepository=all",
     "core.sharedrepository=world", "core.sharedrepository=0777", "core.sharedrepository=0664", "core.pager=x",
-    "alias.st=!x", "alias.st=log --output=x", "remote.origin.url=ext::x", "remote.origin.vcs=x",
+    "alias.st=!x", "alias.st=log --output=x", "alias.st=reset --hard", "alias.st=checkout -- .", "alias.br=branch -D",
+    "alias.ci=commit --amend", "remote.origin.url=ext::x", "remote.origin.vcs=x",
     "remote.origin.promisor=true", "extensions.partialclone=origin", "include.path=x", "filter.x.clean=x",
     "branch.x.remote=ext::x", "diff.x.textconv=x", "http.proxy=x", "credential.helper=x", "nosuch.thing=1",
     "rebase.instructionformat=%s", "rebase.instructionformat=%s%x0aexec x", "pretty.lg=%s%x0aexec x",
