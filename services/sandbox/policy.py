@@ -159,8 +159,8 @@ class _Composition:
         command = ports.programs.resolve(request.command, host, self._trees[0], writable) if request.command else None
         made.argv = list(command.argv) if command else []
         copies, notices = ports.user_config.entries(home, host, agent=request.ssh_agent, writable=writable)
-        entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept, *copies]
-        entries += self._handed_in()
+        entries = [*base.system_entries(host, ports.user(), writable), base.home_entry(home), *kept]
+        entries += self._without_denied(copies) + self._handed_in()
         entries += [Entry(tree, WRITE, "--root" if at else "working directory") for at, tree in enumerate(self._trees)]
         entries += granted
         entries += self._caches()
@@ -169,9 +169,9 @@ class _Composition:
         emptied = [*entries, *(Entry(entry.path, PRIVATE, entry.reason) for entry in dots)]
         needed = [*(command.entries if command else ()), *own, *self._toolchains(writable, emptied)]
         entries += [*dots, *base.uncovered(emptied, needed)]
-        entries += protected.protected_entries(home, entries)
+        entries += self._without_denied(protected.protected_entries(home, entries))
         linked, loose = protected.linked_entries(home, entries)
-        entries += linked
+        entries += self._without_denied(linked)
         exposed = base.exposed(own, entries)
         made.exposed = bool(exposed)
         warnings += [*notices, *loose, *(command.warnings(entries) if command else ()), *exposed]
@@ -241,10 +241,19 @@ class _Composition:
         folders = self._ports.programs.path_outside_system(self._host.get("PATH", ""))
         return self._ports.toolchains(folders, writable, entries) if folders else []
 
+    def _without_denied(self, entries: list[Entry]) -> list[Entry]:
+        """Return those of omac's own choice which are in no folder that the person denies."""
+        trees = [Entry(tree, WRITE, "") for tree in self._trees]
+        stated = [*trees, *self._granted, *denials(self._request.deny)]
+        return [
+            entry for entry in entries if (around := governing(stated, entry.path)) is None or around.access != DENY
+        ]
+
     def _of_harness(self) -> tuple[list[Entry], list[str]]:
         if not self._request.harness:
             return [], []
-        return self._ports.base.harness_entries(harness_named(self._request.harness), self._home, self._host)
+        kept, warnings = self._ports.base.harness_entries(harness_named(self._request.harness), self._home, self._host)
+        return self._without_denied(kept), warnings
 
     def _handed_in(self) -> list[Entry]:
         """Sockets and the token by which it reaches what is outside, and settings that nobody else may read."""

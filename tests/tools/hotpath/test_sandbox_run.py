@@ -533,6 +533,26 @@ def test_grants(world: Box, options: tuple[str, ...], allowed: str, refused: str
         assert (done.status != 0) == (verb in refused)
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("--harness", "claude"), "mine\ntheirs\nname\n"),
+        (("--harness", "claude", "--deny", "{}/.claude"), "name\n"),
+        (("--harness", "claude", "--deny", "{}/.claude", "--allow", "{}/.claude/skills"), "theirs\nname\n"),
+        (("--harness", "claude", "--deny", "{}/.config", "--deny", "{}/.claude"), ""),
+    ],
+)
+def test_what_omac_would_show_by_itself_is_denied_too(mine: Box, options: tuple[str, ...], shown: str) -> None:
+    """A denial of a folder counts for what a harness or git needs in it, but not for what a person grants there."""
+    mine.give(mine.home / ".claude" / "settings.json", "mine\n")
+    mine.give(mine.home / ".claude" / "skills" / "s" / "SKILL.md", "theirs\n")
+    mine.give(mine.home / ".config" / "git" / "config", "[user]\n\tname = name\n")
+    filled = tuple(option.format(mine.home) for option in ("--allow", "{}/.config", *options))
+    script = "cat ~/.claude/settings.json ~/.claude/skills/s/SKILL.md; git config -f ~/.config/git/config user.name"
+    done = mine.run("sh", "-c", script, options=filled)
+    assert done.out == shown, done
+
+
 @pytest.mark.parametrize("place", ["home", "above", "root", "state", "in-state"])
 def test_places_that_are_never_granted(mine: Box, place: str) -> None:
     """A home folder and omac's own folders cannot be a working directory or be allowed; the refusal has a fix."""
