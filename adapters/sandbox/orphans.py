@@ -22,11 +22,10 @@ def adopt_orphans() -> None:
     syscall.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def die_with_parent(number: int = _SIGKILL) -> None:
-    """Send this process a signal when the thread that forked it ends; at once, if that has happened."""
-    parent = os.getppid()
+def die_with(parent: int, number: int = _SIGKILL) -> None:
+    """Send this process a signal when the thread of `parent` that forked it ends; at once, if that has happened."""
     syscall.prctl(_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent or parent == 1:
+    if os.getppid() != parent:  # whoever adopts orphans is not always process 1 (PR_SET_CHILD_SUBREAPER)
         os.kill(os.getpid(), number)
 
 

@@ -35,9 +35,10 @@ class WithoutNamespaces(HeldProgram):
         from omac.adapters.sandbox.orphans import adopt_orphans
 
         adopt_orphans()
+        omac = os.getpid()
         child = os.fork()
         if not child:
-            _confine(self, self._streams, self._gate)
+            _confine(self, self._streams, self._gate, omac)
         self._child = self.init = child
         self._streams.start()
         return child
@@ -69,9 +70,9 @@ class WithoutNamespaces(HeldProgram):
         return self.init if self._begun else None
 
 
-def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
+def _confine(run: HeldProgram, streams: Streams, gate: int, omac: int) -> None:
     """Wait in the child for the word, confine it, and become the program. Does not return."""
-    from omac.adapters.sandbox.orphans import die_with_parent
+    from omac.adapters.sandbox.orphans import die_with
 
     status = 126
     try:
@@ -83,7 +84,7 @@ def _confine(run: HeldProgram, streams: Streams, gate: int) -> None:
         elif not run.terminal.foreground:
             os.setpgid(0, 0)
         default()
-        die_with_parent()
+        die_with(omac)
         os.read(gate, 1)
         os.close(gate)
         os.chdir(run.policy.workdir)

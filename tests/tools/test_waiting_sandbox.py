@@ -10,6 +10,8 @@ import pytest
 from polling import eventually
 from real_omac import Omac, Serving
 
+from omac.adapters.sandbox.terminal import ORPHANED
+
 SLOW = "name: slow\nsidecar:\n  command: [python3, sidecar.py]\n  start_timeout: 60\n"
 NEVER_LISTENS = "import time\ntime.sleep(600)\n"
 
@@ -110,5 +112,5 @@ def test_omac_ends_as_it_asks(omac: Omac) -> None:
     project.mkdir()
     argv = [sys.executable, "-I", "-c", begin]
     done = subprocess.run(argv, cwd=project, env=omac.environment, capture_output=True, text=True, timeout=20)
-    assert (done.stdout, done.stderr) == ("0 1\n", "")
+    assert (done.stdout, done.stderr) == (f"0 {-ORPHANED}\n", "")
     assert not (project / "begun").exists()

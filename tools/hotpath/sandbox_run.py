@@ -72,7 +72,7 @@ def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:
     Raises Refusal (misuse), Unasked."""
     from json import loads
 
-    from omac.adapters.sandbox.orphans import die_with_parent
+    from omac.adapters.sandbox.orphans import die_with
     from omac.adapters.sandbox.terminal import ORPHANED
     from omac.domain.sandbox.request import request_of
 
@@ -88,9 +88,7 @@ def _handed_in(descriptor: str, typed: list[str]) -> SandboxRequest:
         if not request.command or not all(isinstance(word, str) for word in request.command):
             raise ValueError("no command")
         if request.run:
-            die_with_parent(ORPHANED)  # the program ends, what it left is inspected
-            if os.getppid() != document["by"]:
-                raise Unasked
+            die_with(document["by"], ORPHANED)  # the program ends, what it left is inspected
         os.environ.clear()
         os.environ.update(document["environment"])
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])  # see WaitingSandbox

@@ -342,6 +342,16 @@ def test_the_marker_that_is_not_checked_out_is_told(mine: Box, hashed: str, scri
     assert "omac's placeholder" not in mine.run("true").err
 
 
+AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--mount-proc", *(("--user", "--map-root-user") if os.geteuid() else ()))
+
+
+@pytest.mark.parametrize("words", [("sandbox", "run", "--backend", "landlock"), ("start",)], ids=lambda words: words[0])
+def test_omac_is_the_first_process_of_a_container(mine: Box, words: tuple[str, ...]) -> None:
+    """omac launches as process 1, which no process adopted, as it does elsewhere."""
+    done = mine.host(*AS_PROCESS_1, *mine.omac(*words, "--", "echo", "up"))
+    assert (done.status, done.out) == (0, "up\n"), done
+
+
 def test_what_is_left_behind_ends_with_the_program(mine: Box) -> None:
     """A program's children in the background end when it ends, before omac does."""
     long = str(random.randrange(10_000, 10**6))
