@@ -70,6 +70,13 @@ class Box:
             return [SYSTEM_PYTHON, "-I", "-c", begin, *words]
         return [sys.executable, "-c", _ENTRY, *words]
 
+    def changed(self, source: str, *command: str, options: tuple[str, ...] = ()) -> list[str]:
+        """Return the argument vector of a launch by an omac that this source has changed."""
+        line = self.omac("sandbox", "run", "--workdir", str(self.workdir), *options, "--", *command)
+        at = line.index("-c") + 1
+        line[at] = line[at].replace(_ENTRY, f"exec({source!r}); {_ENTRY}")
+        return line
+
     def run(
         self,
         *command: str,

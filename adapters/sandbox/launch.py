@@ -6,8 +6,8 @@
    the sandbox under its limits. Then it gives the byte.
 3. Signals for omac are for the program: they are sent to it, the first process in its namespace. With a terminal, all
    share its foreground process group, so that ^C and ^Z reach the program from the kernel, as without a sandbox.
-   bubblewrap itself ignores what would end it; a stage inside makes the program's signals usual again. Started in
-   the background, the program has a session of its own, and no terminal.
+   bubblewrap itself blocks what would end it; a stage inside lets it in for the program, with what has come meanwhile.
+   Started in the background, the program has a session of its own, and no terminal.
 4. When the program ends, its namespace ends with all that is in it; only then is looked at what it left.
 """
 
@@ -18,6 +18,7 @@ import os
 import stat
 import time
 
+from omac.adapters.linux.process_identity import stat_fields
 from omac.adapters.sandbox import bubblewrap, landlock, mounted, seccomp, start_barrier
 from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.streams import Streams, kill
@@ -103,7 +104,7 @@ class HeldProgram:
         """Release what is its own."""
 
     def _target(self) -> int | None:
-        """The pid that gets signals; None before it began."""
+        """The pid that gets signals; None before it is let go, 0 when it has ended."""
         raise NotImplementedError
 
     def _kill_begun(self, child: int) -> None:
@@ -213,14 +214,19 @@ class UnderBubblewrap(HeldProgram):
         return self.argv
 
     def _target(self) -> int | None:
-        """The program's own pid, as the host sees it: the init's first child."""
+        """The program's own pid, as the host sees it: the init's first child, which it starts once it is let go."""
         if not self._begun:
             return None
-        try:
-            with open(f"/proc/{self.init}/task/{self.init}/children", "rb") as file:
-                return int((file.read().split() or [b"0"])[0])
-        except OSError:
-            return 0
+        while True:
+            state = stat_fields(self.init)[:1]  # before its children: it ends after the last of them
+            try:
+                with open(f"/proc/{self.init}/task/{self.init}/children", "rb") as file:
+                    child = int((file.read().split() or [b"0"])[0])
+            except OSError:
+                return 0
+            if child or not state or state[0] in b"ZX":
+                return child
+            time.sleep(_LOOK_EVERY_S)
 
 
 def _init(info: int) -> int:

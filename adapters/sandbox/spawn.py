@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 
-from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON, ignored
+from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class SandboxParent:
         """Start a program as the thread is after `confine`; its pid. Raises OSError.
 
         It has the standard `streams`, by number, and `descriptors`, and nothing else that is open. `in_group`: it stays
-        in the process group of omac, and ignores what the terminal sends; without it, it gets a group of its own.
+        in the process group of omac, and keeps what the terminal sends waiting; without it, it gets a group of its own.
         """
         mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, PASSED_ON)
-        options: dict[str, object] = {"setsigmask": mask}
+        options: dict[str, object] = {"setsigmask": (*mask, *PASSED_ON) if in_group else mask}
         if not in_group:
             options |= {"setpgroup": 0, "setsigdef": IGNORED_BY_PYTHON}
 
@@ -66,17 +66,12 @@ class SandboxParent:
 
         self._spawned.acquire()
         self._closed.acquire()
-        before = {number: _signal.getsignal(number) for number in PASSED_ON} if in_group else {}
         try:
-            if in_group:
-                ignored()
             _thread.start_new_thread(work, ())
             self._spawned.acquire()
         except RuntimeError as problem:
             raise OSError(errno.EAGAIN, str(problem)) from problem
         finally:
-            for number, handler in before.items():
-                _signal.signal(number, handler)
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
         if self._problem is not None:
             raise self._problem

@@ -1,7 +1,7 @@
 """The last step inside a sandbox: what can be done only after bubblewrap has mounted, then the program itself.
 
 Runs as `python -I -S` in every sandbox that needs it, so it imports next to nothing. It undoes what the way here left
-behind: signals that omac ignored and Python changed, descriptors that bubblewrap inherited, a variable that Python set.
+behind: signals that omac blocked and Python changed, descriptors that bubblewrap inherited, a variable that Python set.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ import errno
 import os
 import sys
 
+from omac.adapters.sandbox.terminal import IGNORED_BY_PYTHON, PASSED_ON
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CANNOT_RUN, NOT_FOUND = 126, 127  # as every shell says it
-SIGNALS = (  # that omac has bubblewrap ignore; what was ignored before omac began stays ignored, as under nohup(1)
-    _signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT, _signal.SIGTERM, _signal.SIGUSR1, _signal.SIGUSR2,
-    _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU,
-)  # fmt: skip
-IGNORED_BY_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)
 _SOURCE = "import sys; sys.path.append(sys.argv[1]); from omac.adapters.sandbox.stage import main; main(sys.argv[2:])"
 
 
@@ -37,20 +34,24 @@ def command(
     `python` and omac's own installation must be readable inside. `fence` and `bind_ports` are for `landlock.fence`.
     Call this while signals are as they were when omac began.
     """
-    usual = [str(int(signal)) for signal in SIGNALS if _signal.getsignal(signal) is not _signal.SIG_IGN]
+    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+    let_in = [str(int(signal)) for signal in PASSED_ON if signal not in blocked]
     home = __file__
     for _ in range(4):  # omac/adapters/sandbox/stage.py
         home = os.path.dirname(home)
     ports = "any" if bind_ports is None else ",".join(map(str, bind_ports))
-    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(usual), ports, str(len(fence)), *fence, *argv]
+    return [python, "-I", "-S", "-c", _SOURCE, home, ",".join(let_in), ports, str(len(fence)), *fence, *argv]
 
 
 def main(arguments: list[str]) -> None:
     """Become the program, or end with CANNOT_RUN or NOT_FOUND and one line that says why."""
-    usual, ports, count = _numbers(arguments[0]), arguments[1], int(arguments[2])
+    let_in, ports, count = _numbers(arguments[0]), arguments[1], int(arguments[2])
     fence, argv = arguments[3 : count + 3], arguments[count + 3 :]
-    for number in (*usual, *IGNORED_BY_PYTHON):
+    for number in IGNORED_BY_PYTHON:
         _signal.signal(number, _signal.SIG_DFL)
+    if _signal.getsignal(_signal.SIGINT) is not _signal.SIG_IGN:  # else omac was started so, as by nohup(1)
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, let_in)  # with what has come meanwhile
     _take_back_locale()
     if fence:
         from omac.adapters.sandbox.landlock import fence as raise_fence  # only where there is one: it takes 0.5 ms

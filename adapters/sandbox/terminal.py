@@ -180,7 +180,7 @@ def _nothing(_number: int, _frame: object) -> None:
 
 
 def ignored() -> None:
-    """Ignore the signals that are passed on, for bubblewrap, which shares the program's group: it outlives what the
+    """Ignore the signals that are passed on, for a process that shares the program's group: it outlives what the
     program may want to handle."""
     for number in PASSED_ON:
         _signal.signal(number, _signal.SIG_IGN)

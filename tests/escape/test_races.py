@@ -217,7 +217,7 @@ def test_omac_that_is_killed_before_the_sandbox_is_bound_to_it(world: Box) -> No
     Here it is never bound.
     """
     unbound = 'bubblewrap.NAMESPACES = tuple(word for word in bubblewrap.NAMESPACES if word != "--die-with-parent")'
-    _killed(world, _changed(world, f"from omac.adapters.sandbox import bubblewrap; {unbound}; ", *UP))
+    _killed(world, world.changed(f"from omac.adapters.sandbox import bubblewrap; {unbound}; ", *UP))
 
 
 KILLED_EARLY = """\
@@ -242,7 +242,7 @@ os.wait()
 def test_omac_that_is_killed_before_its_program_is_bound_to_it(world: Box) -> None:
     """A program of Landlock alone that was let go, but has not yet asked to end with omac, does not begin without it,
     also where a process other than the first adopts it (systemd of a user, say)."""
-    line = _changed(world, KILLED_EARLY, "echo", "up", options=("--backend", "landlock"))
+    line = world.changed(KILLED_EARLY, "echo", "up", options=("--backend", "landlock"))
     done = world.host("/usr/bin/python3", "-c", ADOPTING, *line)
     assert done.status == 0, done
     assert done.out == ""
@@ -252,15 +252,6 @@ def test_the_program_has_nothing_open_but_its_streams(world: Box) -> None:
     """No descriptor of omac's or bubblewrap's is open in the program."""
     done = world.run("sh", "-c", "exec ls /proc/self/fd")
     assert done.out.split() == ["0", "1", "2", "3"], done  # the last is of the folder that is listed
-
-
-def _changed(world: Box, change: str, *command: str, options: tuple[str, ...] = ()) -> list[str]:
-    """Return the argument vector of a launch by an omac that this source has changed."""
-    line = world.omac("sandbox", "run", "--workdir", str(world.workdir), *options, "--", *command)
-    at = line.index("-c") + 1
-    entry = "from omac.tools.entry import main; "
-    line[at] = line[at].replace(entry, f"exec({change!r}); {entry}")
-    return line
 
 
 def _killed(world: Box, line: list[str]) -> None:

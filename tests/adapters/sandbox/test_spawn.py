@@ -15,6 +15,7 @@ from omac.adapters.sandbox.spawn import SandboxParent
 from omac.adapters.sandbox.terminal import PASSED_ON
 
 NO_NEW_PRIVS = 38
+TOLD = "import os; print(*(line.split()[1] for line in open('/proc/self/status') if 'SigBlk' in line), os.getpgrp())"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
@@ -25,12 +26,19 @@ def parent() -> Iterator[SandboxParent]:
     made.close()
 
 
-def said(parent: SandboxParent, script: str, *, in_group: bool = False, descriptors: tuple[int, ...] = ()) -> str:
-    """Return the output of a shell that the parent starts."""
+def said(
+    parent: SandboxParent,
+    script: str,
+    *,
+    in_group: bool = False,
+    descriptors: tuple[int, ...] = (),
+    program: str = "/bin/sh",
+) -> str:
+    """Return the output of a shell, or of another program, that the parent starts."""
     answer, writer = os.pipe()
     try:
         pid = parent.spawn(
-            ["/bin/sh", "-c", script],
+            [program, "-c", script],
             ENVIRONMENT,
             confine=lambda: None,
             streams={1: writer},
@@ -92,10 +100,10 @@ def test_what_omac_was_given_stays_with_it() -> None:
     assert done.stdout.split() == ["0", "1", "2", "3"]  # the last one is of what lists them
 
 
-def test_with_a_terminal_it_shares_the_group_and_ignores_the_keyboard(parent: SandboxParent) -> None:
-    ignored = said(parent, "sed -n 's/SigIgn:.//p' /proc/self/status; ps -o pgid= -p $$", in_group=True).split()
-    assert all(int(ignored[0], 16) >> number - 1 & 1 for number in PASSED_ON)
-    assert int(ignored[1]) == os.getpgrp()
+def test_with_a_terminal_it_shares_the_group_and_keeps_the_keyboard_waiting(parent: SandboxParent) -> None:
+    blocked, group = said(parent, TOLD, in_group=True, program=sys.executable).split()
+    assert all(int(blocked, 16) >> number - 1 & 1 for number in PASSED_ON)
+    assert int(group) == os.getpgrp()
 
 
 def test_without_one_it_has_a_group_and_usual_signals(parent: SandboxParent) -> None:

@@ -10,16 +10,9 @@ import pytest
 
 import omac
 from omac.adapters.sandbox import landlock, stage
+from omac.adapters.sandbox.terminal import PASSED_ON
 
 SOURCE = str(Path(omac.__file__).parent.parent)
-
-TOLD = r"""
-import os, sys
-for line in open("/proc/self/status"):
-    if line.startswith(("SigIgn", "SigBlk")):
-        print(line.split()[1])
-"""
-IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 
 
 def staged(
@@ -64,18 +57,33 @@ def test_no_variable_is_added_or_lost(environment: dict[str, str]) -> None:
 
 
 def test_signals_are_usual_again() -> None:
-    """Signals that omac or Python ignores act again in the program; those that a caller ignores stay ignored."""
-    line = stage.command((sys.executable, "-I", "-S", "-c", TOLD), ())
-    bare = [sys.executable, "-I", "-S", "-c", f"import os, signal; {{}} os.execv({line[0]!r}, {line!r})"]
-    ignore = " ".join(f"signal.signal({number:d}, signal.SIG_IGN);" for number in (*IGNORED, signal.SIGALRM))
-    done = subprocess.run([*bare[:-1], bare[-1].format(ignore)], capture_output=True, text=True, timeout=30)
-    mask = int(done.stdout.split()[1], 16)
-    python_ignores = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1  # the one that tells is Python too
-    assert mask == 1 << signal.SIGALRM - 1 | python_ignores
-    shell = stage.command(("/bin/sh", "-c", "grep SigIgn /proc/self/status"), ())
-    bare[-1] = f"import os, signal; {ignore} os.execv({shell[0]!r}, {shell!r})"
-    mask = int(subprocess.run(bare, capture_output=True, text=True, timeout=30).stdout.split()[1], 16)
-    assert mask == 1 << signal.SIGALRM - 1
+    """Signals that omac blocks or Python changes act again in the program; those that a caller ignores stay ignored."""
+    line = stage.command(("/bin/grep", "-e", "SigBlk", "-e", "SigIgn", "/proc/self/status"), ())
+    block = f"signal.pthread_sigmask(signal.SIG_BLOCK, {list(map(int, PASSED_ON))})"
+    change = f"{block}; signal.signal(signal.SIGALRM, signal.SIG_IGN)"
+    bare = f"import os, signal; {change}; os.execv({line[0]!r}, {line!r})"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", bare], capture_output=True, text=True, timeout=30)
+    assert [int(mask, 16) for mask in done.stdout.split()[1::2]] == [0, 1 << signal.SIGALRM - 1]
+
+
+def test_a_signal_that_came_before_acts_on_the_program() -> None:
+    """A signal that omac blocked acts as soon as it is let in."""
+    line = stage.command(("/bin/echo", "up"), ())
+    sent = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); os.kill(os.getpid(), signal.SIGTERM)"
+    bare = f"import os, signal; {sent}; os.execv({line[0]!r}, {line!r})"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", bare], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
+
+
+def test_a_signal_that_the_caller_blocks_stays_blocked() -> None:
+    """A signal that omac itself was started to block is blocked in the program, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    try:
+        line = stage.command(("/bin/grep", "SigBlk", "/proc/self/status"), ())
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert int(done.stdout.split()[1], 16) == 1 << signal.SIGUSR1 - 1
 
 
 def test_what_was_ignored_before_stays_ignored() -> None:

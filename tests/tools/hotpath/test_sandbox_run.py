@@ -72,6 +72,21 @@ from omac.tools.entry import main; main()
 """
 
 
+EARLY_SIGNAL = """\
+import os, threading, time
+from omac.adapters.sandbox import launch, stage
+stage._SOURCE = "import time; time.sleep(0.3); " + stage._SOURCE
+release = launch.HeldProgram.release
+def released(run):
+    os.kill(run.init, 19)
+    release(run)
+    threading.Timer(0.1, os.kill, (run.init, 18)).start()
+    os.kill(os.getpid(), 15)
+    print("se" + "nt", flush=True)
+launch.HeldProgram.release = released
+"""
+
+
 def spooled(world: Box) -> list[dict[str, Any]]:
     """Return the records in the spool, in order."""
     return [json.loads(path.read_text()) for path in sorted((world.state / "spool").glob("*.json"))]
@@ -218,6 +233,12 @@ def test_signals_reach_the_program(mine: Box, ready: str) -> None:
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (9, "bye\n")
+
+
+def test_a_signal_before_the_program_is_started(mine: Box) -> None:
+    """A signal for a program that was let go, and that bubblewrap has not yet started, waits for it."""
+    done = mine.host(*mine.changed(EARLY_SIGNAL, "sleep", "5"))
+    assert (done.status, done.out) == (143, "sent\n"), done
 
 
 def test_nothing_outlives_omac(mine: Box) -> None:
@@ -695,6 +716,15 @@ def test_interrupting_at_the_keyboard(mine: Box, typed: Typed) -> None:
     typed.expect("$ ")  # what is typed before the shell is back may be thrown away
     typed.type("echo status=$?\n")
     typed.expect("status=130")
+
+
+def test_a_signal_before_the_stage_with_a_terminal(mine: Box, typed: Typed) -> None:
+    """A signal ends the program also where it has not begun: what becomes it has only just been started."""
+    typed.type(f"{shlex.join(mine.changed(EARLY_SIGNAL, 'sleep', '60'))}\n")
+    typed.expect("sent\r\n")
+    typed.expect("$ ")
+    typed.type("echo status=$?\n")
+    typed.expect("status=143")
 
 
 def test_signals_with_a_terminal(mine: Box, typed: Typed) -> None:
