@@ -79,7 +79,7 @@ class Placeholders:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{self._state}/{LIST}", flags, 0o600)
         try:
-            os.write(descriptor, "".join(lines).encode())
+            atomic.write_all(descriptor, "".join(lines).encode())
         finally:
             os.close(descriptor)
 

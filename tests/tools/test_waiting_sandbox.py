@@ -114,3 +114,33 @@ def test_omac_ends_as_it_asks(omac: Omac) -> None:
     done = subprocess.run(argv, cwd=project, env=omac.environment, capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.stderr) == (f"0 {-ORPHANED}\n", "")
     assert not (project / "begun").exists()
+
+
+SUSPENDED = """\
+import os, signal
+from omac.tools.compose.waiting_sandbox import WaitingSandbox
+begin = WaitingSandbox.__init__
+def begun(waiting, environment):
+    begin(waiting, environment)
+    os.kill(waiting._child.pid, signal.SIGSTOP)
+WaitingSandbox.__init__ = begun
+from omac.tools.entry import main; main()
+"""
+
+
+def test_omac_is_suspended_while_it_hands_a_request_in(omac: Omac) -> None:
+    """A request that the pipe cannot hold is handed in whole, though a ^Z comes before its end is read."""
+    line = (sys.executable, "-c", SUSPENDED, "start", "--env", "LONG", "--", "sh", "-c", "echo ${#LONG}")
+    environment = omac.environment | {"LONG": "x" * 100_000}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, cwd=omac.root, env=environment) as process:
+        eventually(lambda: _writes_to_pipe(process.pid), 20.0, "a pipe that is full")
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        process.send_signal(signal.SIGCONT)
+        for pid in _sandboxes(omac):
+            os.kill(pid, signal.SIGCONT)
+        assert process.communicate(timeout=20)[0] == b"100000\n"
+
+
+def _writes_to_pipe(pid: int) -> bool:
+    return any("pipe_write" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan"))

@@ -28,6 +28,7 @@ class Inner:
     def __init__(self, child: subprocess.Popen[bytes], *, sandboxed: bool = False) -> None:
         """`sandboxed`: the child is the omac that launches the command, and inspects what that left."""
         self._child = child
+        self._watch = os.pidfd_open(child.pid)  # before a signal finds that it has ended, and frees its pid
         self._terminal = _terminal()
         self._kills = (ORPHANED, signal.SIGKILL) if sandboxed else (signal.SIGKILL,)
         self._asked_to_end = 0
@@ -35,15 +36,14 @@ class Inner:
     async def ended(self) -> int:
         """Wait until the command has ended, and return its exit status, 128+n for a signal. Cancelled, it kills the
         command."""
-        watch = os.pidfd_open(self._child.pid)
         try:
             async with trio.open_nursery() as nursery:
                 if self._terminal is not None:
                     await nursery.start(self._stop_with_it)
-                await trio.lowlevel.wait_readable(watch)
+                await trio.lowlevel.wait_readable(self._watch)
                 nursery.cancel_scope.cancel()
         finally:
-            os.close(watch)
+            os.close(self._watch)
             if self._child.poll() is None:
                 self._child.kill()
             status = self._child.wait()  # it has ended

@@ -38,14 +38,18 @@ class WaitingSandbox:
     async def begin(self, request: SandboxRequest, environment: Mapping[str, str]) -> "Popen[bytes]":
         """Have it build the sandbox and run the command there, with this environment in the place of its own."""
         # late: the process begins before omac loads what it needs itself
+        from omac.adapters.files.atomic import write_all
         from omac.services.kernel.threads import run_in_thread
 
         typed = list(current().words)  # for commands that it proposes
         message = {"by": os.getpid(), "environment": dict(environment), "request": request.fields(), "typed": typed}
         content = json.dumps(message).encode()
         writer, self._writer = self._writer, -1
-        with os.fdopen(writer, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):  # it tells why
-            await run_in_thread(stream.write, content)
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it tells why
+                await run_in_thread(write_all, writer, content)  # whatever interrupts it, such as ^Z
+        finally:
+            os.close(writer)
         return self._child
 
     def give_up(self) -> None:

@@ -65,6 +65,28 @@ def test_an_interrupt_is_the_commands(omac: Omac, shop: Path) -> None:
     assert run.end() == 143
 
 
+ENDED_EARLY = """\
+import os, signal, trio
+from omac.tools.compose.agent_launch import AgentLaunch
+start = AgentLaunch.start
+async def started(*words):
+    inner = await start(*words)
+    os.waitid(os.P_PID, inner._child.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await trio.sleep(0.1)
+    return inner
+AgentLaunch.start = started
+from omac.tools.entry import main; main()
+"""
+
+
+def test_a_request_to_end_that_comes_after_the_end(omac: Omac) -> None:
+    """A command that ends while it begins, just before a request to end, has ended with its own status."""
+    line = (sys.executable, "-c", ENDED_EARLY, "start", "--no-sandbox", "--", "sh", "-c", "exit 9")
+    done = subprocess.run(line, cwd=omac.root, env=omac.environment, capture_output=True, timeout=60)
+    assert done.returncode == 9, done
+
+
 @pytest.mark.parametrize("after_s", some([0.0, 0.2, 0.4, 0.6], of=2))
 def test_an_interrupt_before_it_begins(after_s: float, omac: Omac) -> None:
     """An interrupt at any time after omac has made its folder stops the command, or keeps it from starting."""
