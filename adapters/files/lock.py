@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 
-FOLDER_WAIT_S = 2.0
+OPENED_WAIT_S = 2.0
 POLL_S = 0.01
 
 
@@ -74,13 +74,13 @@ def remove(path: str, descriptor: int) -> None:
     os.close(descriptor)
 
 
-def hold_folder(folder: int) -> bool:
-    """Lock an open folder until it is closed; False when another process keeps it for `FOLDER_WAIT_S`. Raises OSError.
+def hold_opened(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False when others keep it for `OPENED_WAIT_S`. Raises OSError.
 
-    A network's file system that cannot lock folders is taken as one that nobody else has locked.
+    What a network's file system cannot lock is taken as something that nobody else has locked.
     """
     try:
-        return acquire_within(folder, FOLDER_WAIT_S)
+        return acquire_within(descriptor, OPENED_WAIT_S)
     except OSError as error:
         if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
             raise

@@ -3,13 +3,16 @@
 Rules
 
 1. The file is this user's alone, and no link. Its folder can be changed by nobody else, or only as /tmp can.
-2. A note that is at its end already is not written again: omac died before it could record that.
-3. What a full disk cut is taken back, and what a loss of power cut is ended by empty lines: the next note stands on
+2. A note that is at its end already is flushed, and not written again: omac died before it could record that.
+3. One note is written at a time: a delivery that nobody waits for any more may still be at a disk that stalls.
+4. What a full disk cut is taken back, and what a loss of power cut is ended by empty lines: the next note stands on
    lines of its own.
 """
 
 import os
 import stat
+
+from omac.adapters.files.lock import hold_opened
 
 TAIL_BYTES = 1 << 16
 
@@ -29,6 +32,8 @@ class NoteFile:
         if os.path.islink(self.name):
             raise PermissionError(None, f"{self.name} is a symbolic link; name the file itself")
         with open(os.open(self.name, flags, 0o600), "ab+", buffering=0) as file:
+            if not hold_opened(file.fileno()):
+                raise BlockingIOError(None, f"another delivery to {self.name} has not ended")
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
                 raise PermissionError(None, f"{self.name} is no regular file that you alone can change")
@@ -36,6 +41,7 @@ class NoteFile:
             file.seek(max(0, seen.st_size - TAIL_BYTES))
             tail = file.read(TAIL_BYTES)
             if tail.endswith(content):
+                os.fsync(file.fileno())
                 return
             if tail and not tail.endswith(b"\n\n"):
                 content = b"\n\n" + content

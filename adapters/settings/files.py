@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from omac.adapters.files import atomic, bounded
-from omac.adapters.files.lock import hold_folder
+from omac.adapters.files.lock import hold_opened
 from omac.adapters.files.nearest import make_private
 from omac.adapters.linux.home import home_of
 from omac.domain.kernel import state_paths
@@ -207,7 +207,7 @@ def _locked(path: str) -> Iterator[int]:
     """The open folder, with nobody else changing settings in it. Raises OSError, Refusal (contention)."""
     folder = os.open(path, _FOLDER_FLAGS)
     try:
-        if not hold_folder(folder):
+        if not hold_opened(folder):
             message = f"another omac is changing the settings in {printable(path)}; nothing was changed"
             raise Refusal("contention", message, fix=["try again"])
         yield folder

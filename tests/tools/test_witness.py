@@ -1,13 +1,16 @@
 """Witnesses of checkpoints: a real file, real sockets in place of the system's log, and runs that are killed."""
 
 import base64
+import errno
 import json
 import os
 import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from polling import eventually
 from real_omac import Done, Omac
 from tools.test_snapshots import called_often
 
+from omac.adapters.files import lock
 from omac.adapters.files.note_file import NoteFile
 from omac.adapters.linux.system_log import JournaldWitness, SyslogWitness
 from omac.services.kernel.checkpointing import WORTH
@@ -213,6 +217,38 @@ def test_a_place_that_is_not_ones_own(tmp_path: Path, what: str) -> None:
         NoteFile(str(path)).deliver(7, NOTE)
     assert not target.exists()
     assert not path.is_file() or path.read_text() == ""
+
+
+def test_a_disk_that_stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is delivered when it is on the disk, though another delivery of it, which was given up, wrote it before
+    the disk refused it."""
+    witness, waits, goes_on = NoteFile(str(tmp_path / "notes")), threading.Event(), threading.Event()
+    flush, flushed = os.fsync, list[int]()
+
+    def stalled(_: int) -> None:
+        waits.set()
+        goes_on.wait()
+        raise OSError(errno.EIO, "Input/output error")
+
+    def noted(file: int) -> None:
+        flush(file)
+        flushed.append(file)
+
+    monkeypatch.setattr(lock, "OPENED_WAIT_S", 0.1)
+    monkeypatch.setattr(os, "fsync", stalled)
+    with ThreadPoolExecutor(1) as given_up:
+        first = given_up.submit(witness.deliver, 7, NOTE)
+        waits.wait()
+        monkeypatch.setattr(os, "fsync", noted)
+        try:
+            with pytest.raises(OSError, match="another delivery"):
+                witness.deliver(7, NOTE)
+        finally:
+            goes_on.set()
+        assert isinstance(first.exception(), OSError)
+    for times in (1, 2):  # by a run that was killed before it flushed it, and by the next
+        witness.deliver(7, NOTE)
+        assert ((tmp_path / "notes").read_text(), len(flushed)) == (NOTE + "\n", times)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")

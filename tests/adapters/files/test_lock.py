@@ -176,12 +176,12 @@ async def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_folder_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in use is waited for up to a bound; once its descriptor is closed, another one can hold it."""
-    monkeypatch.setattr(lock, "FOLDER_WAIT_S", 0.05)
+    monkeypatch.setattr(lock, "OPENED_WAIT_S", 0.05)
     first, second = (os.open(tmp_path, os.O_RDONLY) for _ in range(2))
-    assert lock.hold_folder(first)
-    assert not lock.hold_folder(second)
+    assert lock.hold_opened(first)
+    assert not lock.hold_opened(second)
     os.close(first)
-    assert lock.hold_folder(second)
+    assert lock.hold_opened(second)
     os.close(second)
 
 

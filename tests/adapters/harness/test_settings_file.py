@@ -227,7 +227,7 @@ def test_made_meanwhile(tmp_path: Path) -> None:
 
 def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change by another omac is waited for up to a bound, and then refused."""
-    monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
+    monkeypatch.setattr("omac.adapters.files.lock.OPENED_WAIT_S", 0.05)
     file = of_project(CLAUDE, str(tmp_path))
     Path(file.folder).mkdir()
     held = os.open(file.folder, os.O_RDONLY)

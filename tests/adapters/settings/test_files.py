@@ -327,7 +327,7 @@ def test_one_at_a_time(environment: Environment) -> None:
 
 def test_a_change_that_hangs(environment: Environment, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that hangs is not waited for without end."""
-    monkeypatch.setattr("omac.adapters.files.lock.FOLDER_WAIT_S", 0.05)
+    monkeypatch.setattr("omac.adapters.files.lock.OPENED_WAIT_S", 0.05)
     folder = os.open(mine.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     assert refused(lambda: put(environment, "secrets.store", "vault")).reason == "contention"
