@@ -110,7 +110,8 @@ def verified_note(text: str, *keys: VerifierKey) -> str:
     names = " or ".join(f"{key.name}+{key.id().hex()}" for key in keys) or "that this host knows"
     signers = " and ".join(f"{name}+{_decoded(encoded)[:ID_BYTES].hex()}" for name, encoded in signed)
     message = f"the key {names} has not signed this checkpoint, or it was changed since: its signer is {signers}"
-    raise Refusal("misuse", message, fix=["omac key show"])
+    fix = ["omac key show  # on the host that signed it, then: --key takes what it printed, and may be repeated"]
+    raise Refusal("misuse", message, fix=fix)
 
 
 def notes_in(lines: Iterable[str]) -> Iterator[str]:

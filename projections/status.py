@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from omac.domain.credentials.credential import DEFAULTS
-from omac.domain.directories.directory import Directory, reload_command
+from omac.domain.directories.directory import Directory, commands_for
 from omac.domain.directories.events import NOT_APPROVED
 from omac.domain.kernel import ids
 from omac.domain.kernel.paths import below_any
@@ -269,7 +269,7 @@ def _skill(system: System, namespace: ids.HostId, directory: Directory, name: st
         repository = system.registrations[stream].state.workdir
     if route is not None and sidecar.status == "healthy":
         return SkillStatus(name, scope, skill.mount, "ready", (), (), "", repository)
-    fix = (reload_command(directory.path),)
+    fix = commands_for(sidecar, name, directory.path)
     return SkillStatus(name, scope, skill.mount, "restarting", (), fix, down_detail(sidecar), repository)
 
 

@@ -16,7 +16,6 @@ from omac.domain.kernel.refusal import Refusal, quoted
 
 CREDENTIAL = "omac-key"
 FILE_VARIABLE = "OMAC_VAULT_KEY_FILE"
-UNLOCK = f"export {FILE_VARIABLE}=PATH && omac unlock"  # of a vault with a key file, here and for what runs
 FILE_BYTES_MAX = 1024
 DRAFT_PREFIX = ".omac-key."
 
@@ -40,7 +39,7 @@ def key_at_hand(environment: Mapping[str, str], unlocked: VaultKey | None) -> Ke
     if unlocked is not None:
         return KeyAtHand(unlocked, "the key from omac unlock")
     missing = f": key file {named} does not exist" if named else ""
-    raise Refusal("vault-locked", f"the vault is locked{missing}", fix=[UNLOCK])
+    raise Refusal("vault-locked", f"the vault is locked{missing}")
 
 
 def key_of(key: bytes) -> VaultKey:

@@ -146,8 +146,10 @@ class SecretStores:
         try:
             return key_at_hand(self._environment, self._given_key)
         except Refusal as refusal:
-            if refusal.reason != "vault-locked" or not self.vault.has_passphrase():
+            if refusal.reason != "vault-locked":
                 raise
+            if not self.vault.has_passphrase():
+                raise Refusal("vault-locked", refusal.message, fix=[self.vault.unlock_command()]) from None
             message = f"{refusal.message}; its passphrase opens it for a server that runs, or at a terminal"
             raise Refusal("vault-locked", message, fix=["omac unlock"]) from None
 

@@ -83,7 +83,7 @@ class Vault:
             header = open_header(self._file())
         if header.cost is None:
             message = f"the vault {self.path} opens with a key file, not with a passphrase"
-            raise Refusal("vault-key-wrong", message, fix=[f"export {FILE_VARIABLE}=PATH"])
+            raise Refusal("vault-key-wrong", message, fix=[self.export_command()])
         key = stretched(passphrase, header.salt, header.cost)
         if not header.fits(key):
             raise Refusal("vault-key-wrong", f"this is not the passphrase of the vault {self.path}")
@@ -124,10 +124,25 @@ class Vault:
     def note_key_file(self, path: str) -> None:
         """Note beside the vault where its key file is, which no sandbox shows from then on, whether a variable names it
         there or not. A link would have copies of this folder that follow links contain the key."""
-        note, text = os.path.join(os.path.dirname(self.path), state_paths.KEY_NOTE), os.fsencode(path)
+        text = os.fsencode(path)
         with suppress(OSError):  # the variable still does
-            if not os.path.exists(note) or bounded.read(note, NOTE_BYTES_MAX) != text:
-                atomic.replace(note, text, prefix=f".{state_paths.KEY_NOTE}.")
+            if not os.path.exists(self._note) or bounded.read(self._note, NOTE_BYTES_MAX) != text:
+                atomic.replace(self._note, text, prefix=f".{state_paths.KEY_NOTE}.")
+
+    def export_command(self) -> str:
+        """Return the command that names the vault's key file to those that follow: the one that opened it last."""
+        noted = b""
+        with suppress(OSError):
+            noted = bounded.read(self._note, NOTE_BYTES_MAX)
+        return f"export {FILE_VARIABLE}={quoted(os.fsdecode(noted)) if noted and os.path.isfile(noted) else 'PATH'}"
+
+    def unlock_command(self) -> str:
+        """Return the command that opens a vault with a key file, here and for what runs."""
+        return f"{self.export_command()} && omac unlock"
+
+    @property
+    def _note(self) -> str:
+        return os.path.join(os.path.dirname(self.path), state_paths.KEY_NOTE)
 
     def _create(self, header: Header, key: VaultKey) -> None:
         with self._words():

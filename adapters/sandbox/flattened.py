@@ -59,10 +59,10 @@ def weakened(entries: Iterable[Entry], git: Iterable[Entry]) -> tuple[Entry, ...
     own = [entry for entry in entries if (entry.path, entry.reason) in made_for_git and os.path.lexists(entry.path)]
     shared = [entry for entry in own if entry.path.endswith("/worktrees")]  # other worktrees are in it
     kept += [entry for entry in own if entry.access == WRITE and not entry.made and entry not in shared]
-    kept += [Entry(entry.path, READ, entry.reason) for entry in shared]
     for entry in own:
         around = governing(kept, entry.path)
-        if entry.access in (READ, LINK) and not entry.made and (around is None or around.access != WRITE):
+        is_read = entry in shared or (entry.access in (READ, LINK) and not entry.made)
+        if is_read and (around is None or around.access != WRITE):
             kept.append(Entry(entry.path, READ, entry.reason))
     return ordered(kept)
 

@@ -294,7 +294,7 @@ def settled(spec: SidecarSpec, sidecar: Sidecar, state: Directory) -> bool:
 def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
     mount, fix = state.skills[name].mount, sidecar.fix
     if not any(word in command for command in fix for word in NOTICED):
-        fix = (*fix, reload_command(state.path))
+        fix = (*fix, *commands_for(sidecar, name, state.path))
     why: Literal["pending-credentials", "skill-broken"] = "pending-credentials" if sidecar.missing else "skill-broken"
     return RouteStubbed(name, mount, why, sidecar.detail, sidecar.missing, fix)
 
@@ -302,6 +302,17 @@ def _gave_up(name: str, state: Directory, sidecar: Sidecar) -> RouteStubbed:
 def reload_command(path: str) -> str:
     """The command that looks at a directory's skills again; the empty path means those shared by all."""
     return f"omac reload {quoted(path)}" if path else "omac reload --global"
+
+
+def logs_command(skill: str, path: str) -> str:
+    """The command that prints what a skill's sidecar printed; the empty path means a skill that all share."""
+    return f"omac logs {skill} --workdir {quoted(path)}" if path else f"omac logs {skill} --global"
+
+
+def commands_for(sidecar: Sidecar, skill: str, path: str) -> tuple[str, ...]:
+    """The commands for a sidecar that does not run: the one that prints why it ended, if it did, and another start."""
+    again = reload_command(path)
+    return (logs_command(skill, path), again) if sidecar.detail and not sidecar.fix else (again,)
 
 
 def _stub_route(stub: RouteStubbed) -> Route:

@@ -5,7 +5,7 @@ A composition of read models, not one of its own: the token index, directories a
 
 import msgspec
 
-from omac.domain.directories.directory import Directory, reload_command
+from omac.domain.directories.directory import Directory, commands_for, logs_command
 from omac.domain.directories.events import MAX_BODY_BYTES, CallLimits, Route
 from omac.domain.kernel import ids
 from omac.domain.kernel.ids import StreamId, TokenDigest
@@ -58,7 +58,7 @@ class ResolvedRoute(msgspec.Struct, frozen=True):
     @property
     def logs_command(self) -> str:
         """The command that shows what the sidecar printed."""
-        return f"omac logs {self.skill} {self._where}"
+        return logs_command(self.skill, "" if self.mount.startswith(SHARED) else self.dir)
 
     @property
     def _where(self) -> str:
@@ -76,7 +76,7 @@ def resolve_route(system: System, namespace: ids.HostId, digest: TokenDigest, mo
         raise Refusal(route.why, f"{name}: {route.detail}", fix=route.fix, skill=name, missing=route.missing)
     sidecar = system.sidecars[ids.sidecar_stream(namespace, ids.scope_of(owner.path), name)].state
     if route is None or sidecar.status != "healthy" or sidecar.birth is None:
-        fix = (reload_command(owner.path),)
+        fix = commands_for(sidecar, name, owner.path)
         raise Refusal("sidecar-down", f"{name}: {down_detail(sidecar)}", fix=fix, skill=name)
     own, shared = (ids.directory_stream(namespace, scope) for scope in (ids.scope_of(directory.path), ids.GLOBAL))
     streams = (own, shared) if mount.startswith(SHARED) else (own,)

@@ -318,6 +318,25 @@ def test_with_landlock_alone(world: Box, layout: str) -> None:
     assert not list((world.home / "base").rglob("*omac*"))
 
 
+def test_a_clone_with_worktrees_and_landlock_alone(world: Box) -> None:
+    """--weaker-git works in a clone that has linked worktrees, too; what the program does to their own git folders is
+    judged at the end."""
+    linked = repository(world, "linked")
+    clone = linked.with_name("clone")
+    mark = world.home / "MARK"
+    script = f"""
+        git commit -q --allow-empty -m x; git worktree list | wc -l
+        git init -q --bare evil; git -C evil config core.fsmonitor 'touch {mark}; false'
+        echo $PWD/evil > .git/worktrees/linked/commondir
+    """
+    done = inside(world, clone, script, *ALONE, "--weaker-git")
+    assert (done.status, done.out.strip()) == (0, "2"), done.err
+    assert "/linked/commondir: takes the settings from elsewhere; set aside" in done.err
+    assert git(world, "log", "-1", "--format=%s", cwd=clone) == "x\n"
+    assert git(world, "status", "--short", cwd=linked) == ""
+    assert not mark.exists()
+
+
 def test_what_is_left_with_landlock_alone(world: Box) -> None:
     """Settings and hooks that the program changed are set aside at the end; harmless settings stay."""
     workdir = repository(world, "plain")

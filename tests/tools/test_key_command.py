@@ -271,7 +271,7 @@ def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
     refused = used.run("key", "rotate", "--lost")
     assert (refused.status, "none is lost" in refused.err) == (2, True)
     old = key_of(used)
-    used.ok("checkpoint")
+    (tmp_path / "before").write_text(used.ok("checkpoint"))
     refused = used.run("key", "rotate", "--lost")
     assert (refused.status, "is not lost" in refused.err) == (2, True)
     (used.state / "signing.key").unlink()
@@ -282,11 +282,15 @@ def test_a_key_that_is_lost(used: Omac, tmp_path: Path) -> None:
     new = used.ok("key", "rotate", "--lost").strip()
     assert new == key_of(used) != old
     (tmp_path / "kept").write_text(used.ok("checkpoint"))
+    refused = used.run("audit", "verify", "--checkpoint", str(tmp_path / "before"))
+    assert (refused.status, "--key takes what it printed, and may be repeated" in refused.err) == (2, True)
+    both = ("--key", old, "--key", new)
+    assert verified(used, "--checkpoint", str(tmp_path / "before"), *both)["kept"] == 1
     report = verified(used)
     assert (report["checkpoints"], report["unknown_checkpoints"], len(report["breaks"])) == (1, 1, 1)
-    assert "only a checkpoint kept elsewhere gets across" in used.ok("audit", "verify")
+    assert "only a checkpoint from after it, kept elsewhere, gets across" in used.ok("audit", "verify")
     assert "a checkpoint that you kept counts it" in used.ok("audit", "verify", "--checkpoint", str(tmp_path / "kept"))
-    assert verified(used, "--key", old, "--key", new)["checkpoints"] == 2
+    assert verified(used, *both)["checkpoints"] == 2
     done = used.run("audit", "verify", "--key", old)
     assert (done.status, "a new chain begins" in done.out) == (10, True)
     used.ok("key", "rotate")

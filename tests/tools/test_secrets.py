@@ -500,7 +500,7 @@ def test_a_locked_vault(omac: Omac, shop: Path) -> None:
     done = piped(omac, OTHER.encode(), "secrets", "set", "slack", "TOKEN", "--workdir", str(shop))
     assert (done.status, done.out) == (8, "")
     assert "the vault is locked" in done.err
-    assert "try: export OMAC_VAULT_KEY_FILE=PATH" in done.err
+    assert f"try: export OMAC_VAULT_KEY_FILE={key} && omac unlock" in done.err
     assert len(omac.events()) == before
     assert listed(omac, shop)["TOKEN"]["given"] == "yes", "no store is asked for that"
     unset = ("secrets", "unset", "slack", "TOKEN", "--workdir", str(shop))

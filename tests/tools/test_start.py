@@ -289,6 +289,16 @@ def test_what_is_not_ready_comes_online_while_it_runs(omac: Omac) -> None:
     eventually(lambda: curl(f"{base}/echo").status == 200, 10.0, "the skill to come online")
 
 
+def test_a_sidecar_that_falls(omac: Omac) -> None:
+    """The first command that is proposed for a sidecar that ends by itself prints what it printed last."""
+    project = omac.project("p")
+    (project / ".agents/skills/echo/sidecar.py").write_text("raise SystemExit('no such database')\n")
+    omac.ok("approve", "echo", "--workdir", str(project))
+    done = omac.run(*BARE, "--workdir", str(project), "--", "true")
+    fix = next(line for line in done.err.splitlines() if line.startswith("  try: "))
+    assert "no such database" in omac.ok(*shlex.split(fix.removeprefix("  try: omac ")))
+
+
 @pytest.mark.full
 def test_a_reload_reaches_every_run(omac: Omac, shop: Path) -> None:
     """`omac reload DIR` reloads the directory in every run where it is online. A directory that is online nowhere is

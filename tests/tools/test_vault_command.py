@@ -210,16 +210,21 @@ def test_damaged(omac: Omac, passphrase: Omac) -> None:
 
 
 def test_a_key_file_that_is_not_named(omac: Omac) -> None:
-    """The only command proposed for a locked vault is the one that opens it."""
+    """The only command proposed for a locked vault is the one that opens it, with the key file's path as long as the
+    file is there."""
     with_vault(omac)
     project = valued(omac)
     command = ("secrets", "set", "slack", "TOKEN", "--workdir", str(project))
     assert piped(omac, SECRET.encode(), *command).status == 0
     omac.approve(project, "slack")
-    del omac.environment["OMAC_VAULT_KEY_FILE"]
+    key = Path(omac.environment.pop("OMAC_VAULT_KEY_FILE"))
+    moved = key.rename(key.with_name("it's moved"))
     assert offered(omac.run("vault", "status")) == ["export OMAC_VAULT_KEY_FILE=PATH"]
+    omac.ok("vault", "status", extra={"OMAC_VAULT_KEY_FILE": str(moved)})
+    names = f"export OMAC_VAULT_KEY_FILE={shlex.quote(str(moved))}"
+    assert offered(omac.run("vault", "status")) == [names]
     serving = omac.serve()
-    opens = ["export OMAC_VAULT_KEY_FILE=PATH && omac unlock"]
+    opens = [f"{names} && omac unlock"]
     assert waiting(serving, project)["fix"] == opens
     for refused in (piped(omac, SECRET.encode(), *command), omac.run("vault", "status"), omac.run("unlock")):
         assert offered(refused) == opens

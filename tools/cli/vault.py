@@ -95,7 +95,7 @@ def status(as_json: bool, environment: Mapping[str, str]) -> int:
     if as_json:
         print_json(document)
         return 0
-    _show_status(document, detail, bool(living_sockets(environment)))
+    _show_status(vault, document, detail, bool(living_sockets(environment)))
     return 0
 
 
@@ -186,7 +186,7 @@ def _vault_key(stores: SecretStores, runs: bool, environment: Mapping[str, str])
         return at_hand.key
     if not stores.vault.has_passphrase():
         message = f"the vault {stores.vault.path} opens with its key file, and {FILE_VARIABLE} does not name it"
-        raise Refusal("vault-locked", message, fix=[vaults.UNLOCK])
+        raise Refusal("vault-locked", message, fix=[stores.vault.unlock_command()])
     if not runs:
         raise Refusal(
             "not-found",
@@ -229,7 +229,7 @@ def _init_with_new_key(vault: Vault, path: str) -> None:
     print_data(f"export {FILE_VARIABLE}={quoted(path)}")
 
 
-def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> None:
+def _show_status(vault: Vault, document: Mapping[str, object], detail: str, runs: bool) -> None:
     if not document["exists"]:
         print_line(f"no vault exists at {document['path']}")
         report_fix(["omac vault init"])
@@ -238,7 +238,7 @@ def _show_status(document: Mapping[str, object], detail: str, runs: bool) -> Non
     if document["locked"]:
         print_line(f"locked here{': ' + detail if detail else ''}")
         if document["key"] != "passphrase":
-            report_fix([vaults.UNLOCK if runs else f"export {FILE_VARIABLE}=PATH"])
+            report_fix([vault.unlock_command() if runs else vault.export_command()])
         elif runs:
             report_fix(["omac unlock"])
         else:

@@ -108,7 +108,7 @@ def _show(path: str, verified: Verified, chain: Chain, roots: Sequence[KeptRoot]
         if position > kept:
             replaced = f"  at position {position} a new key replaced a lost one"
             print_folded(f"{replaced}, and nothing that one signed leads to it;", 4)
-            print_line("    only a checkpoint kept elsewhere gets across:")
+            print_line("    only a checkpoint from after it, kept elsewhere, gets across:")
             print_line("    omac audit verify --checkpoint FILE")
         else:
             replaced = f"  at position {position} a new key replaced a lost one"

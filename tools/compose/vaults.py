@@ -7,7 +7,6 @@ from contextlib import closing
 import trio
 
 from omac.adapters.credentials.keys import FILE_VARIABLE as FILE_VARIABLE
-from omac.adapters.credentials.keys import UNLOCK as UNLOCK
 from omac.adapters.credentials.keys import KeyAtHand as KeyAtHand
 from omac.adapters.credentials.keys import key_at_hand, make_key_file
 from omac.adapters.credentials.private_file import read_private

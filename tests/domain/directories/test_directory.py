@@ -255,7 +255,7 @@ def test_a_plan_is_adopted_by_its_differences() -> None:
             {"a": healthy("a"), "b": gave_up("b")},
             [
                 RouteMounted("a", "a", 5),
-                RouteStubbed("b", "b", "skill-broken", "it fell", (), ("omac reload /w",)),
+                RouteStubbed("b", "b", "skill-broken", "it fell", (), ("omac logs b --workdir /w", "omac reload /w")),
                 ActivatedPartially(),
             ],
         ),
@@ -299,7 +299,10 @@ def test_stubs_make_an_activation_partial() -> None:
         (
             "active",
             gave_up("a", generation=0),
-            [RouteStubbed("a", "a", "skill-broken", "it fell", (), ("omac reload /w",)), ActivatedPartially()],
+            [
+                RouteStubbed("a", "a", "skill-broken", "it fell", (), ("omac logs a --workdir /w", "omac reload /w")),
+                ActivatedPartially(),
+            ],
         ),
         ("active_partial", healthy("a"), [Activated()]),
         ("active_partial", replace(healthy("a"), status="started"), []),
@@ -339,7 +342,8 @@ def test_the_fix_can_be_pasted() -> None:
     state = replace(ACTIVE, path="/home/u/it's mine")
     (stubbed, _) = directory.decide(Settle({"a": gave_up("a")}), state)
     assert isinstance(stubbed, RouteStubbed)
-    assert stubbed.fix == ("omac reload '/home/u/it'\"'\"'s mine'",)
+    path = "'/home/u/it'\"'\"'s mine'"
+    assert stubbed.fix == (f"omac logs a --workdir {path}", f"omac reload {path}")
 
 
 def test_a_stub_is_a_route_with_a_reason() -> None:

@@ -310,7 +310,7 @@ async def test_a_sidecar_that_gives_up_is_stubbed_until_a_reload(serving: Servin
         await omac.until(lambda: omac.directory().status == "active_partial")
         assert omac.skill_states() == {"echo": "broken", "other": "ready"}
         (broken,) = [entry for entry in omac.status().directories[0].skills if entry.name == "echo"]
-        assert broken.fix == ("omac reload /w/shop",)
+        assert broken.fix == ("omac logs echo --workdir /w/shop", "omac reload /w/shop")
         assert "gave up" in broken.detail
         omac.host.failing.clear()
         assert (await omac.reload()).state == "active"
