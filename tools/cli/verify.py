@@ -1,7 +1,7 @@
 """omac audit verify: whether the journal is what was recorded."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.cli.audit_filters import between_none
-from omac.tools.compose.journals import path_in_use
+from omac.tools.compose.journals import mark_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.progress import Progress
@@ -34,11 +34,13 @@ class VerifyRequest(NamedTuple):
 
 def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
     """Print what is found; 10 where something is. Raises Refusal."""
-    path = path_in_use(StateDir.of(environment), environment, request.journal)
+    state = StateDir.of(environment)
+    path = path_in_use(state, environment, request.journal)
     first, last = _position(request.first, "--from"), _position(request.last, "--to")
     if last is not None and last < (first or 1):
         raise between_none(first or 1, last)
     kept: Sequence[KeptRoot] = ()
+    seen = mark_of(state, path).read()  # before the journal is read: both may grow meanwhile
     with closing(Reader(path, lenient=True)) as reader:
         chain = _chain(reader, path, request.keys, environment)
         if request.checkpoints:
@@ -46,8 +48,9 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
             keys = keys_in(path, request.keys, environment)
             kept = kept_roots(request.checkpoints, keys, path, reader.journal_id())
+        known = [*chain.findings, *_lost(reader, seen)]
     with Progress("events verified") as progress:
-        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings, _processors())
+        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, known, _processors())
     if first is not None and first > max(verified.size, verified.head) and not verified.findings:
         raise Refusal(
             "misuse", f"no event is at position {first}: the journal ends at {verified.head}", fix=["--from 1"]
@@ -73,6 +76,18 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
         if isinstance(refusal.__cause__, SegmentError):  # the verification names it
             return Chain((), 0, ())
         raise
+
+
+def _lost(reader: Reader, seen: tuple[str, int] | None) -> Iterator[Mismatch]:
+    """Yield a mismatch for a journal that is not, or no longer, the one that its mark in the state directory is of."""
+    if seen is None:
+        return
+    head = reader.head()
+    if reader.journal_id() != seen[0]:
+        yield Mismatch(1, max(head, 1), "rewritten", f"omac last used another journal here, with id {seen[0]}")
+    elif head < seen[1]:
+        problem = f"omac last saw it at position {seen[1]}: its end was cut, or it is an older copy"
+        yield Mismatch(head + 1, seen[1], "truncated", problem)
 
 
 def _processors() -> int:
