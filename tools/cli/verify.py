@@ -1,18 +1,19 @@
 """omac audit verify: whether the journal is what was recorded."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from omac.domain.access import signing
 from omac.domain.kernel.refusal import Refusal, quoted
 from omac.domain.kernel.sizes import counted
+from omac.journal.closed_fields import ClosedFields, closed_fields
 from omac.journal.reader import Reader
 from omac.journal.segment import SegmentError
 from omac.journal.verification import Chain, KeptRoot, Mismatch, Verified, verify
 from omac.tools.cli.audit_filters import between_none
-from omac.tools.compose.journals import mark_of, path_in_use
+from omac.tools.compose.journals import codec_of, mark_of, path_in_use
 from omac.tools.compose.state import StateDir
 from omac.tools.terminal.invocation import is_position, print_json
 from omac.tools.terminal.progress import Progress
@@ -48,18 +49,25 @@ def run(request: VerifyRequest, environment: Mapping[str, str]) -> int:
 
             keys = keys_in(path, request.keys, environment)
             kept = kept_roots(request.checkpoints, keys, path, reader.journal_id())
-        known = [*chain.findings, *_lost(reader, seen)]
+        journal_id = reader.journal_id()
     with Progress("events verified") as progress:
-        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, known, _processors())
+        verified = verify(path, [*chain.roots, *kept], first or 1, last, progress.show, chain.findings, _processors())
+    if lost := _lost(seen, journal_id, verified.head):
+        verified = verified._replace(findings=tuple(sorted((*verified.findings, lost))))
     if first is not None and first > max(verified.size, verified.head) and not verified.findings:
         raise Refusal(
             "misuse", f"no event is at position {first}: the journal ends at {verified.head}", fix=["--from 1"]
         )
+    closed = ClosedFields() if verified.findings else _closed(state, path)
     if request.json:
         counts = {"checkpoints": len(chain.roots), "unknown_checkpoints": chain.unknown, "breaks": chain.breaks}
-        print_json(_data(path, verified) | counts | {"kept": len(kept)})
+        print_json(_data(path, verified) | counts | {"kept": len(kept), "closed": closed.events})
     else:
         _show(path, verified, chain, kept)
+        if closed.events:
+            are = counted(closed.events, "event has", "events have")
+            print_folded(f"  {are} personal fields that read as (erased), the first at position {closed.first}:", 4)
+            print_folded("    their key is not here, and the journal has no erasure of it", 4)
     return DAMAGED if verified.findings else 0
 
 
@@ -78,16 +86,20 @@ def _chain(reader: Reader, path: str, keys: Sequence[str], environment: Mapping[
         raise
 
 
-def _lost(reader: Reader, seen: tuple[str, int] | None) -> Iterator[Mismatch]:
-    """Yield a mismatch for a journal that is not, or no longer, the one that its mark in the state directory is of."""
-    if seen is None:
-        return
-    head = reader.head()
-    if reader.journal_id() != seen[0]:
-        yield Mismatch(1, max(head, 1), "rewritten", f"omac last used another journal here, with id {seen[0]}")
-    elif head < seen[1]:
-        problem = f"omac last saw it at position {seen[1]}: its end was cut, or it is an older copy"
-        yield Mismatch(head + 1, seen[1], "truncated", problem)
+def _lost(seen: tuple[str, int] | None, journal_id: str, head: int) -> Mismatch | None:
+    """Return what is wrong with a journal that is not, or no longer, the one that its mark knows."""
+    known, position = seen or (journal_id, 0)
+    if journal_id != known:
+        return Mismatch(1, max(head, 1), "rewritten", f"omac last used another journal here, with id {known}")
+    if head < position:
+        problem = f"omac last saw it at position {position}: its end was cut, or it is an older copy"
+        return Mismatch(head + 1, position, "truncated", problem)
+    return None
+
+
+def _closed(state: StateDir, path: str) -> ClosedFields:
+    with closing(Reader(path, lenient=True)) as reader:
+        return closed_fields(reader, codec_of(state, reader))
 
 
 def _processors() -> int:
